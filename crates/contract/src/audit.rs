@@ -1,0 +1,134 @@
+//! The state directory's own log: tasks, run states, landings asked for later. It is a chain like a run's, and every
+//! state change of a run is a line of it too, so that no run can vanish or be rewritten alone.
+
+use crate::json;
+use crate::{AcceptanceCriterion, Digest, Landing, Reason, Status, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Everything that happens to the state directory itself: tasks, run states, landings asked for later.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", content = "payload", rename_all = "snake_case")]
+pub enum Audit {
+    /// The state directory was made.
+    Initialized {
+        /// norma's version.
+        version: String,
+    },
+    /// Somebody wants something done.
+    TaskAdded {
+        /// Small integer.
+        task_id: i64,
+        /// What.
+        goal: String,
+        /// What must hold.
+        acceptance_criteria: Vec<AcceptanceCriterion>,
+    },
+    /// One task waits for another.
+    TaskLinked {
+        /// The one that waits.
+        task_id: i64,
+        /// What it waits for.
+        depends_on: Vec<i64>,
+    },
+    /// A person says it is done.
+    TaskDone {
+        /// Which.
+        task_id: i64,
+    },
+    /// A run came to this state; ties the run's chain to this one.
+    RunState {
+        /// Slug.
+        run_id: String,
+        /// Its task.
+        task_id: Option<i64>,
+        /// Canonical status.
+        status: Status,
+        /// Why.
+        reason: Option<Reason>,
+        /// How many events its log has.
+        seq: u64,
+        /// The log's last hash.
+        head: Digest,
+    },
+    /// A run's directory is complete and on disk; nothing in it changes any more.
+    RunSealed {
+        /// Slug.
+        run_id: String,
+        /// Digest of the file list of the run's manifest.
+        evidence: Digest,
+    },
+    /// A result was moved onto a ref after the run had ended.
+    Landed {
+        /// Slug.
+        run_id: String,
+        /// What moved.
+        landing: Landing,
+    },
+    /// A landing was taken back.
+    Undone {
+        /// Slug.
+        run_id: String,
+        /// The move that took it back.
+        landing: Landing,
+    },
+    /// Something that did not belong was moved aside.
+    Quarantined {
+        /// Where it was, below the state directory.
+        path: String,
+        /// Where it is now, below the state directory.
+        to: String,
+        /// Why it does not belong.
+        why: String,
+    },
+    /// The index tables were rebuilt from the logs.
+    Reindexed {
+        /// How many runs.
+        runs: u64,
+    },
+}
+
+impl Audit {
+    /// Type word and payload, apart.
+    pub fn parts(&self) -> (String, Value) {
+        let mut value = serde_json::to_value(self).expect("BUG: an audit fact is plain data");
+        let kind = value["type"].as_str().expect("BUG: an audit fact has a type").to_owned();
+        (kind, value["payload"].take())
+    }
+
+    /// Reads a fact from its type word and payload.
+    pub fn from_parts(kind: &str, payload: Value) -> Result<Audit, String> {
+        serde_json::from_value(json!({"type": kind, "payload": payload})).map_err(|e| e.to_string())
+    }
+}
+
+/// One line of the audit log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AuditLine {
+    /// From 1, without gaps.
+    pub seq: u64,
+    /// Hash of the line before.
+    pub prev: Digest,
+    /// RFC 3339 UTC.
+    pub ts: Timestamp,
+    /// What kind of fact.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The fact's own fields.
+    pub payload: Value,
+}
+
+impl AuditLine {
+    /// Makes the line of a fact.
+    pub fn new(seq: u64, prev: Digest, ts: Timestamp, fact: &Audit) -> AuditLine {
+        let (kind, payload) = fact.parts();
+        AuditLine { seq, prev, ts, kind, payload }
+    }
+
+    /// The exact bytes that are stored and hashed.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        json::canonical_around(self, &self.payload).expect("BUG: an audit line holds only small integers and strings")
+    }
+}

@@ -1,0 +1,429 @@
+//! Facts: everything that can happen to a run. Nothing else changes one. A fact is plain data; what it does to a
+//! run is decided by the state machine, what it does to the tables by the store.
+
+use crate::{Budget, Contract, Digest, ProcessEnd, Reason, Role, Status, StepStatus, Timestamp, Verdict};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Which turn a fact is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepRef {
+    /// 1-based over the whole run; the directory number.
+    pub index: u32,
+    /// Whose turn.
+    pub role: Role,
+    /// Round of the loop, from 1.
+    pub iteration: u32,
+    /// Try of this role in this round, from 1.
+    pub attempt: u32,
+}
+
+impl StepRef {
+    /// `003-check`.
+    pub fn dir_name(&self) -> String {
+        format!("{:03}-{}", self.index, self.role)
+    }
+}
+
+/// Where a run starts from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Base {
+    /// The commit that was HEAD.
+    pub commit: String,
+    /// That commit's tree: what a change is measured against.
+    pub tree: String,
+    /// The branch HEAD was on, as a full ref; none when detached.
+    pub branch: Option<String>,
+}
+
+/// Who signs the commits norma makes for the user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Author {
+    /// Name.
+    pub name: String,
+    /// Address.
+    pub email: String,
+}
+
+/// How a turn ended, as far as the workflow cares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnEnd {
+    /// The agent answered as asked.
+    Answered,
+    /// It answered `fail`, or its process failed.
+    Failed,
+    /// Its answer breaks the protocol.
+    ProtocolError,
+    /// A deadline passed.
+    TimedOut,
+    /// norma was asked to stop in the middle.
+    Interrupted,
+}
+
+/// A turn that is now part of the record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepCommitted {
+    /// Which turn.
+    pub step: StepRef,
+    /// As the `steps` table spells it.
+    pub status: StepStatus,
+    /// As the workflow reads it.
+    pub end: TurnEnd,
+    /// Why, unless it is fine.
+    pub reason: Option<Reason>,
+    /// The agent's summary, or norma's own.
+    pub summary: String,
+    /// Directory below the run's, `steps/003-check`.
+    pub dir: String,
+    /// When the turn was opened.
+    pub started_at: Timestamp,
+    /// How the process ended.
+    pub process: ProcessEnd,
+    /// Whether an `act` left a patch to apply.
+    pub patch: bool,
+    /// What norma noticed and did not follow: ignored patches, special files, truncated output.
+    pub notes: Vec<String>,
+    /// Digest of the manifest's file list: ties the directory's content to the chain.
+    pub evidence: Digest,
+}
+
+/// What the check said and what it is worth.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VerdictGiven {
+    /// Which turn.
+    pub step: StepRef,
+    /// What `verdict.json` says.
+    pub claimed: Verdict,
+    /// What counts: PASS only if every rule holds.
+    pub verdict: Verdict,
+    /// Why a claimed PASS does not count.
+    pub findings: Vec<String>,
+}
+
+/// A patch that became the run's tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PatchApplied {
+    /// Which change, from 1; its directory is `changes/NNN`.
+    pub change: u32,
+    /// The step that proposed it.
+    pub step: u32,
+    /// Tree before.
+    pub before: String,
+    /// Tree after.
+    pub after: String,
+    /// Paths that differ, as far as they fit; all of them are in `gates.json`.
+    pub files: Vec<String>,
+    /// How many paths differ.
+    pub file_count: u64,
+    /// Size of the patch.
+    pub patch_bytes: u64,
+    /// Paths on the risky list, each with its reason, as far as they fit.
+    pub risky: Vec<String>,
+    /// How many paths are on the risky list.
+    pub risky_count: u64,
+    /// Digest of the manifest's file list.
+    pub evidence: Digest,
+}
+
+/// A change that left no trace in the run's tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeDropped {
+    /// Which change.
+    pub change: u32,
+    /// The step that proposed it.
+    pub step: u32,
+    /// The run's tree, unchanged.
+    pub before: String,
+    /// Why.
+    pub reason: Reason,
+    /// What exactly, one entry a finding.
+    pub findings: Vec<String>,
+    /// The budget that was exceeded, if that was it.
+    pub budget: Option<BudgetExceeded>,
+    /// Digest of the manifest's file list.
+    pub evidence: Digest,
+}
+
+/// A budget and how far past it the run is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetExceeded {
+    /// Which.
+    pub budget: Budget,
+    /// What was allowed.
+    pub limit: u64,
+    /// What it would have been.
+    pub actual: u64,
+}
+
+/// The intent to move a ref of the user's repository.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Landing {
+    /// Full ref, or `HEAD` when detached.
+    pub target: String,
+    /// What the ref must be at; none = it must not exist.
+    pub from: Option<String>,
+    /// The commit it is moved to.
+    pub commit: String,
+    /// Whether the user's files move too.
+    pub checkout: bool,
+}
+
+/// Why the result was not moved onto the user's branch, and how to take it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LandingDeclined {
+    /// What stands in the way.
+    pub why: String,
+}
+
+/// How a run came to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    /// Why; none for a pass.
+    pub reason: Option<Reason>,
+    /// In words.
+    pub message: String,
+}
+
+/// Everything that can happen to a run. Nothing else changes one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", content = "payload", rename_all = "snake_case")]
+pub enum Fact {
+    /// A run exists.
+    RunStarted(Box<RunStarted>),
+    /// A turn is about to happen (intent).
+    StepStarted {
+        /// Which.
+        step: StepRef,
+    },
+    /// A turn is on record.
+    StepCommitted(StepCommitted),
+    /// A step directory was found without its record.
+    ReconciledStep {
+        /// Which.
+        step: StepRef,
+        /// Its directory, kept as it is.
+        dir: String,
+        /// Digest of the list of all files that were found in it.
+        evidence: Digest,
+    },
+    /// A turn was cut off before anything was kept.
+    StepInterrupted {
+        /// Which.
+        step: StepRef,
+    },
+    /// What exactly breaks the protocol.
+    ProtocolError {
+        /// Which turn.
+        step: StepRef,
+        /// One entry a problem.
+        problems: Vec<String>,
+    },
+    /// A check's verdict and its worth.
+    Verdict(VerdictGiven),
+    /// A patch is about to be judged and applied (intent).
+    ChangeStarted {
+        /// Which change.
+        change: u32,
+        /// The step that proposed it.
+        step: u32,
+        /// The run's tree.
+        before: String,
+    },
+    /// The run has a new tree.
+    PatchApplied(PatchApplied),
+    /// The patch was refused.
+    ChangeDropped(ChangeDropped),
+    /// A change was cut off; it will be judged again.
+    ChangeInterrupted {
+        /// Which change.
+        change: u32,
+    },
+    /// A change was completed from its sealed directory after a crash.
+    ChangeRecovered {
+        /// Which change.
+        change: u32,
+    },
+    /// A limit is reached.
+    BudgetExceeded(BudgetExceeded),
+    /// A ref of the user's is about to move (intent).
+    LandingStarted(Landing),
+    /// It has moved.
+    Landed(Landing),
+    /// It has not, and will not by itself.
+    LandingDeclined(LandingDeclined),
+    /// Held.
+    RunPaused(End),
+    /// Goes on.
+    RunResumed {
+        /// The process that goes on with it.
+        pid: u32,
+    },
+    /// Recorded evidence is gone or different; the run is frozen.
+    EvidenceLost {
+        /// What, where.
+        findings: Vec<String>,
+    },
+    /// Every gate passed.
+    RunPassed(End),
+    /// See [`Status::Failed`].
+    RunFailed(End),
+    /// See [`Status::Denied`].
+    RunDenied(End),
+    /// See [`Status::TimedOut`].
+    RunTimedOut(End),
+    /// See [`Status::Stopped`].
+    RunStopped(End),
+    /// See [`Status::Canceled`].
+    RunCanceled(End),
+}
+
+/// The first fact of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunStarted {
+    /// What it was asked to do.
+    pub contract: Contract,
+    /// The contract's digest.
+    pub contract_digest: Digest,
+    /// Where it starts from.
+    pub base: Base,
+    /// The tree of its first turn: the base's, or that of the run it goes on from.
+    pub tree: String,
+    /// Who signs its commit.
+    pub author: Author,
+    /// Uncommitted paths of the user that are not part of the run (capped).
+    pub left_out: Vec<String>,
+    /// The run whose tree this one goes on from.
+    pub parent: Option<String>,
+    /// Relative to the repository where it lies inside it.
+    pub run_dir: String,
+    /// The process that works on it.
+    pub pid: u32,
+    /// norma's version.
+    pub version: String,
+}
+
+impl Fact {
+    /// The terminal fact of a status.
+    pub fn ended(status: Status, end: End) -> Fact {
+        match status {
+            Status::Succeeded => Fact::RunPassed(end),
+            Status::Denied => Fact::RunDenied(end),
+            Status::TimedOut => Fact::RunTimedOut(end),
+            Status::Stopped => Fact::RunStopped(end),
+            Status::Canceled => Fact::RunCanceled(end),
+            Status::Failed => Fact::RunFailed(end),
+            Status::Queued | Status::Running | Status::Waiting | Status::Paused => Fact::RunPaused(end),
+        }
+    }
+
+    /// The state of the run after this fact, where the fact decides it.
+    pub fn run_state(&self) -> Option<(Status, Option<Reason>)> {
+        match self {
+            Fact::RunStarted(_) | Fact::RunResumed { .. } => Some((Status::Running, None)),
+            Fact::RunPaused(end) => Some((Status::Paused, end.reason)),
+            Fact::EvidenceLost { .. } => Some((Status::Failed, Some(Reason::EvidenceLost))),
+            Fact::RunPassed(end) => Some((Status::Succeeded, end.reason)),
+            Fact::RunFailed(end) => Some((Status::Failed, end.reason)),
+            Fact::RunDenied(end) => Some((Status::Denied, end.reason)),
+            Fact::RunTimedOut(end) => Some((Status::TimedOut, end.reason)),
+            Fact::RunStopped(end) => Some((Status::Stopped, end.reason)),
+            Fact::RunCanceled(end) => Some((Status::Canceled, end.reason)),
+            _ => None,
+        }
+    }
+
+    /// Type word and payload, apart.
+    pub fn parts(&self) -> (String, Value) {
+        let mut value = serde_json::to_value(self).expect("BUG: a fact is plain data");
+        let kind = value["type"].as_str().expect("BUG: a fact has a type").to_owned();
+        (kind, value["payload"].take())
+    }
+
+    /// Reads a fact from its type word and payload.
+    pub fn from_parts(kind: &str, payload: Value) -> Result<Fact, String> {
+        serde_json::from_value(json!({"type": kind, "payload": payload})).map_err(|e| e.to_string())
+    }
+
+    /// One sentence for people.
+    pub fn message(&self) -> String {
+        match self {
+            Fact::RunStarted(started) => format!("Run started: {}", started.contract.goal),
+            Fact::StepStarted { step } => format!("Step {} started", step.dir_name()),
+            Fact::StepCommitted(done) => {
+                format!("Step {} committed: {}", done.step.dir_name(), done.status.as_str())
+            }
+            Fact::ReconciledStep { .. } => "Step dir exists but DB record was missing; inserted during recovery".into(),
+            Fact::StepInterrupted { step } => {
+                format!("Step {} was interrupted before anything was kept", step.dir_name())
+            }
+            Fact::ProtocolError { problems, .. } => format!("protocol_error: {}", problems.join("; ")),
+            Fact::Verdict(given) if given.claimed != given.verdict => {
+                format!("{} does not count: {}", given.claimed.as_str(), given.findings.join("; "))
+            }
+            Fact::Verdict(given) => given.verdict.as_str().to_owned(),
+            Fact::ChangeStarted { change, .. } => format!("Change {change} started"),
+            Fact::PatchApplied(applied) => format!("Patch applied: {} file(s)", applied.file_count),
+            Fact::ChangeDropped(dropped) => format!("{}: {}", dropped.reason, dropped.findings.join("; ")),
+            Fact::ChangeInterrupted { change } => format!("Change {change} was interrupted; it will be judged again"),
+            Fact::ChangeRecovered { change } => format!("Change {change} completed from its sealed directory"),
+            Fact::BudgetExceeded(over) => format!("Budget {} exceeded: {} > {}", over.budget, over.actual, over.limit),
+            Fact::LandingStarted(landing) => format!("Landing on {}", landing.target),
+            Fact::Landed(landing) => format!("Landed on {}", landing.target),
+            Fact::LandingDeclined(declined) => format!("Not landed: {}", declined.why),
+            Fact::RunResumed { .. } => "Run resumed".into(),
+            Fact::EvidenceLost { findings } => format!("evidence is missing or changed: {}", findings.join("; ")),
+            Fact::RunPaused(end)
+            | Fact::RunPassed(end)
+            | Fact::RunFailed(end)
+            | Fact::RunDenied(end)
+            | Fact::RunTimedOut(end)
+            | Fact::RunStopped(end)
+            | Fact::RunCanceled(end) => end.message.clone(),
+        }
+    }
+
+    /// How loud: `info`, `warn` or `error`.
+    pub fn level(&self) -> &'static str {
+        match self {
+            Fact::EvidenceLost { .. } | Fact::RunFailed(_) | Fact::RunDenied(_) | Fact::ProtocolError { .. } => "error",
+            Fact::ReconciledStep { .. }
+            | Fact::StepInterrupted { .. }
+            | Fact::ChangeDropped(_)
+            | Fact::ChangeInterrupted { .. }
+            | Fact::BudgetExceeded(_)
+            | Fact::LandingDeclined(_)
+            | Fact::RunPaused(_)
+            | Fact::RunTimedOut(_)
+            | Fact::RunStopped(_)
+            | Fact::RunCanceled(_) => "warn",
+            _ => "info",
+        }
+    }
+
+    /// The try this fact belongs to, for readers that group by attempts.
+    pub(crate) fn attempt(&self) -> u32 {
+        match self {
+            Fact::StepStarted { step }
+            | Fact::ReconciledStep { step, .. }
+            | Fact::StepInterrupted { step }
+            | Fact::ProtocolError { step, .. } => step.attempt,
+            Fact::StepCommitted(done) => done.step.attempt,
+            Fact::Verdict(given) => given.step.attempt,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Ids: a run's UUID v7 and the slug people and directories use for it.
+//!
+//! Both the milliseconds and the random bytes are handed in, so that a test's ids are the same
+//! every time. A slug keeps three bytes of the UUID and cannot be turned back into it; whoever
+//! has only the slug asks the store.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use uuid::{Builder, Uuid, Variant, Version};
+
+use crate::time::Timestamp;
+
+/// The id of a run: a UUID v7, so ids sort by when they were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunId(Uuid);
+
+/// Why a text is not a run's id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdProblem {
+    /// The text is neither a UUID nor `run_` and 32 digits.
+    #[error("{0:?} is not a lowercase UUID or `run_` and 32 hex digits")]
+    Form(String),
+    /// The UUID is not of version 7 and carries no time.
+    #[error("{0:?} is not a version 7 UUID")]
+    Version(String),
+}
+
+impl RunId {
+    /// Makes an id from a time and ten random bytes.
+    pub fn new(unix_ms: u64, random: [u8; 10]) -> RunId {
+        RunId(build(unix_ms, random))
+    }
+
+    /// Reads a full UUID in lowercase, or `run_` and its 32 hex digits; never a slug or a prefix.
+    pub fn parse(text: &str) -> Result<RunId, IdProblem> {
+        // The quoted text is cut so that a refused request body does not end up in a message.
+        let quoted = || text.chars().take(64).collect::<String>();
+        let uuid = Uuid::try_parse(text.strip_prefix("run_").unwrap_or(text)).map_err(|_| IdProblem::Form(quoted()))?;
+        // The library also reads braces, URNs and capitals; an id has only its two spellings.
+        let spelled = match text.strip_prefix("run_") {
+            Some(digits) => uuid.simple().to_string() == digits,
+            None => uuid.hyphenated().to_string() == text,
+        };
+        if !spelled {
+            return Err(IdProblem::Form(quoted()));
+        }
+        let is_v7 = uuid.get_version() == Some(Version::SortRand);
+        if !is_v7 || uuid.get_variant() != Variant::RFC4122 {
+            return Err(IdProblem::Version(quoted()));
+        }
+        Ok(RunId(uuid))
+    }
+
+    /// The UUID, hyphenated and in lowercase.
+    pub fn uuid(&self) -> String {
+        self.0.hyphenated().to_string()
+    }
+
+    /// `YYYYMMDD-HHMMSS-xxxxxx`: the time in UTC and the UUID's last three bytes.
+    pub fn slug(&self) -> String {
+        let [.., a, b, c] = *self.0.as_bytes();
+        let time = Timestamp::from_unix_ms(self.unix_ms()).compact();
+        format!("{time}-{a:02x}{b:02x}{c:02x}")
+    }
+
+    /// When the id was made, in milliseconds since 1970.
+    pub fn unix_ms(&self) -> u64 {
+        let [a, b, c, d, e, f, ..] = *self.0.as_bytes();
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+}
+
+/// Whether a text has the form of a run's slug.
+pub fn is_slug(text: &str) -> bool {
+    let digits = |part: &str, len: usize| part.len() == len && part.bytes().all(|byte| byte.is_ascii_digit());
+    let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let mut parts = text.split('-');
+    let (Some(date), Some(time), Some(tail), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    digits(date, 8) && digits(time, 6) && tail.len() == 6 && tail.bytes().all(hex)
+}
+
+/// A UUID v7 for whatever is not a run: events, nodes, artifacts, approvals.
+pub fn uuid_v7(unix_ms: u64, random: [u8; 10]) -> String {
+    build(unix_ms, random).hyphenated().to_string()
+}
+
+/// The layout holds 48 bits of milliseconds, which last until the year 10889.
+fn build(unix_ms: u64, random: [u8; 10]) -> Uuid {
+    Builder::from_unix_timestamp_millis(unix_ms, &random).into_uuid()
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl Serialize for RunId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for RunId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        RunId::parse(&text).map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for RunId {
+    fn schema_name() -> Cow<'static, str> {
+        "RunId".into()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        concat!(module_path!(), "::RunId").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "The id of a run: a version 7 UUID.",
+            "format": "uuid",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MADE_MS: u64 = 1_769_180_101_042;
+    const RANDOM: [u8; 10] = [0xff, 1, 2, 3, 4, 5, 6, 0xab, 0xcd, 0xef];
+
+    #[test]
+    fn one_id_two_spellings() {
+        let id = RunId::new(MADE_MS, RANDOM);
+        assert_eq!(id.uuid(), "019beb59-f9b2-7f01-8203-040506abcdef");
+        assert_eq!(id.to_string(), id.uuid());
+        assert_eq!(id.slug(), "20260123-145501-abcdef");
+        assert_eq!(id.unix_ms(), MADE_MS);
+        assert_eq!(uuid_v7(MADE_MS, RANDOM), id.uuid());
+        assert_eq!(RunId::parse(&id.uuid()), Ok(id));
+        assert_eq!(RunId::parse("run_019beb59f9b27f018203040506abcdef"), Ok(id));
+    }
+
+    #[test]
+    fn refuses_other_spellings() {
+        for text in [
+            "",
+            "run_",
+            "20260123-145501-abcdef",
+            "019BEB59-F9B2-7F01-8203-040506ABCDEF",
+            "019beb59f9b27f018203040506abcdef",
+            "run_019beb59-f9b2-7f01-8203-040506abcdef",
+            "{019beb59-f9b2-7f01-8203-040506abcdef}",
+            "urn:uuid:019beb59-f9b2-7f01-8203-040506abcdef",
+            "019beb59",
+            " 019beb59-f9b2-7f01-8203-040506abcdef",
+        ] {
+            assert_eq!(RunId::parse(text), Err(IdProblem::Form(text.to_owned())));
+        }
+        for text in [
+            "019beb59-f9b2-4f01-8203-040506abcdef",
+            "019beb59-f9b2-7f01-0203-040506abcdef",
+            "00000000-0000-0000-0000-000000000000",
+        ] {
+            assert_eq!(RunId::parse(text), Err(IdProblem::Version(text.to_owned())));
+        }
+    }
+
+    #[test]
+    fn knows_a_slug() {
+        for (text, expected) in [
+            ("20260123-145501-abcdef", true),
+            ("20260123-145501-ABCDEF", false),
+            ("20260123-145501-abcde", false),
+            ("20260123-145501-abcdeg", false),
+            ("20260123-145501", false),
+            ("20260123-145501-abcdef-0", false),
+            ("2026012a-145501-abcdef", false),
+            ("../20123-145501-abcdef", false),
+            ("", false),
+        ] {
+            assert_eq!(is_slug(text), expected, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn reads_back_and_sorts_by_time(
+            first in 0u64..1 << 48, second in 0u64..1 << 48, random: [u8; 10], other: [u8; 10]
+        ) {
+            let (a, b) = (RunId::new(first, random), RunId::new(second, other));
+            prop_assert_eq!(a.unix_ms(), first);
+            prop_assert!(is_slug(&a.slug()));
+            let json = serde_json::to_string(&a).unwrap();
+            prop_assert_eq!(serde_json::from_str::<RunId>(&json).unwrap(), a);
+            if first < second {
+                prop_assert!(a < b && a.uuid() < b.uuid());
+            }
+        }
+    }
+}

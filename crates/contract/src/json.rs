@@ -1,0 +1,255 @@
+//! Strict JSON: reading what others wrote, and writing what gets hashed.
+//!
+//! Two readers that disagree on a document can be played against each other, so whatever JSON
+//! leaves open is refused here on the raw bytes: duplicate keys, numbers a double cannot hold,
+//! a second value. The grammar itself stays serde_json's; this module walks along with it and
+//! keeps the place. All violations are reported at once, each with its JSON pointer.
+
+mod check;
+mod report;
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use report::{Place, Report, Step};
+pub use report::{VIOLATIONS_MAX, Violation};
+
+/// Largest integer that every JSON reader keeps exactly: 2^53 - 1.
+pub const INTEGER_MAX: u64 = (1 << 53) - 1;
+
+/// How large a document may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest document in bytes.
+    pub bytes_max: usize,
+    /// Deepest nesting of arrays and objects; serde_json itself stops at 127.
+    pub depth_max: usize,
+}
+
+impl Limits {
+    /// For one document: 1 MiB holds any contract or report people review, and depth 32 is far
+    /// beyond what the types nest.
+    pub const DOCUMENT: Limits = Limits::new(1 << 20, 32);
+
+    /// Limits of this size and depth.
+    pub const fn new(bytes_max: usize, depth_max: usize) -> Limits {
+        Limits { bytes_max, depth_max }
+    }
+}
+
+/// Why a value has no canonical form.
+#[derive(Debug, thiserror::Error)]
+pub enum CanonicalError {
+    /// The value cannot be written as JSON.
+    #[error("could not write canonical JSON")]
+    Serialize(#[from] serde_json::Error),
+    /// A number would be rounded.
+    #[error("could not write canonical JSON: {0}")]
+    Number(Violation),
+}
+
+/// Reads exactly one JSON value, or says everything that is wrong with it.
+pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Vec<Violation>> {
+    if bytes.len() > limits.bytes_max {
+        let message = format!("document of {} bytes is larger than {}", bytes.len(), limits.bytes_max);
+        return Err(vec![Violation::document(message)]);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let message = format!("document is not UTF-8 from byte {} on", error.valid_up_to());
+        vec![Violation::document(message)]
+    })?;
+    let mut walk = Walk { place: Place::default(), report: Report::default(), depth_max: limits.depth_max };
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let parsed = Seed(&mut walk).deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
+    match parsed {
+        Ok(value) => walk.report.into_result().map(|()| value),
+        Err(error) => {
+            // The walk leaves its place untouched on an error, so it still names the spot.
+            walk.report.add(&walk.place, format!("could not parse JSON: {error}"));
+            walk.report.into_result().map(|()| Value::Null)
+        }
+    }
+}
+
+/// Reads a document strictly and checks it against the type's own schema before decoding it.
+pub fn decode<T: DeserializeOwned + JsonSchema>(bytes: &[u8], limits: &Limits) -> Result<T, Vec<Violation>> {
+    decode_value(parse(bytes, limits)?)
+}
+
+/// As [`decode`], for a value that has been read already.
+pub fn decode_value<T: DeserializeOwned + JsonSchema>(value: Value) -> Result<T, Vec<Violation>> {
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    let schema = generator.into_root_schema_for::<T>().to_value();
+    check::check(&schema, &value).into_result()?;
+    T::deserialize(value).map_err(|error| vec![Violation::document(error.to_string())])
+}
+
+/// Writes RFC 8785 canonical JSON; what it would have to round is refused.
+pub fn canonical(value: &impl Serialize) -> Result<Vec<u8>, CanonicalError> {
+    // Written from the original, not from the `Value`, which turns NaN into null.
+    canonical_around(value, &serde_json::to_value(value)?)
+}
+
+/// The same for a value whose only numbers that could be inexact are in `part`: nothing is looked at twice.
+pub(crate) fn canonical_around(value: &impl Serialize, part: &Value) -> Result<Vec<u8>, CanonicalError> {
+    let bytes = serde_json_canonicalizer::to_vec(value)?;
+    check_numbers(part, &mut Place::default()).map_err(CanonicalError::Number)?;
+    Ok(bytes)
+}
+
+fn check_numbers(value: &Value, place: &mut Place) -> Result<(), Violation> {
+    match value {
+        Value::Number(number) => match inexact(number) {
+            Some(message) => Err(Violation { pointer: place.pointer(), message }),
+            None => Ok(()),
+        },
+        Value::Array(items) => items.iter().enumerate().try_for_each(|(index, item)| {
+            place.enter(Step::Index(index));
+            check_numbers(item, place)?;
+            place.leave();
+            Ok(())
+        }),
+        Value::Object(members) => members.iter().try_for_each(|(key, member)| {
+            place.enter(Step::Key(key.clone()));
+            check_numbers(member, place)?;
+            place.leave();
+            Ok(())
+        }),
+        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
+    }
+}
+
+/// What is wrong with a number that other readers would round.
+///
+/// A double beyond 2^53 is always whole, so `1e17` is held to the rule of integers too: canonical
+/// JSON writes it with all its digits, and the next reader would take it for an integer.
+fn inexact(number: &Number) -> Option<String> {
+    let exact = match (number.as_u64(), number.as_i64(), number.as_f64()) {
+        (Some(positive), _, _) => positive <= INTEGER_MAX,
+        (None, Some(negative), _) => negative.unsigned_abs() <= INTEGER_MAX,
+        (None, None, Some(double)) => double.abs() <= INTEGER_MAX as f64,
+        (None, None, None) => false,
+    };
+    (!exact).then(|| format!("number {number} is outside ±(2^53-1)"))
+}
+
+/// Where the reading is and what it found.
+struct Walk {
+    place: Place,
+    report: Report,
+    depth_max: usize,
+}
+
+impl Walk {
+    fn number(&mut self, number: Number) -> Value {
+        if let Some(message) = inexact(&number) {
+            self.report.add(&self.place, message);
+        }
+        Value::Number(number)
+    }
+
+    /// Whether the container at this place may be read; if not, the caller skips its contents.
+    fn enter_container(&mut self) -> bool {
+        let allowed = self.place.depth() < self.depth_max;
+        if !allowed {
+            let message = format!("nested deeper than {}", self.depth_max);
+            self.report.add(&self.place, message);
+        }
+        allowed
+    }
+}
+
+/// Reads the value at the walk's place.
+struct Seed<'w>(&'w mut Walk);
+
+impl<'de> DeserializeSeed<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(self.0.number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(self.0.number(value.into()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        match Number::from_f64(value) {
+            Some(number) => Ok(self.0.number(number)),
+            None => {
+                self.0.report.add(&self.0.place, "number is not finite".to_owned());
+                Ok(Value::Null)
+            }
+        }
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let walk = self.0;
+        if !walk.enter_container() {
+            // serde_json skips ignored values in a loop, so no depth overflows the stack.
+            while seq.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(Value::Null);
+        }
+        let mut items = Vec::new();
+        loop {
+            walk.place.enter(Step::Index(items.len()));
+            let item = seq.next_element_seed(Seed(walk))?;
+            walk.place.leave();
+            match item {
+                Some(item) => items.push(item),
+                None => return Ok(Value::Array(items)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let walk = self.0;
+        if !walk.enter_container() {
+            while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            return Ok(Value::Null);
+        }
+        let mut members = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            walk.place.enter(Step::Key(key.clone()));
+            if members.contains_key(&key) {
+                walk.report.add(&walk.place, "duplicate key".to_owned());
+            }
+            let value = map.next_value_seed(Seed(walk))?;
+            walk.place.leave();
+            members.insert(key, value);
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! DATA. The vocabulary of norma: every document that crosses a boundary, its schema, ids, paths, hashes and
+//! canonical JSON. Nothing here reads a file, a clock or a random source; time and randomness are parameters.
+//! Whatever enters norma from outside is turned into these types first.
+
+mod agent;
+mod audit;
+mod config;
+mod event;
+mod fact;
+pub mod hash;
+pub mod id;
+pub mod json;
+pub mod path;
+pub mod schema;
+mod status;
+mod terms;
+pub mod time;
+mod view;
+
+pub use agent::{
+    AcceptanceCriterion, AgentRequest, AgentResponse, CriterionResult, Manifest, ManifestFile, PROTOCOL_VERSION,
+    ProcessEnd, RequestContext, RequestPaths, RequestStep, RequestTerms, ResponseStatus, VerdictFile,
+};
+pub use audit::{Audit, AuditLine};
+pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, TurnLimits};
+pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};
+pub use fact::{
+    Author, Base, BudgetExceeded, ChangeDropped, End, Fact, Landing, LandingDeclined, PatchApplied, RunStarted,
+    StepCommitted, StepRef, TurnEnd, VerdictGiven,
+};
+pub use hash::{Digest, Domain};
+pub use id::RunId;
+pub use json::{Limits, Violation};
+pub use path::RepoPath;
+pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
+pub use terms::{Backend, Contract, ContractSchema, Workflow};
+pub use time::Timestamp;
+pub use view::{RunView, StepView, TaskView};

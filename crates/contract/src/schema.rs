@@ -1,0 +1,48 @@
+//! The documents that cross a boundary, each with its generated JSON Schema. `schemas/` holds them for outside
+//! tools; a test compares, so a type cannot change without its schema.
+
+use crate::{
+    AgentRequest, AgentResponse, AuditLine, Config, Contract, EventLine, Fact, Manifest, RunView, TaskView, VerdictFile,
+};
+use serde_json::Value;
+
+/// File name below `schemas/` and content of every schema, sorted by name.
+pub fn all() -> Vec<(&'static str, Value)> {
+    vec![
+        ("agent_request.v1.json", of::<AgentRequest>()),
+        ("agent_response.v1.json", of::<AgentResponse>()),
+        ("audit_line.v1.json", of::<AuditLine>()),
+        ("config.v1.json", of::<Config>()),
+        ("contract.v1.json", of::<Contract>()),
+        ("event_line.v1.json", of::<EventLine>()),
+        ("fact.v1.json", of::<Fact>()),
+        ("manifest.v1.json", of::<Manifest>()),
+        ("run_view.v1.json", of::<RunView>()),
+        ("task_view.v1.json", of::<TaskView>()),
+        ("verdict.v1.json", of::<VerdictFile>()),
+    ]
+}
+
+fn of<T: schemars::JsonSchema>() -> Value {
+    schemars::schema_for!(T).to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    /// `NORMA_BLESS=1 cargo test -p contract` rewrites the files after a deliberate change.
+    #[test]
+    fn the_schemas_on_disk_are_the_types() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
+        for (name, schema) in super::all() {
+            let expected = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+            let path = dir.join(name);
+            if std::env::var_os("NORMA_BLESS").is_some() {
+                std::fs::write(&path, &expected).unwrap();
+            }
+            let found = std::fs::read_to_string(&path).unwrap_or_default();
+            assert_eq!(found, expected, "schemas/{name} differs from its type");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What people and programs are shown of a run or a task. Views are made from the index tables; a browser or a
+//! script gets nothing it would have to compute.
+
+use crate::{AcceptanceCriterion, Landing, Reason, Role, RunId, Status, StepStatus, TaskStatus, Timestamp, Verdict};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A run, as `norma show --json` prints it and `norma runs --json` lists it (there without `steps`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunView {
+    /// Slug.
+    pub run_id: String,
+    /// UUID.
+    pub id: RunId,
+    /// What it is for.
+    pub goal: String,
+    /// Canonical word.
+    pub status: Status,
+    /// Why.
+    pub reason: Option<Reason>,
+    /// Why, in words.
+    pub message: Option<String>,
+    /// The last verdict that counts.
+    pub verdict: Option<Verdict>,
+    /// Round of the loop.
+    pub iteration: u32,
+    /// When it started.
+    pub created_at: Timestamp,
+    /// When it reached a terminal status.
+    pub ended_at: Option<Timestamp>,
+    /// Its turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<StepView>>,
+    /// The commit it started from.
+    pub base: String,
+    /// The commit it made.
+    pub result: Option<String>,
+    /// The commit that a ref of the user's was moved to; none if it was not, or was taken back.
+    pub landed: Option<String>,
+    /// How it landed.
+    pub landing: Option<Landing>,
+    /// Its task.
+    pub task_id: Option<i64>,
+    /// The run it goes on from.
+    pub parent: Option<String>,
+    /// What confined its agents.
+    pub sandbox: String,
+    /// Where its evidence is.
+    pub run_dir: String,
+}
+
+/// A turn of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepView {
+    /// Directory number.
+    pub index: u32,
+    /// Whose turn.
+    pub role: Role,
+    /// Round of the loop.
+    pub iteration: u32,
+    /// Try of this role in this round.
+    pub attempt: u32,
+    /// How it ended.
+    pub status: StepStatus,
+    /// Why, unless it is fine.
+    pub reason: Option<Reason>,
+    /// Its evidence.
+    pub dir: String,
+    /// When it was opened.
+    pub started_at: Timestamp,
+    /// When it was committed.
+    pub ended_at: Option<Timestamp>,
+    /// What the agent says it did.
+    pub summary: Option<String>,
+}
+
+/// A task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TaskView {
+    /// Small integer.
+    pub id: i64,
+    /// What.
+    pub goal: String,
+    /// Where it is.
+    pub status: TaskStatus,
+    /// What must hold.
+    pub acceptance_criteria: Vec<AcceptanceCriterion>,
+    /// Tasks that must be done first.
+    pub depends_on: Vec<i64>,
+    /// Its last run.
+    pub run_id: Option<String>,
+    /// When it was added.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
