@@ -1,0 +1,32 @@
+//! Texts that go into the log are bounded: an event line has a limit, and what an agent says has none. The whole
+//! of it stays in the evidence.
+
+/// How many texts of one kind an event carries.
+const TEXTS_MAX: usize = 40;
+
+/// How long each of them may be.
+const TEXT_CHARS_MAX: usize = 300;
+
+/// The first texts, each cut to its limit, and a last one that says how many more there are.
+pub fn bounded(mut texts: Vec<String>) -> Vec<String> {
+    let more = texts.len().saturating_sub(TEXTS_MAX);
+    texts.truncate(TEXTS_MAX);
+    let mut kept: Vec<String> = texts.iter().map(|text| cut(text, TEXT_CHARS_MAX)).collect();
+    if more > 0 {
+        kept.push(format!("… and {more} more"));
+    }
+    kept
+}
+
+/// How many texts [`bounded`] makes of so many.
+pub(crate) fn bounded_len(texts: u64) -> u64 {
+    texts.min(TEXTS_MAX as u64) + u64::from(texts > TEXTS_MAX as u64)
+}
+
+/// At most so many characters, with a mark where more were.
+pub(crate) fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

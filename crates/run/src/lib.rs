@@ -1,0 +1,13 @@
+//! DECIDES. A run is a fold over its facts ([`Run::apply`]); what is due next is a pure function of that state
+//! ([`Run::next`]); gates are pure functions from a contract and evidence to findings ([`gate`]). Nothing here
+//! reads a file, a clock or a random number, so every decision can be replayed from the log.
+
+mod bounded;
+pub mod gate;
+mod state;
+pub mod turn;
+mod workflow;
+
+pub use bounded::bounded;
+pub use state::{Illegal, Run, Stage, StepRecord};
+pub use workflow::Due;

@@ -1,0 +1,242 @@
+//! What a turn is worth. From the raw evidence of one agent invocation to the answer that is stored and the
+//! facts that are recorded: a pure function, called before anything is sealed, and again by whoever replays.
+
+use crate::bounded::{bounded, cut};
+use crate::gate::verdict::{self, IterationFiles};
+use contract::{
+    AgentResponse, Contract, Fact, ProcessEnd, Reason, ResponseStatus, Role, StepRef, StepStatus, TurnEnd, Verdict,
+    VerdictFile, VerdictGiven, Violation,
+};
+
+/// The longest summary that goes into the log; the whole text stays in `output.json`.
+const SUMMARY_CHARS_MAX: usize = 2000;
+
+/// What norma captured of a turn.
+#[derive(Debug, Clone)]
+pub struct TurnEvidence<'a> {
+    /// How the process ended.
+    pub process: ProcessEnd,
+    /// What it printed, as far as it was kept.
+    pub stdout: &'a [u8],
+    /// Whether stdout was longer than what was kept.
+    pub stdout_truncated: bool,
+    /// `verdict.json`, if the turn left one.
+    pub verdict: Option<&'a [u8]>,
+    /// Files of this turn and of the iteration's earlier ones.
+    pub files: &'a IterationFiles,
+    /// What norma noticed while collecting.
+    pub notes: Vec<String>,
+}
+
+/// What the turn is worth.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// Stored as `output.json`.
+    pub response: AgentResponse,
+    /// For the `steps` table.
+    pub status: StepStatus,
+    /// For the workflow.
+    pub end: TurnEnd,
+    /// Why, unless it is fine.
+    pub reason: Option<Reason>,
+    /// For people.
+    pub summary: String,
+    /// Whether there is a patch to apply.
+    pub patch: bool,
+    /// What norma noticed and did not follow.
+    pub notes: Vec<String>,
+    /// Recorded after `step_committed`, in the same commit.
+    pub facts: Vec<Fact>,
+}
+
+/// Judges a turn.
+pub fn judge(contract: &Contract, run_slug: &str, step: StepRef, evidence: &TurnEvidence<'_>) -> Judgement {
+    let mut judged = match process_failure(&evidence.process) {
+        Some((end, reason, why)) => failed(end, reason, why, evidence.stdout),
+        None => match answer(evidence) {
+            Ok(response) => answered(contract, run_slug, step, response, evidence),
+            Err(problems) => protocol_error(step, problems, None),
+        },
+    };
+    let has_patch = evidence.files.has_own("patch.diff");
+    if has_patch && step.role != Role::Act {
+        judged.notes.push(format!("patch.diff from {} is ignored: only act proposes patches", step.role));
+    }
+    judged.patch = has_patch && step.role == Role::Act && judged.end == TurnEnd::Answered;
+    judged.notes.extend(evidence.notes.iter().cloned());
+    judged.notes = bounded(judged.notes);
+    judged
+}
+
+fn process_failure(process: &ProcessEnd) -> Option<(TurnEnd, Reason, String)> {
+    match process {
+        ProcessEnd::Exited(0) => None,
+        ProcessEnd::Exited(code) => {
+            Some((TurnEnd::Failed, Reason::AgentFailed, format!("agent_failed: exit code {code}")))
+        }
+        ProcessEnd::Signaled(signal) => {
+            Some((TurnEnd::Failed, Reason::AgentFailed, format!("agent_failed: killed by signal {signal}")))
+        }
+        ProcessEnd::WallDeadline => {
+            Some((TurnEnd::TimedOut, Reason::AgentTimeout, "agent_timeout: the step's time is up".into()))
+        }
+        ProcessEnd::IdleDeadline => {
+            Some((TurnEnd::TimedOut, Reason::AgentTimeout, "agent_timeout: no output for too long".into()))
+        }
+        ProcessEnd::Canceled => {
+            Some((TurnEnd::Interrupted, Reason::Interrupted, "interrupted: norma was asked to stop".into()))
+        }
+        ProcessEnd::NotStarted(why) => Some((TurnEnd::Failed, Reason::AgentMissing, format!("agent_missing: {why}"))),
+    }
+}
+
+fn answer(evidence: &TurnEvidence<'_>) -> Result<AgentResponse, Vec<String>> {
+    if evidence.stdout_truncated {
+        return Err(vec!["stdout is longer than limits.output_mb".to_owned()]);
+    }
+    AgentResponse::parse(evidence.stdout).map_err(|problems| {
+        let is_json = serde_json::from_slice::<serde_json::Value>(evidence.stdout).is_ok();
+        let mut texts: Vec<String> = problems.iter().map(Violation::to_string).collect();
+        if !is_json {
+            texts.insert(0, "stdout not valid JSON".to_owned());
+        }
+        texts
+    })
+}
+
+fn answered(
+    contract: &Contract,
+    slug: &str,
+    step: StepRef,
+    response: AgentResponse,
+    evidence: &TurnEvidence<'_>,
+) -> Judgement {
+    if step.role == Role::Check {
+        return checked(contract, slug, step, response, evidence);
+    }
+    let ok = response.status == ResponseStatus::Ok;
+    let mut judged = Judgement {
+        summary: shorten(&response.summary),
+        status: if ok { StepStatus::Ok } else { StepStatus::Fail },
+        end: if ok { TurnEnd::Answered } else { TurnEnd::Failed },
+        reason: (!ok).then_some(Reason::AgentFailed),
+        patch: false,
+        notes: Vec::new(),
+        facts: Vec::new(),
+        response,
+    };
+    judged.notes = missing_files(&judged.response, evidence.files);
+    judged
+}
+
+/// A check with a readable verdict is a judgement, whatever its own status: a `fail` from it only means that a
+/// claimed PASS does not count.
+fn checked(
+    contract: &Contract,
+    slug: &str,
+    step: StepRef,
+    response: AgentResponse,
+    evidence: &TurnEvidence<'_>,
+) -> Judgement {
+    let verdict = match required_files(evidence) {
+        Ok(verdict) => verdict,
+        Err(problems) => return protocol_error(step, problems, Some(response)),
+    };
+    let findings = match verdict.verdict {
+        Verdict::Pass => verdict::judge(&contract.acceptance_criteria, slug, response.status, &verdict, evidence.files),
+        Verdict::Fail => Vec::new(),
+    };
+    let counts = if verdict.verdict == Verdict::Pass && findings.is_empty() { Verdict::Pass } else { Verdict::Fail };
+    let ok = response.status == ResponseStatus::Ok;
+    Judgement {
+        summary: shorten(&response.summary),
+        status: if ok { StepStatus::Ok } else { StepStatus::Fail },
+        end: TurnEnd::Answered,
+        reason: None,
+        patch: false,
+        notes: missing_files(&response, evidence.files),
+        facts: vec![Fact::Verdict(VerdictGiven {
+            step,
+            claimed: verdict.verdict,
+            verdict: counts,
+            findings: bounded(findings),
+        })],
+        response,
+    }
+}
+
+fn required_files(evidence: &TurnEvidence<'_>) -> Result<VerdictFile, Vec<String>> {
+    let mut problems = Vec::new();
+    let verdict = match evidence.verdict.map(VerdictFile::parse) {
+        None => {
+            problems.push("missing verdict.json".to_owned());
+            None
+        }
+        Some(Err(violations)) => {
+            problems.extend(violations.iter().map(|violation| format!("invalid verdict.json: {violation}")));
+            None
+        }
+        Some(Ok(verdict)) => Some(verdict),
+    };
+    if !evidence.files.has_own("scorecard.md") {
+        problems.push("missing scorecard.md".to_owned());
+    }
+    match verdict {
+        Some(verdict) if problems.is_empty() => Ok(verdict),
+        _ => Err(problems),
+    }
+}
+
+fn missing_files(response: &AgentResponse, files: &IterationFiles) -> Vec<String> {
+    let absent = response.files.iter().filter(|file| !files.has_own(file.trim_start_matches("./")));
+    absent.map(|file| format!("the answer names {file}, which is not in the step directory")).collect()
+}
+
+fn protocol_error(step: StepRef, problems: Vec<String>, response: Option<AgentResponse>) -> Judgement {
+    let errors: Vec<String> = problems.iter().map(|problem| format!("protocol_error: {problem}")).collect();
+    let summary = errors.join("; ");
+    let response = match response {
+        // What the agent did say stays readable; the status is norma's.
+        Some(mut said) => {
+            said.status = ResponseStatus::Fail;
+            said.errors.extend(errors);
+            said
+        }
+        None => AgentResponse::synthetic(&shorten(&summary), errors),
+    };
+    Judgement {
+        response,
+        status: StepStatus::Fail,
+        end: TurnEnd::ProtocolError,
+        reason: Some(Reason::ProtocolError),
+        summary: shorten(&summary),
+        patch: false,
+        notes: Vec::new(),
+        facts: vec![Fact::ProtocolError { step, problems: bounded(problems) }],
+    }
+}
+
+fn failed(end: TurnEnd, reason: Reason, why: String, stdout: &[u8]) -> Judgement {
+    let response = match AgentResponse::parse(stdout) {
+        Ok(mut said) => {
+            said.status = ResponseStatus::Fail;
+            said.errors.push(why.clone());
+            said
+        }
+        Err(_) => AgentResponse::synthetic(&why, vec![why.clone()]),
+    };
+    Judgement {
+        response,
+        status: StepStatus::Fail,
+        end,
+        reason: Some(reason),
+        summary: why,
+        patch: false,
+        notes: Vec::new(),
+        facts: Vec::new(),
+    }
+}
+
+fn shorten(text: &str) -> String {
+    cut(text, SUMMARY_CHARS_MAX)
+}
