@@ -1,0 +1,184 @@
+//! Opening the database: pragmas, the version check, migrations, and rebuilding the index tables from the logs.
+
+use crate::log::now;
+use crate::{Error, Layout, Result, index};
+use contract::{Audit, EventLine};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use std::time::Duration;
+
+/// Before this, a WAL reset could lose committed writes.
+pub const SQLITE_VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
+
+/// How long a writer waits for another one.
+const BUSY_TIMEOUT: Duration = Duration::from_millis(5000);
+
+/// Each migration is applied once, in order, and recorded in `schema_migrations`.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001.sql")];
+
+/// How SQLite keeps its journal here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JournalMode {
+    /// Readers never wait.
+    Wal,
+    /// The file system could not do WAL; slower, and readers may wait.
+    Delete,
+}
+
+/// Opens the one writing connection and brings the schema up to date.
+pub(crate) fn open_writer(layout: &Layout) -> Result<(Connection, JournalMode)> {
+    check_version()?;
+    let mut db = Connection::open_with_flags(
+        layout.db(),
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    // Two statements need no parameters and must come before anything is read from the file.
+    db.execute_batch(
+        "PRAGMA trusted_schema=OFF; PRAGMA foreign_keys=ON; PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY;",
+    )?;
+    // Whether it is refused or fails: without WAL everything still works, so it is only told.
+    let mode: rusqlite::Result<String> = db.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0));
+    let is_wal = mode.is_ok_and(|mode| mode.eq_ignore_ascii_case("wal"));
+    let mode = if is_wal { JournalMode::Wal } else { JournalMode::Delete };
+    db.set_prepared_statement_cache_capacity(64);
+    migrate(&mut db)?;
+    Ok((db, mode))
+}
+
+/// Opens a connection that only reads: it takes no lock, recovers nothing and never waits for the writer.
+pub(crate) fn open_reader(layout: &Layout) -> Result<Connection> {
+    check_version()?;
+    if !layout.exists() {
+        return Err(Error::NoState(layout.state.clone()));
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(layout.db(), flags)?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
+    db.execute_batch("PRAGMA trusted_schema=OFF; PRAGMA query_only=ON;")?;
+    let found = version(&db)?;
+    match found.cmp(&(MIGRATIONS.len() as i64)) {
+        std::cmp::Ordering::Greater => Err(Error::SchemaTooNew { found, known: MIGRATIONS.len() as i64 }),
+        std::cmp::Ordering::Less => {
+            Err(Error::Refused("norma.db is older than this norma; run `norma init` to bring it up to date".into()))
+        }
+        std::cmp::Ordering::Equal => Ok(db),
+    }
+}
+
+/// The version of the SQLite that is linked.
+pub fn sqlite_version() -> &'static str {
+    rusqlite::version()
+}
+
+fn check_version() -> Result<()> {
+    let (number, needed) = SQLITE_VERSION_MIN;
+    if rusqlite::version_number() < number {
+        return Err(Error::SqliteTooOld { found: rusqlite::version().to_owned(), needed });
+    }
+    Ok(())
+}
+
+fn version(db: &Connection) -> Result<i64> {
+    let table: Option<i64> = db
+        .query_row("SELECT 1 FROM sqlite_schema WHERE name = 'schema_migrations'", [], |row| row.get(0))
+        .optional()?;
+    match table {
+        None => Ok(0),
+        Some(_) => Ok(db.query_row("SELECT coalesce(max(version), 0) FROM schema_migrations", [], |row| row.get(0))?),
+    }
+}
+
+fn migrate(db: &mut Connection) -> Result<()> {
+    let known = MIGRATIONS.len() as i64;
+    let found = version(db)?;
+    if found > known {
+        return Err(Error::SchemaTooNew { found, known });
+    }
+    if found == known {
+        return Ok(());
+    }
+    let tx = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    tx.execute_batch(
+        "CREATE TABLE IF NOT EXISTS schema_migrations (version INTEGER PRIMARY KEY, applied_at TEXT NOT NULL);",
+    )?;
+    for (number, sql) in (1..).zip(MIGRATIONS).skip(found as usize) {
+        tx.execute_batch(sql)?;
+        tx.execute(
+            "INSERT INTO schema_migrations (version, applied_at) VALUES (?1, ?2)",
+            params![number, now().to_string()],
+        )?;
+    }
+    Ok(tx.commit()?)
+}
+
+/// Rebuilds the index tables from the logs. `runs` rows are updated in place, never deleted, since `events`
+/// hangs on them. Answers how many runs there are.
+pub fn reindex(store: &crate::Store) -> Result<u64> {
+    store
+        .submit(|tx| {
+            let db = tx.db;
+            db.execute_batch("DELETE FROM steps; DELETE FROM kv_run; DELETE FROM task_edges; DELETE FROM tasks;")?;
+            let slugs: Vec<String> = db
+                .prepare("SELECT DISTINCT run_id FROM events ORDER BY run_id")?
+                .query_map([], |row| row.get(0))?
+                .collect::<rusqlite::Result<_>>()?;
+            for slug in &slugs {
+                replay(db, slug)?;
+            }
+            let audits: Vec<(String, String, String)> = db
+                .prepare("SELECT type, data_json, ts FROM audit ORDER BY seq")?
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+                .collect::<rusqlite::Result<_>>()?;
+            for (kind, data, ts) in audits {
+                index::audit(db, &parse_audit(&kind, &data)?, &ts)?;
+            }
+            let runs = slugs.len() as u64;
+            tx.audit(&Audit::Reindexed { runs }, now())?;
+            Ok(runs)
+        })
+        .wait()
+}
+
+fn replay(db: &Connection, slug: &str) -> Result<()> {
+    let mut statement = db.prepare_cached("SELECT line FROM events WHERE run_id = ?1 ORDER BY seq")?;
+    let lines: Vec<String> = statement.query_map([slug], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    for line in lines {
+        let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
+        let line = EventLine::parse(line.as_bytes()).map_err(|violations| damaged(format!("{violations:?}")))?;
+        let event = line.event().map_err(damaged)?;
+        index::fact(db, &line.run_uuid, &event)?;
+    }
+    Ok(())
+}
+
+fn parse_audit(kind: &str, data: &str) -> Result<Audit> {
+    let damaged = |why: String| Error::Damaged { log: "audit".to_owned(), why };
+    let payload = serde_json::from_str(data).map_err(|e| damaged(e.to_string()))?;
+    Audit::from_parts(kind, payload).map_err(damaged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pragma<T: rusqlite::types::FromSql>(db: &Connection, name: &str) -> T {
+        db.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0)).unwrap()
+    }
+
+    #[test]
+    fn the_database_is_opened_with_the_pragmas_of_the_document() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path(), None);
+        layout.create().unwrap();
+        let (writer, mode) = open_writer(&layout).unwrap();
+        assert_eq!(mode, JournalMode::Wal);
+        assert_eq!(pragma::<String>(&writer, "journal_mode"), "wal");
+        assert_eq!(pragma::<i64>(&writer, "foreign_keys"), 1);
+        assert_eq!(pragma::<i64>(&writer, "busy_timeout"), 5000);
+        assert_eq!(pragma::<i64>(&writer, "synchronous"), 2);
+        let reader = open_reader(&layout).unwrap();
+        assert_eq!(pragma::<i64>(&reader, "busy_timeout"), 5000);
+        assert_eq!(pragma::<i64>(&reader, "query_only"), 1);
+        assert!(reader.execute_batch("DELETE FROM tasks").is_err());
+    }
+}

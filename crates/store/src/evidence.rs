@@ -1,0 +1,286 @@
+//! Directories of evidence: prepared under a temporary name, listed in a manifest, renamed whole, and only then
+//! put on record. A [`Prepared`] directory must be handed to the log, which is what makes it part of the run.
+
+use crate::{Error, IoContext, Result, crash};
+use contract::hash::DoubleHasher;
+use contract::{Digest, Domain, Fact, Manifest, ManifestFile, Timestamp};
+use rustix::fs::RenameFlags;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Files up to this size are kept in the database too until the run is sealed: their bytes are then in the
+/// commit itself and need no barrier of their own. Larger ones are synced before the commit.
+pub const SMALL_FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// A manifest is norma's own; this only bounds what a damaged disk can make us read.
+const MANIFEST_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// A file of a directory, with its bytes if it is small.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepFile {
+    /// As the manifest lists it.
+    pub listed: ManifestFile,
+    /// The content of a small file.
+    pub bytes: Option<Vec<u8>>,
+}
+
+/// A directory that is being filled.
+pub struct Preparing {
+    tmp: PathBuf,
+    target: PathBuf,
+    files: Vec<StepFile>,
+}
+
+impl Preparing {
+    /// Starts `target` (`…/steps/003-check`) under a temporary name beside it.
+    pub fn new(target: &Path) -> Result<Preparing> {
+        let tmp = temporary_name(target);
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&tmp).at("create", &tmp)?;
+        Ok(Preparing { tmp, target: target.to_owned(), files: Vec::new() })
+    }
+
+    /// Writes a file from memory.
+    pub fn write(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
+        self.copy(path, &mut &bytes[..], u64::MAX).map(|_| ())
+    }
+
+    /// Copies at most `bytes_max` from a reader; answers how much it was.
+    pub fn copy(&mut self, path: &str, from: &mut dyn Read, bytes_max: u64) -> Result<u64> {
+        let to = self.tmp.join(path);
+        if let Some(parent) = to.parent().filter(|parent| *parent != self.tmp) {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).at("create", parent)?;
+        }
+        let mut file = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
+            .open(&to)
+            .at("create", &to)?;
+        let (listed, bytes) = hash_while_writing(path, &mut from.take(bytes_max), &mut file, &to)?;
+        if bytes.is_none() {
+            file.sync_all().at("sync", &to)?;
+        }
+        let size = listed.size;
+        self.files.push(StepFile { listed, bytes });
+        Ok(size)
+    }
+
+    /// What was written under a name, if it is not longer than `bytes_max`.
+    pub fn read(&self, path: &str, bytes_max: u64) -> Result<Option<Vec<u8>>> {
+        let Some(file) = self.files.iter().find(|file| file.listed.path == path) else { return Ok(None) };
+        if let Some(bytes) = &file.bytes {
+            return Ok(Some(bytes.clone()));
+        }
+        let from = self.tmp.join(path);
+        let mut bytes = Vec::new();
+        File::open(&from).at("open", &from)?.take(bytes_max).read_to_end(&mut bytes).at("read", &from)?;
+        Ok(Some(bytes))
+    }
+
+    /// The names written so far.
+    pub fn names(&self) -> Vec<String> {
+        self.files.iter().map(|file| file.listed.path.clone()).collect()
+    }
+
+    /// The digest of the file list, for the fact that ties this directory to the chain.
+    pub fn evidence(&mut self) -> Digest {
+        self.files.sort_by(|a, b| a.listed.path.cmp(&b.listed.path));
+        evidence_digest(self.files.iter().map(|file| &file.listed))
+    }
+
+    /// Writes the manifest and gives the directory its final name. `dir` is its place below the run.
+    pub fn finish(
+        mut self,
+        run_id: &str,
+        dir: &str,
+        at: Timestamp,
+        outcome: Vec<Fact>,
+        points: [&'static str; 2],
+    ) -> Result<Prepared> {
+        self.evidence();
+        let listed = self.files.iter().map(|file| file.listed.clone()).collect();
+        let manifest = Manifest {
+            version: 1,
+            run_id: run_id.to_owned(),
+            dir: dir.to_owned(),
+            sealed_at: at,
+            files: listed,
+            outcome,
+        };
+        let mut text = serde_json::to_vec_pretty(&manifest).expect("BUG: a manifest is plain data");
+        text.push(b'\n');
+        self.write("manifest.json", &text)?;
+        let large = self.files.iter().any(|file| file.bytes.is_none());
+        if large {
+            sync_dirs(&self.tmp)?;
+        }
+        crash::point(points[0]);
+        rustix::fs::renameat_with(rustix::fs::CWD, &self.tmp, rustix::fs::CWD, &self.target, RenameFlags::NOREPLACE)
+            .at("rename to", &self.target)?;
+        if large && let Some(parent) = self.target.parent() {
+            sync_dir(parent)?;
+        }
+        crash::point(points[1]);
+        Ok(Prepared {
+            files: self.files.into_iter().map(|file| (dir.to_owned(), file)).collect(),
+            facts: manifest.outcome,
+        })
+    }
+}
+
+/// A directory that has its final name and waits to be put on record.
+#[must_use = "a directory that is not put on record is found by recovery as if norma had crashed"]
+pub struct Prepared {
+    /// For the commit.
+    pub files: Vec<(String, StepFile)>,
+    /// For the commit.
+    pub facts: Vec<Fact>,
+}
+
+/// The digest that a fact carries of a manifest's file list.
+pub(crate) fn evidence_digest<'a>(files: impl Iterator<Item = &'a ManifestFile>) -> Digest {
+    listing_digest(files.filter(|file| file.path != "manifest.json"))
+}
+
+/// The digest of a list of files, in its order.
+pub(crate) fn listing_digest<'a>(files: impl Iterator<Item = &'a ManifestFile>) -> Digest {
+    let mut hasher = contract::hash::Hasher::new(Domain::Manifest);
+    for file in files {
+        hasher.field(file.path.as_bytes()).field(&file.size.to_le_bytes());
+        hasher.field(file.blake3.as_bytes()).field(file.sha256.as_bytes());
+    }
+    hasher.finish()
+}
+
+/// A name beside `target` that no other process will choose.
+pub fn temporary_name(target: &Path) -> PathBuf {
+    let random: String = crate::log::random10().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    target.with_file_name(format!("{name}.tmp-{random}"))
+}
+
+fn hash_while_writing(
+    path: &str,
+    from: &mut dyn Read,
+    to: &mut dyn Write,
+    at: &Path,
+) -> Result<(ManifestFile, Option<Vec<u8>>)> {
+    let mut hasher = DoubleHasher::new();
+    let mut small = Some(Vec::new());
+    let mut buffer = vec![0; SMALL_FILE_BYTES_MAX as usize];
+    loop {
+        let n = match from.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => n,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(e) => return Err(e).at("read the source of", at),
+        };
+        hasher.update(&buffer[..n]);
+        to.write_all(&buffer[..n]).at("write", at)?;
+        match &mut small {
+            Some(kept) if kept.len() + n <= SMALL_FILE_BYTES_MAX as usize => kept.extend_from_slice(&buffer[..n]),
+            _ => small = None,
+        }
+    }
+    let done = hasher.finish();
+    Ok((ManifestFile { path: path.to_owned(), size: done.bytes, blake3: done.blake3, sha256: done.sha256 }, small))
+}
+
+/// The regular files below a directory as a commit records them, sorted by path.
+pub(crate) fn files_in(dir: &Path) -> Result<Vec<StepFile>> {
+    let mut files = Vec::new();
+    add_files_in(dir, Path::new(""), &mut files)?;
+    files.sort_by(|a, b| a.listed.path.cmp(&b.listed.path));
+    Ok(files)
+}
+
+fn add_files_in(root: &Path, below: &Path, into: &mut Vec<StepFile>) -> Result<()> {
+    let dir = root.join(below);
+    for entry in std::fs::read_dir(&dir).at("list", &dir)? {
+        let entry = entry.at("list", &dir)?;
+        let kind = entry.file_type().at("look at", &entry.path())?;
+        let path = below.join(entry.file_name());
+        if kind.is_dir() {
+            add_files_in(root, &path, into)?;
+        } else if let Some(name) = path.to_str().filter(|_| kind.is_file()) {
+            let mut file = File::open(entry.path()).at("open", &entry.path())?;
+            let (listed, bytes) = hash_while_writing(name, &mut file, &mut std::io::sink(), &entry.path())?;
+            into.push(StepFile { listed, bytes });
+        }
+    }
+    Ok(())
+}
+
+/// Reads and checks the form of a directory's manifest.
+pub fn read_manifest(dir: &Path) -> Result<Manifest> {
+    let path = dir.join("manifest.json");
+    let mut text = Vec::new();
+    File::open(&path).at("open", &path)?.take(MANIFEST_BYTES_MAX).read_to_end(&mut text).at("read", &path)?;
+    serde_json::from_slice(&text).map_err(|e| Error::Damaged { log: path.display().to_string(), why: e.to_string() })
+}
+
+/// What is wrong with a file that should be as listed; none if it is.
+pub(crate) fn difference(dir: &Path, listed: &ManifestFile) -> Option<String> {
+    let path = dir.join(&listed.path);
+    let mut hasher = DoubleHasher::new();
+    let opened = File::options().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(&path);
+    let mut file = match opened {
+        Ok(file) => file,
+        Err(_) => return Some("is missing".into()),
+    };
+    let mut buffer = vec![0; SMALL_FILE_BYTES_MAX as usize];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => drop(hasher.update(&buffer[..n])),
+            Err(error) => return Some(format!("cannot be read: {error}")),
+        }
+    }
+    let found = hasher.finish();
+    if found.bytes == 0 && listed.size > 0 {
+        return Some("is empty".into());
+    }
+    (found.blake3 != listed.blake3 || found.sha256 != listed.sha256).then(|| "differs from what was recorded".into())
+}
+
+pub(crate) fn sync_dir(dir: &Path) -> Result<()> {
+    File::open(dir).and_then(|dir| dir.sync_all()).at("sync", dir)
+}
+
+/// Syncs the directories of a small tree, bottom up.
+pub(crate) fn sync_dirs(dir: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(dir).at("list", dir)? {
+        let entry = entry.at("list", dir)?;
+        if entry.file_type().at("look at", &entry.path())?.is_dir() {
+            sync_dirs(&entry.path())?;
+        }
+    }
+    sync_dir(dir)
+}
+
+/// Removes a tree without following links, whatever rights an agent left on its directories.
+pub fn remove_tree(path: &Path) -> Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Ok(meta) if !meta.is_dir() => return std::fs::remove_file(path).at("remove", path),
+        _ => {}
+    }
+    if std::fs::remove_dir_all(path).is_ok() {
+        return Ok(());
+    }
+    make_removable(path);
+    std::fs::remove_dir_all(path).at("remove", path)
+}
+
+fn make_removable(dir: &Path) {
+    let _ = std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700));
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            make_removable(&entry.path());
+        }
+    }
+}

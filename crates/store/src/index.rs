@@ -1,0 +1,201 @@
+//! The index tables as projections of the logs: for each fact, the rows it changes. Used in the transaction
+//! that appends the fact, and again by `norma reindex`, so the tables can always be thrown away.
+
+use crate::Result;
+use contract::{
+    Audit, Event, Fact, Landing, Reason, RunId, RunStarted, Status, StepCommitted, StepRef, TaskStatus, Timestamp,
+};
+use rusqlite::{Connection, params};
+
+/// Projects one fact of a run.
+pub(crate) fn fact(db: &Connection, run: &RunId, event: &Event) -> Result<()> {
+    let slug = run.slug();
+    match &event.fact {
+        Fact::RunStarted(started) => run_started(db, run, started, event.ts)?,
+        Fact::StepStarted { step } => {
+            exec(
+                db,
+                "UPDATE runs SET iteration = ?2 WHERE run_id = ?1 AND iteration <> ?2",
+                params![slug, step.iteration],
+            )?;
+        }
+        Fact::StepCommitted(done) => step_committed(db, &slug, done, event.ts)?,
+        Fact::ReconciledStep { step, dir, .. } => step_reconciled(db, &slug, *step, dir, event.ts)?,
+        Fact::Verdict(given) => {
+            let verdict = given.verdict.as_str();
+            exec(db, "UPDATE runs SET verdict = ?2 WHERE run_id = ?1", params![slug, verdict])?;
+        }
+        Fact::PatchApplied(applied) => {
+            exec(
+                db,
+                "INSERT INTO kv_run (run_id, key, value_json) VALUES (?1, 'tree', ?2)
+                 ON CONFLICT DO UPDATE SET value_json = excluded.value_json",
+                params![slug, serde_json::Value::from(applied.after.as_str()).to_string()],
+            )?;
+        }
+        Fact::ChangeDropped(dropped) => {
+            exec(
+                db,
+                "UPDATE steps SET status = 'fail', reason = ?3 WHERE run_id = ?1 AND step_index = ?2",
+                params![slug, dropped.step, dropped.reason.as_str()],
+            )?;
+        }
+        Fact::LandingStarted(landing) => {
+            exec(db, "UPDATE runs SET result = ?2 WHERE run_id = ?1", params![slug, landing.commit])?;
+        }
+        Fact::Landed(landing) => set_landing(db, &slug, Some(landing))?,
+        _ => {}
+    }
+    if let Some((status, reason)) = event.fact.run_state() {
+        run_state(db, &slug, status, reason, event)?;
+    }
+    Ok(())
+}
+
+/// Projects one fact of the state directory.
+pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
+    match fact {
+        Audit::TaskAdded { task_id, goal, acceptance_criteria } => {
+            let criteria = serde_json::to_string(acceptance_criteria).expect("BUG: criteria are plain data");
+            exec(
+                db,
+                "INSERT INTO tasks (id, title, status, created_at, updated_at, goal, acceptance_criteria_json)
+                 VALUES (?1, ?2, 'todo', ?3, ?3, ?2, ?4)",
+                params![task_id, goal, ts, criteria],
+            )
+        }
+        Audit::TaskLinked { task_id, depends_on } => {
+            for other in depends_on {
+                exec(
+                    db,
+                    "INSERT OR IGNORE INTO task_edges (task_id, depends_on_id) VALUES (?1, ?2)",
+                    params![task_id, other],
+                )?;
+            }
+            exec(db, "UPDATE tasks SET updated_at = ?2 WHERE id = ?1", params![task_id, ts])
+        }
+        Audit::TaskDone { task_id } => {
+            exec(db, "UPDATE tasks SET status = 'done', updated_at = ?2 WHERE id = ?1", params![task_id, ts])
+        }
+        Audit::RunState { run_id, task_id: Some(task), status, reason, .. } => {
+            let word = TaskStatus::after_run(*status, *reason).as_str();
+            exec(
+                db,
+                "UPDATE tasks SET status = ?2, run_id = ?3, updated_at = ?4 WHERE id = ?1",
+                params![task, word, run_id, ts],
+            )
+        }
+        Audit::RunSealed { run_id, .. } => exec(db, "UPDATE runs SET sealed = 1 WHERE run_id = ?1", params![run_id]),
+        Audit::Landed { run_id, landing } => set_landing(db, run_id, Some(landing)),
+        Audit::Undone { run_id, .. } => set_landing(db, run_id, None),
+        Audit::Initialized { .. }
+        | Audit::RunState { task_id: None, .. }
+        | Audit::Quarantined { .. }
+        | Audit::Reindexed { .. } => Ok(()),
+    }
+}
+
+fn exec(db: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<()> {
+    db.prepare_cached(sql)?.execute(params)?;
+    Ok(())
+}
+
+fn run_started(db: &Connection, run: &RunId, started: &RunStarted, ts: Timestamp) -> Result<()> {
+    let sandbox = serde_json::to_value(started.contract.sandbox).expect("BUG: a backend is plain data");
+    exec(
+        db,
+        "INSERT INTO runs (run_id, created_at, goal, status, iteration, run_dir, id, state, base, task_id, parent, sandbox)
+         VALUES (?1, ?2, ?3, 'running', 1, ?4, ?5, 'running', ?6, ?7, ?8, ?9)
+         ON CONFLICT (run_id) DO UPDATE SET created_at = excluded.created_at, goal = excluded.goal, iteration = 1,
+           current_step_index = 0, verdict = NULL, run_dir = excluded.run_dir, id = excluded.id, ended_at = NULL,
+           base = excluded.base, result = NULL, landing_json = NULL, task_id = excluded.task_id, parent = excluded.parent,
+           sandbox = excluded.sandbox, sealed = 0",
+        params![
+            run.slug(),
+            ts.to_string(),
+            started.contract.goal,
+            started.run_dir,
+            run.uuid(),
+            started.base.commit,
+            started.contract.task_id,
+            started.parent,
+            sandbox.as_str(),
+        ],
+    )
+}
+
+fn step_committed(db: &Connection, slug: &str, done: &StepCommitted, ts: Timestamp) -> Result<()> {
+    let row = StepRow {
+        step: done.step,
+        status: done.status.as_str(),
+        dir: &done.dir,
+        started_at: done.started_at,
+        ended_at: ts,
+        summary: Some(&done.summary),
+        reason: done.reason,
+    };
+    insert_step(db, slug, &row)
+}
+
+fn step_reconciled(db: &Connection, slug: &str, step: StepRef, dir: &str, ts: Timestamp) -> Result<()> {
+    let row = StepRow {
+        step,
+        status: "fail",
+        dir,
+        started_at: ts,
+        ended_at: ts,
+        summary: None,
+        reason: Some(Reason::Interrupted),
+    };
+    insert_step(db, slug, &row)
+}
+
+struct StepRow<'a> {
+    step: StepRef,
+    status: &'a str,
+    dir: &'a str,
+    started_at: Timestamp,
+    ended_at: Timestamp,
+    summary: Option<&'a str>,
+    reason: Option<Reason>,
+}
+
+fn insert_step(db: &Connection, slug: &str, row: &StepRow<'_>) -> Result<()> {
+    exec(
+        db,
+        "INSERT INTO steps (run_id, step_index, role, iteration, status, step_dir, started_at, ended_at, summary, attempt, reason)
+         SELECT ?1, ?2, ?3, ?4, ?5, run_dir || '/' || ?6, ?7, ?8, ?9, ?10, ?11 FROM runs WHERE run_id = ?1",
+        params![
+            slug,
+            row.step.index,
+            row.step.role.as_str(),
+            row.step.iteration,
+            row.status,
+            row.dir,
+            row.started_at.to_string(),
+            row.ended_at.to_string(),
+            row.summary,
+            row.step.attempt,
+            row.reason.map(Reason::as_str),
+        ],
+    )?;
+    exec(db, "UPDATE runs SET current_step_index = ?2 WHERE run_id = ?1", params![slug, row.step.index])
+}
+
+fn run_state(db: &Connection, slug: &str, status: Status, reason: Option<Reason>, event: &Event) -> Result<()> {
+    let ended = status.is_terminal().then(|| event.ts.to_string());
+    let message = match &event.fact {
+        Fact::RunStarted(_) | Fact::RunResumed { .. } => None,
+        fact => Some(fact.message()),
+    };
+    exec(
+        db,
+        "UPDATE runs SET status = ?2, state = ?3, reason = ?4, message = ?5, ended_at = ?6 WHERE run_id = ?1",
+        params![slug, status.legacy(reason), status.as_str(), reason.map(Reason::as_str), message, ended],
+    )
+}
+
+fn set_landing(db: &Connection, slug: &str, landing: Option<&Landing>) -> Result<()> {
+    let text = landing.map(|landing| serde_json::to_string(landing).expect("BUG: a landing is plain data"));
+    exec(db, "UPDATE runs SET landing_json = ?2 WHERE run_id = ?1", params![slug, text])
+}

@@ -1,0 +1,93 @@
+//! Where things are. One state directory, one place for each kind of thing in it.
+
+use crate::{IoContext, Result};
+use std::path::{Path, PathBuf};
+
+/// What `.norma/.gitignore` says: only what people write is theirs to commit.
+const GITIGNORE: &str =
+    "*\n!.gitignore\n!config.json\n!policies/\n!policies/**\n!contracts/\n!contracts/**\n!templates/\n!templates/**\n";
+
+/// The state directory of a repository.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// The repository's work tree.
+    pub root: PathBuf,
+    /// The state directory, usually `.norma/` in it.
+    pub state: PathBuf,
+}
+
+impl Layout {
+    /// `state` may lie anywhere; by default it is `.norma` in `root`.
+    pub fn new(root: &Path, state: Option<&Path>) -> Layout {
+        let state = state.map_or_else(|| root.join(".norma"), Path::to_owned);
+        Layout { root: root.to_owned(), state }
+    }
+
+    /// Makes the directories and `.gitignore`; what is there stays as it is.
+    pub fn create(&self) -> Result<()> {
+        use std::os::unix::fs::DirBuilderExt;
+        for dir in [self.state.clone(), self.locks(), self.runs(), self.state.join("worktrees")] {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).at("create", &dir)?;
+        }
+        let ignore = self.state.join(".gitignore");
+        if !ignore.exists() {
+            std::fs::write(&ignore, GITIGNORE).at("write", &ignore)?;
+        }
+        Ok(())
+    }
+
+    /// Whether `norma init` was here.
+    pub fn exists(&self) -> bool {
+        self.db().is_file()
+    }
+
+    /// `config.json`.
+    pub fn config(&self) -> PathBuf {
+        self.state.join("config.json")
+    }
+
+    /// `norma.db`.
+    pub fn db(&self) -> PathBuf {
+        self.state.join("norma.db")
+    }
+
+    /// `locks/`.
+    pub fn locks(&self) -> PathBuf {
+        self.state.join("locks")
+    }
+
+    /// `norma.sock`.
+    pub fn socket(&self) -> PathBuf {
+        self.state.join("norma.sock")
+    }
+
+    /// `git/`: norma's own objects.
+    pub fn git(&self) -> PathBuf {
+        self.state.join("git")
+    }
+
+    /// `quarantine/`.
+    pub fn quarantine(&self) -> PathBuf {
+        self.state.join("quarantine")
+    }
+
+    /// `runs/`.
+    pub fn runs(&self) -> PathBuf {
+        self.state.join("runs")
+    }
+
+    /// `runs/<slug>/`.
+    pub fn run(&self, slug: &str) -> PathBuf {
+        self.runs().join(slug)
+    }
+
+    /// `worktrees/<slug>/`.
+    pub fn worktree(&self, slug: &str) -> PathBuf {
+        self.state.join("worktrees").join(slug)
+    }
+
+    /// A path as rows and views spell it: relative to the repository where it lies inside it.
+    pub fn shown(&self, path: &Path) -> String {
+        path.strip_prefix(&self.root).unwrap_or(path).to_string_lossy().into_owned()
+    }
+}

@@ -1,0 +1,520 @@
+//! The log and its one writer. Work is submitted as closures; the writer thread takes whatever is queued, runs
+//! each piece in its own savepoint of one transaction, commits once, and only then acknowledges all of them:
+//! group commit without a timer. Nobody is told a fact before its COMMIT has returned.
+
+use crate::crash;
+use crate::db::{self, JournalMode};
+use crate::mirror::Mirror;
+use crate::place::Place;
+use crate::{Error, Layout, Result, StepFile, index};
+use contract::{Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX, LogName, RunId, Timestamp};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How much work one transaction may hold; bounds the time an early submitter waits for late ones.
+const BATCH_MAX: usize = 1024;
+
+/// Named in the first hash of the audit log.
+const AUDIT_LOG: &str = "audit";
+
+/// The wall clock, for the record only: order is `seq`.
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_unix_ms(since.as_millis() as u64)
+}
+
+/// The id of a run that starts now.
+pub fn new_run_id() -> RunId {
+    RunId::new(now().unix_ms(), random10())
+}
+
+/// Ten random bytes for an id.
+pub(crate) fn random10() -> [u8; 10] {
+    let mut bytes = [0; 10];
+    let flags = rustix::rand::GetRandomFlags::empty();
+    // Ten bytes are always delivered whole once the kernel's generator is seeded, which it is by now.
+    let _ = rustix::rand::getrandom(&mut bytes, flags);
+    bytes
+}
+
+/// The promise of an acknowledgement: wait for it on a thread, or await it in a task.
+#[must_use = "nothing is durable before the ticket says so"]
+pub struct Ticket<T> {
+    answer: oneshot::Receiver<Result<T>>,
+}
+
+impl<T> Ticket<T> {
+    /// Blocks until the work is committed, or refused.
+    pub fn wait(self) -> Result<T> {
+        self.answer.recv().unwrap_or(Err(Error::Stopped))
+    }
+
+    /// The same for tasks.
+    pub async fn committed(self) -> Result<T>
+    where
+        T: Send,
+    {
+        self.answer.await.unwrap_or(Err(Error::Stopped))
+    }
+}
+
+/// Why a batch was not committed; told to everybody who had work in it.
+#[derive(Clone)]
+enum Failed {
+    Commit(String),
+    Replaced(PathBuf),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
+        match error {
+            Error::Replaced(path) => Failed::Replaced(path),
+            Error::Sql(rusqlite::Error::SqliteFailure(e, _)) if e.code == rusqlite::ErrorCode::DatabaseBusy => {
+                Failed::Commit("norma.db is held by another program".to_owned())
+            }
+            error => Failed::Commit(error.to_string()),
+        }
+    }
+}
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Error {
+        match failed {
+            Failed::Commit(why) => Error::Commit(why),
+            Failed::Replaced(path) => Error::Replaced(path),
+        }
+    }
+}
+
+type Acknowledge = Box<dyn FnOnce(std::result::Result<(), Failed>) + Send>;
+type Work = Box<dyn FnOnce(&mut Tx<'_>) -> Acknowledge + Send>;
+
+/// The open transaction, as submitted work sees it.
+pub(crate) struct Tx<'a> {
+    pub(crate) db: &'a Connection,
+    layout: &'a Layout,
+    ends: &'a mut Ends,
+    mirrored: Vec<(PathBuf, Vec<u8>)>,
+    /// Why nothing of this transaction may be committed, if something went wrong in the middle of an append.
+    broken: Option<Error>,
+}
+
+/// Where the logs end, as far as the writer has had to do with them.
+struct Ends {
+    audit: (u64, Digest),
+    /// How many events each run's log has.
+    runs: HashMap<RunId, u64>,
+}
+
+impl Tx<'_> {
+    /// Appends to the state directory's own log.
+    pub(crate) fn audit(&mut self, fact: &Audit, ts: Timestamp) -> Result<()> {
+        let (seq, prev) = (self.ends.audit.0 + 1, self.ends.audit.1);
+        let line = AuditLine::new(seq, prev, ts, fact);
+        let bytes = line.to_bytes();
+        let hash = contract::hash::chain(seq, &prev, &bytes);
+        let ts = ts.to_string();
+        let text = String::from_utf8(bytes).expect("BUG: JSON is UTF-8");
+        self.db
+            .prepare_cached("INSERT INTO audit (seq, ts, type, data_json, line, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+            .execute(params![seq as i64, ts, line.kind, line.payload.to_string(), text, hash.to_string()])?;
+        index::audit(self.db, fact, &ts)?;
+        self.ends.audit = (seq, hash);
+        Ok(())
+    }
+
+    /// Appends to a run's log. What can be wrong with it is found before anything is written, so that it needs no
+    /// savepoint; what goes wrong later breaks the whole transaction.
+    fn append(&mut self, log: &RunLog, lines: &[Prepared], files: &[(String, StepFile)]) -> Result<()> {
+        if self.db.is_autocommit() || self.broken.is_some() {
+            return Err(no_transaction());
+        }
+        let slug = log.name.run.slug();
+        require_readable(&slug, lines)?;
+        self.expect_length(log.name.run, &slug, log.seq)?;
+        if let Err(error) = self.write(&slug, log, lines, files) {
+            let told = Error::Commit(error.to_string());
+            self.broken = Some(error);
+            return Err(told);
+        }
+        self.ends.runs.insert(log.name.run, log.seq + lines.len() as u64);
+        Ok(())
+    }
+
+    fn write(&mut self, slug: &str, log: &RunLog, lines: &[Prepared], files: &[(String, StepFile)]) -> Result<()> {
+        let mut mirrored = Vec::new();
+        for line in lines {
+            index::fact(self.db, &log.name.run, &line.event)?;
+            self.insert(slug, line)?;
+            mirrored.extend_from_slice(line.text.as_bytes());
+            mirrored.push(b'\n');
+            if let Some((status, reason)) = line.event.fact.run_state() {
+                let (run_id, task_id, seq, head) = (slug.to_owned(), log.name.task, line.event.seq, line.hash);
+                self.audit(&Audit::RunState { run_id, task_id, status, reason, seq, head }, line.event.ts)?;
+            }
+        }
+        for (dir, file) in files {
+            insert_file(self.db, slug, dir, file)?;
+        }
+        self.mirrored.push((self.layout.run(slug).join("events.jsonl"), mirrored));
+        Ok(())
+    }
+
+    /// Compare-and-swap on the length of the log: two writers cannot both append.
+    fn expect_length(&mut self, run: RunId, slug: &str, expected: u64) -> Result<()> {
+        let found = match self.ends.runs.get(&run) {
+            Some(found) => *found,
+            None => self.length(slug)?,
+        };
+        match found {
+            found if found == expected => Ok(()),
+            found => Err(Error::Conflict { log: slug.to_owned(), expected, found }),
+        }
+    }
+
+    fn length(&self, slug: &str) -> Result<u64> {
+        let mut last = self.db.prepare_cached("SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?1")?;
+        Ok(last.query_row([slug], |row| row.get::<_, i64>(0))? as u64)
+    }
+
+    fn insert(&self, slug: &str, line: &Prepared) -> Result<()> {
+        self.db
+            .prepare_cached(
+                "INSERT INTO events (run_id, seq, ts, type, message, data_json, line, hash)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?
+            .execute(params![
+                slug,
+                line.event.seq as i64,
+                line.ts,
+                line.kind,
+                line.message,
+                line.data,
+                line.text,
+                line.hash_text,
+            ])?;
+        Ok(())
+    }
+}
+
+fn insert_file(db: &Connection, slug: &str, dir: &str, file: &StepFile) -> Result<()> {
+    db.prepare_cached(
+        "INSERT INTO artifacts (run_id, dir, path, size, blake3, sha256, bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+    )?
+    .execute(params![
+        slug,
+        dir,
+        file.listed.path,
+        file.listed.size as i64,
+        file.listed.blake3.to_string(),
+        file.listed.sha256.to_string(),
+        file.bytes,
+    ])?;
+    Ok(())
+}
+
+/// An event whose bytes and hash are fixed. Whatever can be spelled out before the writer has its turn is: there
+/// are many submitters and one writer.
+struct Prepared {
+    event: Event,
+    ts: String,
+    kind: String,
+    message: String,
+    data: String,
+    text: String,
+    hash: Digest,
+    hash_text: String,
+}
+
+/// The end of a run's log, held by whoever appends to it.
+#[derive(Debug, Clone)]
+pub struct RunLog {
+    /// Whose log.
+    pub name: LogName,
+    /// How many events it has.
+    pub seq: u64,
+    /// The last hash; before the first event, the hash of run id and contract.
+    pub head: Digest,
+}
+
+impl RunLog {
+    /// A log without events.
+    pub fn new(run: RunId, task: Option<i64>, contract: &Digest) -> RunLog {
+        let head = contract::hash::chain_start(&run.uuid(), contract);
+        RunLog { name: LogName { run, task }, seq: 0, head }
+    }
+
+    fn prepare(&self, facts: Vec<Fact>, ts: Timestamp) -> Vec<Prepared> {
+        let mut prev = self.head;
+        let mut prepared = Vec::with_capacity(facts.len());
+        for (seq, fact) in (self.seq + 1..).zip(facts) {
+            let id = contract::id::uuid_v7(ts.unix_ms(), random10());
+            let line = EventLine::new(&self.name, id, seq, prev, ts, &fact);
+            let bytes = line.to_bytes();
+            prev = contract::hash::chain(seq, &prev, &bytes);
+            prepared.push(Prepared {
+                event: Event { seq, ts, fact },
+                ts: ts.to_string(),
+                kind: line.kind,
+                message: line.message,
+                data: line.payload.to_string(),
+                text: String::from_utf8(bytes).expect("BUG: JSON is UTF-8"),
+                hash: prev,
+                hash_text: prev.to_string(),
+            });
+        }
+        prepared
+    }
+}
+
+/// The store of the process that owns the state directory.
+pub struct Store {
+    /// Where everything is.
+    pub layout: Layout,
+    /// How SQLite keeps its journal here; `doctor` warns about anything but WAL.
+    pub journal: JournalMode,
+    queue: Option<mpsc::Sender<Work>>,
+    writer: Option<JoinHandle<()>>,
+    mirror: Mirror,
+    place: Place,
+}
+
+impl Store {
+    /// Opens or makes the database. The caller holds the owner's lock.
+    pub fn open(layout: &Layout) -> Result<Store> {
+        layout.create()?;
+        let (db, journal) = db::open_writer(layout)?;
+        let head = audit_head(&db)?;
+        // Not "is there a file": a process may have died between making it and writing the first line.
+        let fresh = head.0 == 0;
+        let place = Place::of(&layout.db())?;
+        let mirror = Mirror::start();
+        let (queue, jobs) = mpsc::channel();
+        let writer = {
+            let (layout, place, mirror) = (layout.clone(), place.clone(), mirror.handle());
+            let main = move || write_loop(&db, (&layout, &place), head, &jobs, &mirror);
+            std::thread::Builder::new().name("norma-log".into()).spawn(main).map_err(|source| Error::Io {
+                action: "start the writer of",
+                path: PathBuf::from("norma.db"),
+                source,
+            })?
+        };
+        let store = Store { layout: layout.clone(), journal, queue: Some(queue), writer: Some(writer), mirror, place };
+        if fresh {
+            store.audit(Audit::Initialized { version: env!("CARGO_PKG_VERSION").to_owned() }).wait()?;
+        }
+        Ok(store)
+    }
+
+    /// Hands work to the writer.
+    pub(crate) fn submit<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    ) -> Ticket<T> {
+        self.queue_up(move |tx| in_savepoint(tx, work))
+    }
+
+    fn queue_up<T: Send + 'static>(&self, work: impl FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static) -> Ticket<T> {
+        let (sender, answer) = oneshot::channel();
+        let work: Work = Box::new(move |tx| {
+            let result = work(tx);
+            Box::new(move |committed| {
+                let answer = match committed {
+                    Ok(()) => result,
+                    Err(failed) => Err(failed.into()),
+                };
+                // A submitter that stopped waiting loses only the answer.
+                let _ = sender.send(answer);
+            })
+        });
+        if let Some(queue) = &self.queue {
+            // A writer that has stopped drops the work, and with it the sender: the ticket says `Stopped`.
+            let _ = queue.send(work);
+        }
+        Ticket { answer }
+    }
+
+    /// Appends facts, and the files that belong to them, to a run's log; durable when this returns.
+    pub fn append(&self, log: &mut RunLog, facts: Vec<Fact>, files: Vec<(String, StepFile)>) -> Result<Vec<Event>> {
+        let (events, end, ticket) = self.submit_append(log, facts, files);
+        ticket.wait()?;
+        *log = end;
+        Ok(events)
+    }
+
+    /// The same, for tasks that await many acknowledgements at once. The second item is the log's end once the
+    /// ticket has said yes.
+    pub fn submit_append(
+        &self,
+        log: &RunLog,
+        facts: Vec<Fact>,
+        files: Vec<(String, StepFile)>,
+    ) -> (Vec<Event>, RunLog, Ticket<()>) {
+        let lines = log.prepare(facts, now());
+        let events: Vec<Event> = lines.iter().map(|line| line.event.clone()).collect();
+        let end = RunLog {
+            name: log.name.clone(),
+            seq: log.seq + lines.len() as u64,
+            head: lines.last().map_or(log.head, |line| line.hash),
+        };
+        let log = log.clone();
+        let ticket = self.queue_up(move |tx| tx.append(&log, &lines, &files));
+        (events, end, ticket)
+    }
+
+    /// Records a fact of the state directory.
+    pub fn audit(&self, fact: Audit) -> Ticket<()> {
+        self.submit(move |tx| tx.audit(&fact, now()))
+    }
+
+    /// The last line of the audit log: its number and hash.
+    pub fn audit_head(&self) -> Result<(u64, Digest)> {
+        self.submit(|tx| Ok(tx.ends.audit)).wait()
+    }
+
+    /// Refuses to go on if the database is no longer where it was opened: whatever is written now is lost.
+    pub fn check_place(&self) -> Result<()> {
+        self.place.check()
+    }
+
+    /// Waits until `events.jsonl` of a run has every committed line, on disk.
+    pub fn sync_mirror(&self, slug: &str) -> Result<()> {
+        // Whatever was acknowledged has been handed to the mirror before, in order.
+        self.mirror.sync(self.layout.run(slug).join("events.jsonl"))
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+        self.mirror.stop();
+    }
+}
+
+/// A line that no reader would accept must not get into a log that nobody can shorten.
+fn require_readable(slug: &str, lines: &[Prepared]) -> Result<()> {
+    match lines.iter().find(|line| line.text.len() > LINE_BYTES_MAX) {
+        None => Ok(()),
+        Some(line) => {
+            let (seq, kind, bytes) = (line.event.seq, &line.kind, line.text.len());
+            let why = format!("event {seq} ({kind}) of {slug} has {bytes} bytes, more than {LINE_BYTES_MAX}");
+            Err(Error::Refused(why))
+        }
+    }
+}
+
+fn in_savepoint<T>(tx: &mut Tx<'_>, work: impl FnOnce(&mut Tx<'_>) -> Result<T>) -> Result<T> {
+    // Without a transaction around it a savepoint would commit by itself. There is none if BEGIN failed, or if
+    // SQLite gave the whole transaction up (disk full, I/O error) under earlier work of this batch.
+    if tx.db.is_autocommit() || tx.broken.is_some() {
+        return Err(no_transaction());
+    }
+    let (audit, mirrored) = (tx.ends.audit, tx.mirrored.len());
+    tx.db.prepare_cached("SAVEPOINT work")?.execute([])?;
+    match work(tx) {
+        Ok(value) => {
+            tx.db.prepare_cached("RELEASE work")?.execute([])?;
+            Ok(value)
+        }
+        Err(error) => {
+            tx.ends.audit = audit;
+            tx.mirrored.truncate(mirrored);
+            tx.db.execute_batch("ROLLBACK TO work; RELEASE work")?;
+            Err(error)
+        }
+    }
+}
+
+fn no_transaction() -> Error {
+    Error::Commit("there is no transaction".into())
+}
+
+fn write_loop(
+    db: &Connection,
+    place: (&Layout, &Place),
+    audit: (u64, Digest),
+    jobs: &mpsc::Receiver<Work>,
+    mirror: &crate::mirror::Handle,
+) {
+    let mut ends = Ends { audit, runs: HashMap::new() };
+    while let Ok(first) = jobs.recv() {
+        let more = std::iter::from_fn(|| jobs.try_recv().ok());
+        let batch: Vec<Work> = std::iter::once(first).chain(more).take(BATCH_MAX).collect();
+        let mut acknowledge = Vec::with_capacity(batch.len());
+        let committed = ends.audit;
+        let outcome = commit_batch(db, place, &mut ends, batch, &mut acknowledge);
+        let (told, go_on) = match outcome {
+            Ok(mirrored) => {
+                mirror.append(mirrored);
+                (Ok(()), true)
+            }
+            // It did not come to a commit and was taken back: nothing is in doubt.
+            Err(error) if not_begun(&error) => {
+                ends = Ends { audit: committed, runs: HashMap::new() };
+                (Err(Failed::from(error)), true)
+            }
+            // After a failed commit the disk's word cannot be relied on: write nothing more.
+            Err(error) => (Err(Failed::from(error)), false),
+        };
+        for acknowledgement in acknowledge {
+            acknowledgement(told.clone());
+        }
+        if !go_on {
+            return;
+        }
+    }
+}
+
+/// Whether somebody else held the database for too long, or refused a row: neither says anything about the disk.
+fn not_begun(error: &Error) -> bool {
+    use rusqlite::ErrorCode::{ConstraintViolation, DatabaseBusy};
+    matches!(error, Error::Sql(rusqlite::Error::SqliteFailure(e, _)) if matches!(e.code, DatabaseBusy | ConstraintViolation))
+}
+
+fn commit_batch(
+    db: &Connection,
+    (layout, place): (&Layout, &Place),
+    ends: &mut Ends,
+    batch: Vec<Work>,
+    acknowledge: &mut Vec<Acknowledge>,
+) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut tx = Tx { db, layout, ends, mirrored: Vec::new(), broken: None };
+    let begun = db.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
+    for work in batch {
+        acknowledge.push(work(&mut tx));
+    }
+    begun?;
+    let commit = || Ok(db.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]))?);
+    let whole = tx.broken.take().map_or(Ok(()), Err);
+    if let Err(error) = whole.and_then(|()| place.check()).and_then(|()| commit()) {
+        let _ = db.execute_batch("ROLLBACK");
+        return Err(error);
+    }
+    crash::point("mirror.before_append");
+    Ok(tx.mirrored)
+}
+
+fn audit_head(db: &Connection) -> Result<(u64, Digest)> {
+    let last: Option<(i64, String)> = db
+        .query_row("SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    match last {
+        None => Ok((0, audit_start())),
+        Some((seq, hash)) => {
+            let damaged = |_| Error::Damaged { log: AUDIT_LOG.to_owned(), why: "the last hash is unreadable".into() };
+            Ok((seq as u64, hash.parse().map_err(damaged)?))
+        }
+    }
+}
+
+/// The hash before the first line of the audit log.
+pub(crate) fn audit_start() -> Digest {
+    contract::hash::chain_start(AUDIT_LOG, &Digest::from_bytes([0; 32]))
+}

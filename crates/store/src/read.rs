@@ -1,0 +1,362 @@
+//! Reading without being in the way: a read-only connection that takes no lock, waits for nobody and recovers
+//! nothing. Views are made here from the index tables.
+
+use crate::{Error, Layout, Result, RunLog, db};
+use contract::{
+    Digest, Event, EventLine, LogName, Role, RunId, RunView, Status, StepStatus, StepView, TaskStatus, TaskView,
+    Verdict,
+};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::de::DeserializeOwned;
+use std::collections::HashSet;
+use std::str::FromStr;
+
+/// A read-only view of the store.
+pub struct Reader {
+    db: Connection,
+    layout: Layout,
+}
+
+/// The columns of [`Reader::run_row`], in order.
+const RUN_COLUMNS: &str = "run_id, id, goal, state, reason, message, verdict, iteration, created_at, ended_at, base, result, \
+                           landing_json, task_id, parent, sandbox, run_dir";
+
+impl Reader {
+    /// Opens the database of a state directory.
+    pub fn open(layout: &Layout) -> Result<Reader> {
+        Ok(Reader { db: db::open_reader(layout)?, layout: layout.clone() })
+    }
+
+    /// Where everything is.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// How SQLite keeps its journal: `wal`, or something slower.
+    pub fn journal_mode(&self) -> Result<String> {
+        Ok(self.db.query_row("PRAGMA journal_mode", [], |row| row.get(0))?)
+    }
+
+    /// Every run, newest first, without steps.
+    pub fn runs(&self, limit: Option<u64>) -> Result<Vec<RunView>> {
+        // Not by slug: it has whole seconds, and several runs can start in one.
+        let sql = format!("SELECT {RUN_COLUMNS} FROM runs ORDER BY rowid DESC LIMIT ?1");
+        let limit = limit.map_or(-1, |limit| limit as i64);
+        self.db.prepare(&sql)?.query_map([limit], run_row)?.map(|row| row?).collect()
+    }
+
+    /// How many runs there are.
+    pub fn run_count(&self) -> Result<u64> {
+        Ok(self.db.query_row("SELECT count(*) FROM runs", [], |row| row.get::<_, i64>(0))? as u64)
+    }
+
+    /// One run with its steps.
+    pub fn run(&self, slug: &str) -> Result<Option<RunView>> {
+        let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE run_id = ?1");
+        let Some(view) = self.db.prepare(&sql)?.query_row([slug], run_row).optional()? else { return Ok(None) };
+        let mut view = view?;
+        view.steps = Some(self.steps(slug)?);
+        Ok(Some(view))
+    }
+
+    /// The slug that a person means: a slug, a UUID, a unique prefix of either, or `@last`.
+    pub fn find_run(&self, given: &str) -> Result<String> {
+        if given == "@last" {
+            let newest = "SELECT run_id FROM runs ORDER BY rowid DESC LIMIT 1";
+            let last: Option<String> = self.db.query_row(newest, [], |row| row.get(0)).optional()?;
+            return last.ok_or_else(|| Error::Refused("there are no runs yet".into()));
+        }
+        let is_id = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if given.is_empty() || !given.chars().all(is_id) {
+            return Err(Error::Refused(format!("{given:?} is not a run id")));
+        }
+        let given = RunId::parse(given).map_or_else(|_| given.to_owned(), |id| id.uuid());
+        let found: Vec<String> = self
+            .db
+            .prepare("SELECT run_id FROM runs WHERE substr(run_id, 1, ?2) = ?1 OR substr(id, 1, ?2) = ?1 ORDER BY run_id LIMIT 5")?
+            .query_map(params![given, given.len() as i64], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
+        match &found[..] {
+            [one] => Ok(one.clone()),
+            [] => Err(Error::Refused(format!("there is no run {given}; `norma runs` lists them"))),
+            several => Err(Error::Refused(format!("{given} could be {}; give more of it", several.join(", ")))),
+        }
+    }
+
+    fn steps(&self, slug: &str) -> Result<Vec<StepView>> {
+        self.db
+            .prepare(
+                "SELECT step_index, role, iteration, attempt, status, reason, step_dir, started_at, ended_at, summary
+                 FROM steps WHERE run_id = ?1 ORDER BY step_index",
+            )?
+            .query_map([slug], step_row)?
+            .map(|row| row?)
+            .collect()
+    }
+
+    /// The lines of a run's log after `after`, exactly as stored.
+    pub fn lines(&self, slug: &str, after: u64, limit: u64) -> Result<Vec<String>> {
+        let mut statement =
+            self.db.prepare_cached("SELECT line FROM events WHERE run_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")?;
+        let lines = statement.query_map(params![slug, after as i64, limit as i64], |row| row.get(0))?;
+        Ok(lines.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// A run's whole log: its events and its end.
+    pub fn log(&self, slug: &str) -> Result<(RunId, Vec<Event>, RunLog)> {
+        let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
+        let mut events = Vec::new();
+        let mut last = None;
+        for text in self.lines(slug, 0, i64::MAX as u64)? {
+            let line = EventLine::parse(text.as_bytes()).map_err(|v| damaged(format!("{v:?}")))?;
+            events.push(line.event().map_err(damaged)?);
+            last = Some(line);
+        }
+        let last = last.ok_or_else(|| damaged("there are no events".into()))?;
+        let sql = "SELECT hash FROM events WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1";
+        let head: String = self.db.query_row(sql, [slug], |row| row.get(0))?;
+        let head = Digest::from_str(&head).map_err(|e| damaged(e.to_string()))?;
+        let name = LogName { run: last.run_uuid, task: last.task_id.parse().ok() };
+        Ok((last.run_uuid, events, RunLog { name, seq: last.seq, head }))
+    }
+
+    /// Slugs of runs whose directory may still change, oldest first.
+    pub fn unsealed(&self) -> Result<Vec<String>> {
+        let mut statement = self.db.prepare("SELECT run_id FROM runs WHERE sealed = 0 ORDER BY run_id")?;
+        let slugs = statement.query_map([], |row| row.get(0))?;
+        Ok(slugs.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Whether a run's directory is complete and on disk.
+    pub fn is_sealed(&self, slug: &str) -> Result<bool> {
+        Ok(self.db.query_row("SELECT sealed FROM runs WHERE run_id = ?1", [slug], |row| row.get(0))?)
+    }
+
+    /// Whether another run goes on from this one's tree.
+    pub fn has_child(&self, slug: &str) -> Result<bool> {
+        Ok(self.db.query_row("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)", [slug], |row| row.get(0))?)
+    }
+
+    /// The slugs of all runs.
+    pub(crate) fn run_ids(&self) -> Result<HashSet<String>> {
+        let mut statement = self.db.prepare("SELECT run_id FROM runs")?;
+        let ids = statement.query_map([], |row| row.get(0))?;
+        Ok(ids.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Whether a run with this slug is known.
+    pub fn has_run(&self, slug: &str) -> Result<bool> {
+        let found: Option<i64> = self
+            .db
+            .prepare_cached("SELECT 1 FROM runs WHERE run_id = ?1")?
+            .query_row([slug], |row| row.get(0))
+            .optional()?;
+        Ok(found.is_some())
+    }
+
+    /// The files on record of a directory of a run (`None`: of all of them), with the bytes of small ones.
+    pub(crate) fn artifacts(&self, slug: &str, with_bytes: bool) -> Result<Vec<(String, crate::StepFile)>> {
+        let bytes = if with_bytes { "bytes" } else { "NULL" };
+        let sql = format!(
+            "SELECT dir, path, size, blake3, sha256, {bytes} FROM artifacts WHERE run_id = ?1 ORDER BY dir, path"
+        );
+        let mut statement = self.db.prepare_cached(&sql)?;
+        let rows = statement.query_map([slug], |row| {
+            let listed = contract::ManifestFile {
+                path: row.get(1)?,
+                size: row.get::<_, i64>(2)? as u64,
+                blake3: parsed(row, 3)?,
+                sha256: parsed(row, 4)?,
+            };
+            Ok((row.get(0)?, crate::StepFile { listed, bytes: row.get(5)? }))
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Names of the files on record of a directory of a run.
+    pub fn file_names(&self, slug: &str, dir: &str) -> Result<Vec<String>> {
+        let mut statement =
+            self.db.prepare_cached("SELECT path FROM artifacts WHERE run_id = ?1 AND dir = ?2 ORDER BY path")?;
+        let names = statement.query_map(params![slug, dir], |row| row.get(0))?;
+        Ok(names.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Every task in the order of ids; `None` = whatever its status.
+    pub fn tasks(&self, status: Option<TaskStatus>) -> Result<Vec<TaskView>> {
+        let sql = format!("{TASK_SELECT} WHERE ?1 IS NULL OR status = ?1 ORDER BY id");
+        self.db.prepare(&sql)?.query_map([status.map(TaskStatus::as_str)], task_row)?.map(|row| row?).collect()
+    }
+
+    /// One task.
+    pub fn task(&self, id: i64) -> Result<Option<TaskView>> {
+        let sql = format!("{TASK_SELECT} WHERE id = ?1");
+        self.db.prepare(&sql)?.query_row([id], task_row).optional()?.transpose()
+    }
+
+    /// Tasks that can be run now: todo, and everything they wait for is done.
+    pub fn ready_tasks(&self) -> Result<Vec<i64>> {
+        let mut statement = self.db.prepare(
+            "SELECT id FROM tasks WHERE status = 'todo' AND NOT EXISTS (
+               SELECT 1 FROM task_edges JOIN tasks AS other ON other.id = depends_on_id
+               WHERE task_id = tasks.id AND other.status <> 'done')
+             ORDER BY id",
+        )?;
+        let ids = statement.query_map([], |row| row.get(0))?;
+        Ok(ids.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Rows of the state directory's log as the table has them.
+    pub(crate) fn audit_rows(&self) -> Result<Vec<AuditRow>> {
+        let mut statement = self.db.prepare("SELECT seq, ts, type, data_json, line, hash FROM audit ORDER BY seq")?;
+        let rows = statement.query_map([], |row| {
+            Ok(AuditRow {
+                seq: row.get(0)?,
+                ts: row.get(1)?,
+                kind: row.get(2)?,
+                data: row.get(3)?,
+                line: row.get(4)?,
+                hash: row.get(5)?,
+            })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Rows of a run's log as the table has them.
+    pub(crate) fn event_rows(&self, slug: &str) -> Result<Vec<EventRow>> {
+        let mut statement = self.db.prepare(
+            "SELECT seq, ts, type, message, data_json, line, hash FROM events WHERE run_id = ?1 ORDER BY seq",
+        )?;
+        let rows = statement.query_map([slug], |row| {
+            Ok(EventRow {
+                seq: row.get(0)?,
+                ts: row.get(1)?,
+                kind: row.get(2)?,
+                message: row.get(3)?,
+                data: row.get(4)?,
+                line: row.get(5)?,
+                hash: row.get(6)?,
+            })
+        })?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+}
+
+/// A row of `events`, as it is.
+pub(crate) struct EventRow {
+    pub(crate) seq: i64,
+    pub(crate) ts: String,
+    pub(crate) kind: String,
+    pub(crate) message: String,
+    pub(crate) data: String,
+    pub(crate) line: String,
+    pub(crate) hash: String,
+}
+
+/// A row of `audit`, as it is.
+pub(crate) struct AuditRow {
+    pub(crate) seq: i64,
+    pub(crate) ts: String,
+    pub(crate) kind: String,
+    pub(crate) data: String,
+    pub(crate) line: String,
+    pub(crate) hash: String,
+}
+
+const TASK_SELECT: &str = "SELECT id, goal, status, acceptance_criteria_json, run_id, created_at, updated_at,
+  (SELECT json_group_array(depends_on_id) FROM (SELECT depends_on_id FROM task_edges WHERE task_id = tasks.id ORDER BY 1))
+  FROM tasks";
+
+fn damaged_row(what: &str) -> Error {
+    Error::Damaged { log: "the index".into(), why: format!("{what} cannot be read; `norma reindex` rebuilds it") }
+}
+
+fn parsed<T: FromStr>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    text.parse().map_err(|_| rusqlite::Error::InvalidColumnType(column, text, rusqlite::types::Type::Text))
+}
+
+fn word<T: DeserializeOwned>(text: Option<String>) -> Result<Option<T>> {
+    text.map(|text| serde_json::from_value(text.clone().into()).map_err(|_| damaged_row(&text))).transpose()
+}
+
+fn required<T: DeserializeOwned>(text: String) -> Result<T> {
+    word(Some(text.clone()))?.ok_or_else(|| damaged_row(&text))
+}
+
+type RowView<T> = rusqlite::Result<Result<T>>;
+
+fn run_row(row: &Row<'_>) -> RowView<RunView> {
+    let (id, state): (String, String) = (row.get(1)?, row.get(3)?);
+    let (reason, verdict): (Option<String>, Option<String>) = (row.get(4)?, row.get(6)?);
+    let landing: Option<String> = row.get(12)?;
+    let (created, ended): (String, Option<String>) = (row.get(8)?, row.get(9)?);
+    let (run_id, goal, message, iteration) = (row.get(0)?, row.get(2)?, row.get(5)?, row.get(7)?);
+    let (base, result, task_id, parent) = (row.get(10)?, row.get(11)?, row.get(13)?, row.get(14)?);
+    let (sandbox, run_dir) = (row.get(15)?, row.get(16)?);
+    let build = || {
+        let landing: Option<contract::Landing> =
+            landing.map(|text| serde_json::from_str(&text).map_err(|_| damaged_row("a landing"))).transpose()?;
+        Ok(RunView {
+            run_id,
+            id: required(id)?,
+            goal,
+            status: Status::from_word(&state).ok_or_else(|| damaged_row(&state))?,
+            reason: word(reason)?,
+            message,
+            verdict: word::<Verdict>(verdict)?,
+            iteration,
+            created_at: required(created)?,
+            ended_at: word(ended)?,
+            steps: None,
+            base,
+            result,
+            landed: landing.as_ref().filter(|landing| landing.checkout).map(|landing| landing.commit.clone()),
+            landing,
+            task_id,
+            parent,
+            sandbox,
+            run_dir,
+        })
+    };
+    Ok(build())
+}
+
+fn step_row(row: &Row<'_>) -> RowView<StepView> {
+    let (role, status): (String, String) = (row.get(1)?, row.get(4)?);
+    let (reason, started, ended): (Option<String>, String, Option<String>) = (row.get(5)?, row.get(7)?, row.get(8)?);
+    let (index, iteration, attempt, dir, summary) = (row.get(0)?, row.get(2)?, row.get(3)?, row.get(6)?, row.get(9)?);
+    let build = || {
+        Ok(StepView {
+            index,
+            role: required::<Role>(role)?,
+            iteration,
+            attempt,
+            status: required::<StepStatus>(status)?,
+            reason: word(reason)?,
+            dir,
+            started_at: required(started)?,
+            ended_at: word(ended)?,
+            summary,
+        })
+    };
+    Ok(build())
+}
+
+fn task_row(row: &Row<'_>) -> RowView<TaskView> {
+    let (status, criteria, links): (String, String, String) = (row.get(2)?, row.get(3)?, row.get(7)?);
+    let (created, updated): (String, String) = (row.get(5)?, row.get(6)?);
+    let (id, goal, run_id) = (row.get(0)?, row.get(1)?, row.get(4)?);
+    let build = || {
+        Ok(TaskView {
+            id,
+            goal,
+            status: TaskStatus::from_word(&status).ok_or_else(|| damaged_row(&status))?,
+            acceptance_criteria: serde_json::from_str(&criteria).map_err(|_| damaged_row("criteria"))?,
+            depends_on: serde_json::from_str(&links).map_err(|_| damaged_row("links"))?,
+            run_id,
+            created_at: required(created)?,
+            updated_at: required(updated)?,
+        })
+    };
+    Ok(build())
+}

@@ -1,0 +1,371 @@
+//! Recovery: what the owner of the lock does before anything else. It looks only at runs that are not sealed,
+//! completes or drops what a crash cut off, restores small files from the commit that holds them, and never
+//! heals silently: what cannot be explained freezes the run or is moved aside. Done twice, it writes nothing
+//! the second time.
+
+use crate::evidence::{
+    difference, evidence_digest, files_in, listing_digest, read_manifest, remove_tree, temporary_name,
+};
+use crate::log::now;
+use crate::seal::{write_via, write_whole};
+use crate::{IoContext, Reader, Result, RunLog, StepFile, Store};
+use contract::{Audit, End, Event, Fact, Manifest, Reason, Status, StepRef};
+use run::{Run, Stage};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// How many lost files one event names: its line has a limit, and even the longest paths must fit.
+const FINDINGS_MAX: usize = 20;
+
+/// What recovery found and did, for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// One sentence each.
+    pub notes: Vec<String>,
+    /// Runs that were under way when their process ended.
+    pub interrupted: Vec<String>,
+}
+
+/// Brings the state directory into a state that could have been left on purpose.
+pub fn recover(store: &Store) -> Result<Recovery> {
+    let reader = Reader::open(&store.layout)?;
+    let mut found = Recovery::default();
+    quarantine_strays(store, &reader, &mut found)?;
+    for slug in reader.unsealed()? {
+        recover_run(store, &reader, &slug, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn recover_run(store: &Store, reader: &Reader, slug: &str, found: &mut Recovery) -> Result<()> {
+    let (id, events, log) = reader.log(slug)?;
+    let damaged = |why: run::Illegal| crate::Error::Damaged { log: slug.to_owned(), why: why.to_string() };
+    let run = Run::fold(id, &events).map_err(damaged)?;
+    let mut open = Recovering { store, slug, dir: store.layout.run(slug), run, log };
+    // First of all the directory itself and the mirror in it: what is recorded below is appended there, and a
+    // line that the crash kept from it must not become a gap.
+    open.restore_files(&events, found)?;
+    open.mirror(reader, found)?;
+    let whole = open.restore_evidence(reader, found)?;
+    open.clear_steps(found)?;
+    open.close_change(found)?;
+    if open.run.status == Status::Running {
+        let message = "the process that worked on this run ended before it".to_owned();
+        open.append(vec![Fact::RunPaused(End { reason: Some(Reason::Interrupted), message })])?;
+        found.interrupted.push(slug.to_owned());
+    }
+    // A seal drops the copies of small files, and those may be the last good ones of what was lost.
+    if open.run.status.is_terminal() && whole {
+        crate::seal(store, slug)?;
+    }
+    Ok(())
+}
+
+/// What is missing or different of a run's recorded files. Asked before a result is accepted: a later agent, or
+/// anybody else, may have had its hands on the evidence of an earlier step.
+pub fn lost_evidence(reader: &Reader, slug: &str) -> Result<Vec<String>> {
+    let dir = reader.layout().run(slug);
+    let files = reader.artifacts(slug, false)?.into_iter();
+    let lost = files.filter_map(|(sub, file)| {
+        difference(&dir.join(&sub), &file.listed).map(|what| format!("{sub}/{} {what}", file.listed.path))
+    });
+    Ok(lost.collect())
+}
+
+struct Recovering<'a> {
+    store: &'a Store,
+    slug: &'a str,
+    dir: PathBuf,
+    run: Run,
+    log: RunLog,
+}
+
+impl Recovering<'_> {
+    fn append(&mut self, facts: Vec<Fact>) -> Result<()> {
+        self.append_with(facts, Vec::new())
+    }
+
+    fn append_with(&mut self, facts: Vec<Fact>, files: Vec<(String, StepFile)>) -> Result<()> {
+        for event in self.store.append(&mut self.log, facts, files)? {
+            self.run.apply(&event).expect("BUG: recovery records only what fits");
+        }
+        Ok(())
+    }
+
+    /// Whether these facts could come next.
+    fn fits(&self, facts: &[Fact]) -> bool {
+        let mut run = self.run.clone();
+        let events = (run.seq + 1..).zip(facts);
+        events.into_iter().all(|(seq, fact)| run.apply(&Event { seq, ts: now(), fact: fact.clone() }).is_ok())
+    }
+
+    /// Files of committed directories: lost or unfinished ones are rewritten from the commit; others that differ
+    /// are evidence lost. Answers whether everything is there.
+    fn restore_evidence(&mut self, reader: &Reader, found: &mut Recovery) -> Result<bool> {
+        let mut lost = Vec::new();
+        for (dir, file) in reader.artifacts(self.slug, true)? {
+            let at = self.dir.join(&dir);
+            let Some(what) = difference(&at, &file.listed) else { continue };
+            let path = at.join(&file.listed.path);
+            let unfinished = |bytes: &Vec<u8>| what == "is missing" || is_unfinished(&path, bytes);
+            match file.bytes.filter(unfinished) {
+                Some(bytes) => {
+                    self.rewrite(&format!("{dir}/{}", file.listed.path), &bytes)?;
+                    found.notes.push(format!("{}: {dir}/{} {what}; restored", self.slug, file.listed.path));
+                }
+                None => lost.push(format!("{dir}/{} {what}", file.listed.path)),
+            }
+        }
+        if lost.is_empty() {
+            return Ok(true);
+        }
+        found.notes.push(format!("{}: evidence lost: {}", self.slug, lost.join("; ")));
+        if !self.run.status.is_terminal() {
+            if let Some(more) = lost.len().checked_sub(FINDINGS_MAX).filter(|more| *more > 0) {
+                lost.truncate(FINDINGS_MAX);
+                lost.push(format!("and {more} more"));
+            }
+            self.append(vec![Fact::EvidenceLost { findings: lost }])?;
+        }
+        Ok(false)
+    }
+
+    /// Temporary directories go; a complete directory without a record becomes a failed step; anything else
+    /// that does not belong is moved aside.
+    fn clear_steps(&mut self, found: &mut Recovery) -> Result<()> {
+        for name in names(&self.dir.join("steps"))? {
+            let path = self.dir.join("steps").join(&name);
+            let name = name.to_string_lossy().into_owned();
+            let recorded = format!("steps/{name}");
+            if self.run.step_dirs().contains(&recorded.as_str()) {
+                continue;
+            }
+            match (&self.run.stage, name.split_once(".tmp-")) {
+                (_, Some(_)) => remove_tree(&path)?,
+                (Stage::StepOpen(step, _), None) if step.dir_name() == name => {
+                    let step = *step;
+                    self.reconcile(step, recorded, found)?;
+                }
+                _ => quarantine(self.store, &path, "it is not a step of its run", found)?,
+            }
+        }
+        if let Stage::StepOpen(step, _) = self.run.stage {
+            found.notes.push(format!("{}: step {} was interrupted", self.slug, step.dir_name()));
+            self.append(vec![Fact::StepInterrupted { step }])?;
+        }
+        Ok(())
+    }
+
+    fn reconcile(&mut self, step: StepRef, dir: String, found: &mut Recovery) -> Result<()> {
+        found.notes.push(format!("{}: step {} had no record; recorded as failed", self.slug, step.dir_name()));
+        // As they are found, whatever a manifest says: a power cut may have taken some of them.
+        let files = self.files_of(&dir)?;
+        let evidence = listing_digest(files.iter().map(|(_, file)| &file.listed));
+        self.append_with(vec![Fact::ReconciledStep { step, dir, evidence }], files)
+    }
+
+    /// The regular files of a directory of the run, as a commit records them.
+    fn files_of(&self, dir: &str) -> Result<Vec<(String, StepFile)>> {
+        let files = files_in(&self.dir.join(dir))?;
+        Ok(files.into_iter().map(|file| (dir.to_owned(), file)).collect())
+    }
+
+    /// A change that was sealed but not recorded is rolled forward from its manifest; one that was not sealed
+    /// is judged again when the run goes on.
+    fn close_change(&mut self, found: &mut Recovery) -> Result<()> {
+        let open = match self.run.stage {
+            Stage::ChangeOpen { change, .. } => Some(change),
+            _ => None,
+        };
+        let known = if open.is_some() { self.run.changes - 1 } else { self.run.changes };
+        for name in names(&self.dir.join("changes"))? {
+            let path = self.dir.join("changes").join(&name);
+            let name = name.to_string_lossy();
+            match name.parse::<u32>() {
+                Ok(number) if (1..=known).contains(&number) => {}
+                Ok(number) if Some(number) == open => self.roll_forward(number, &path, found)?,
+                _ if name.contains(".tmp-") => remove_tree(&path)?,
+                _ => quarantine(self.store, &path, "it is not a change of its run", found)?,
+            }
+        }
+        if let Stage::ChangeOpen { change, .. } = self.run.stage {
+            self.append(vec![Fact::ChangeInterrupted { change }])?;
+        }
+        Ok(())
+    }
+
+    fn roll_forward(&mut self, change: u32, path: &Path, found: &mut Recovery) -> Result<()> {
+        let manifest = match read_manifest(path) {
+            Ok(manifest) if verifies(path, &manifest) => manifest,
+            _ => return quarantine(self.store, path, "its manifest does not verify", found),
+        };
+        let mut facts = manifest.outcome;
+        facts.push(Fact::ChangeRecovered { change });
+        if !self.fits(&facts) {
+            return quarantine(self.store, path, "its outcome does not follow from the log", found);
+        }
+        let files = self.files_of(&format!("changes/{change:03}"))?;
+        self.append_with(facts, files)?;
+        found.notes.push(format!("{}: change {change} completed from its directory", self.slug));
+        Ok(())
+    }
+
+    /// `contract.json` and `norma.md` are written before the first event is acknowledged; both follow from it.
+    /// Files under a temporary name are what a crash left of writing one of the run's own.
+    fn restore_files(&self, events: &[Event], found: &mut Recovery) -> Result<()> {
+        for name in names(&self.dir)? {
+            if name.to_string_lossy().contains(".tmp-") {
+                remove_tree(&self.dir.join(name))?;
+            }
+        }
+        let Some(Fact::RunStarted(started)) = events.first().map(|event| &event.fact) else { return Ok(()) };
+        for (name, bytes) in run_files(started) {
+            if std::fs::read(self.dir.join(name)).ok().as_deref() != Some(&bytes[..]) {
+                self.rewrite(name, &bytes)?;
+                found.notes.push(format!("{}: {name} was not what the log says; written anew", self.slug));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a file of the run's directory. Its temporary name is at the top, where the next recovery looks
+    /// for it, and not in a directory of evidence, where an agent may have chosen any name.
+    fn rewrite(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        let to = self.dir.join(path);
+        let parent = to.parent().unwrap_or(&self.dir);
+        std::fs::create_dir_all(parent).at("create", parent)?;
+        write_via(&temporary_name(&self.dir.join("restored")), &to, bytes)
+    }
+
+    /// `events.jsonl` is a prefix of the log: a torn end is cut, what is missing is added, anything else is
+    /// moved aside and written anew.
+    fn mirror(&self, reader: &Reader, found: &mut Recovery) -> Result<()> {
+        let mut expected = Vec::new();
+        for line in reader.lines(self.slug, 0, i64::MAX as u64)? {
+            expected.extend_from_slice(line.as_bytes());
+            expected.push(b'\n');
+        }
+        let path = self.dir.join("events.jsonl");
+        self.store.sync_mirror(self.slug)?;
+        let there = std::fs::read(&path).unwrap_or_default();
+        if there == expected {
+            return Ok(());
+        }
+        if !expected.starts_with(&there) {
+            let torn = there.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+            if !expected.starts_with(&there[..torn]) {
+                quarantine(self.store, &path, "it says something else than the log", found)?;
+            }
+        }
+        write_whole(&path, &expected)
+    }
+}
+
+impl Store {
+    /// Makes a run's directory with the files that follow from its first fact, before that fact is on record.
+    pub fn create_run_dir(&self, slug: &str, started: &contract::RunStarted) -> Result<()> {
+        let steps = self.layout.run(slug).join("steps");
+        std::fs::create_dir_all(&steps).at("create", &steps)?;
+        for (name, bytes) in run_files(started) {
+            let path = self.layout.run(slug).join(name);
+            std::fs::write(&path, bytes).at("write", &path)?;
+        }
+        Ok(())
+    }
+}
+
+/// The files that follow from a run's first fact.
+pub(crate) fn run_files(started: &contract::RunStarted) -> [(&'static str, Vec<u8>); 2] {
+    [("contract.json", started.contract.canonical()), ("norma.md", norma_md(started).into_bytes())]
+}
+
+/// `norma.md`: goal, criteria and budgets, for people.
+fn norma_md(started: &contract::RunStarted) -> String {
+    use std::fmt::Write;
+    let contract = &started.contract;
+    let mut text = format!("# Goal\n\n{}\n\n# Acceptance criteria\n\n", contract.goal);
+    for criterion in &contract.acceptance_criteria {
+        let _ = writeln!(text, "- {}: {}", criterion.id, criterion.text);
+    }
+    if contract.acceptance_criteria.is_empty() {
+        text.push_str("(none)\n");
+    }
+    text.push_str("\n# Budgets\n\n");
+    let budgets = serde_json::to_value(&contract.budgets).expect("BUG: budgets are plain data");
+    for (name, value) in budgets.as_object().into_iter().flatten() {
+        let _ = writeln!(text, "- {name}: {value}");
+    }
+    let _ = write!(text, "\n# Base\n\n- commit: {}\n", started.base.commit);
+    text
+}
+
+fn verifies(dir: &Path, manifest: &Manifest) -> bool {
+    let evidence = evidence_digest(manifest.files.iter());
+    let anchored = manifest.outcome.iter().any(|fact| match fact {
+        Fact::PatchApplied(applied) => applied.evidence == evidence,
+        Fact::ChangeDropped(dropped) => dropped.evidence == evidence,
+        _ => false,
+    });
+    anchored && manifest.files.iter().all(|file| difference(dir, file).is_none())
+}
+
+/// Whether a file is what a power cut leaves of these bytes: cut short, or with blocks that were never written.
+fn is_unfinished(path: &Path, whole: &[u8]) -> bool {
+    let found = std::fs::read(path).unwrap_or_default();
+    found.len() <= whole.len() && found.iter().zip(whole).all(|(found, byte)| found == byte || *found == 0)
+}
+
+fn quarantine_strays(store: &Store, reader: &Reader, found: &mut Recovery) -> Result<()> {
+    let runs = store.layout.runs();
+    let known = reader.run_ids()?;
+    // What a listing says is enough: a start must not cost a look at every run there ever was.
+    for (name, is_dir) in entries(&runs)? {
+        if !is_dir || !name.to_str().is_some_and(|name| known.contains(name)) {
+            quarantine(store, &runs.join(name), "no run of this name is on record", found)?;
+        }
+    }
+    Ok(())
+}
+
+/// Moves whatever is at a path where norma wants to put something of its own to quarantine; answers what was done.
+pub fn make_way(store: &Store, path: &Path, why: &str) -> Result<Option<String>> {
+    if std::fs::symlink_metadata(path).is_err() {
+        return Ok(None);
+    }
+    let mut found = Recovery::default();
+    quarantine(store, path, why, &mut found)?;
+    Ok(found.notes.pop())
+}
+
+fn quarantine(store: &Store, path: &Path, why: &str, found: &mut Recovery) -> Result<()> {
+    let dir = store.layout.quarantine();
+    std::fs::create_dir_all(&dir).at("create", &dir)?;
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let random = crate::new_run_id().slug();
+    let to = dir.join(format!("{random}-{name}"));
+    std::fs::rename(path, &to).at("move to quarantine", path)?;
+    let below = |path: &Path| path.strip_prefix(&store.layout.state).unwrap_or(path).to_string_lossy().into_owned();
+    let (path, to) = (below(path), below(&to));
+    found.notes.push(format!("{path} was moved to {to}: {why}"));
+    store.audit(Audit::Quarantined { path, to, why: why.to_owned() }).wait()
+}
+
+fn names(dir: &Path) -> Result<Vec<OsString>> {
+    Ok(entries(dir)?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// What is in a directory, if it is there, in order: names, and which of them are directories.
+fn entries(dir: &Path) -> Result<Vec<(OsString, bool)>> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e).at("list", dir),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.at("list", dir)?;
+        found.push((entry.file_name(), entry.file_type().is_ok_and(|kind| kind.is_dir())));
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,341 @@
+//! Verification: is this run what its log says? Every line is hashed again from the stored bytes, the state
+//! machine is run over the facts, every file is compared with the digests that the chain carries, and the
+//! state directory's own log must know the run with the same head.
+
+use crate::evidence::{difference, evidence_digest, files_in, listing_digest, read_manifest};
+use crate::read::{AuditRow, EventRow as Row};
+use crate::{Error, Reader, Result};
+use contract::{Audit, AuditLine, Digest, EventLine, Fact, Manifest, RunId, Timestamp};
+use run::Run;
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// One thing that was checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What.
+    pub name: &'static str,
+    /// What is wrong; empty = it holds.
+    pub problems: Vec<String>,
+}
+
+/// The roster of checks of one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Verification {
+    /// Which run.
+    pub run_id: String,
+    /// Whether all of them hold.
+    pub verified: bool,
+    /// How many events were read.
+    pub events: u64,
+    /// How many files were read.
+    pub files: u64,
+    /// The roster.
+    pub checks: Vec<Check>,
+}
+
+/// Verifies one run. `Err` means that it could not be done; a problem is part of the answer.
+pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>) -> Result<Verification> {
+    let rows = reader.event_rows(slug)?;
+    if rows.is_empty() {
+        return Err(Error::Refused(format!("there is no log of {slug}")));
+    }
+    let (facts, chain) = check_chain(slug, &rows);
+    let (audit, mut audited) = check_audit_chain(&reader.audit_rows()?, checkpoint);
+    check_known(slug, &audit, &rows, &mut audited);
+    // The audit log says what is sealed; the column only saves looking there.
+    let seal = audit.iter().rev().find_map(|(fact, ts)| match fact {
+        Audit::RunSealed { run_id, evidence } if run_id == slug => Some((*evidence, *ts)),
+        _ => None,
+    });
+    if seal.is_some() != reader.is_sealed(slug)? {
+        audited.push("the index and the audit log disagree on whether the run is sealed".into());
+    }
+    let dir = reader.layout().run(slug);
+    let (files, evidence) = check_evidence(&dir, slug, &facts, seal);
+    let checks = vec![
+        chain,
+        check_columns(&rows),
+        check_machine(reader, slug, &rows)?,
+        check_mirror(&dir, &rows, seal.is_some()),
+        evidence,
+        Check { name: "audit log", problems: audited },
+    ];
+    let verified = checks.iter().all(|check| check.problems.is_empty());
+    Ok(Verification { run_id: slug.to_owned(), verified, events: rows.len() as u64, files, checks })
+}
+
+fn check_chain(slug: &str, rows: &[Row]) -> (Vec<Fact>, Check) {
+    let mut problems = Vec::new();
+    let mut facts = Vec::new();
+    let mut prev: Option<Digest> = None;
+    for (expected, Row { seq, line: text, hash, .. }) in (1..).zip(rows) {
+        let mut bad = |why: String| problems.push(format!("event {seq}: {why}"));
+        let line = match EventLine::parse(text.as_bytes()) {
+            Ok(line) => line,
+            Err(violations) => {
+                bad(format!("cannot be read: {}", violations.first().map(ToString::to_string).unwrap_or_default()));
+                continue;
+            }
+        };
+        if line.seq != expected || *seq != expected as i64 || line.run_id != *slug {
+            bad("is out of its place".into());
+        }
+        let before = prev.unwrap_or_else(|| start_of(&line));
+        if line.prev != before {
+            bad("does not follow the line before".into());
+        }
+        let found = contract::hash::chain(line.seq, &before, text.as_bytes());
+        if found.to_string() != *hash {
+            bad("differs from its hash".into());
+        }
+        prev = Some(found);
+        match line.event() {
+            Ok(event) => facts.push(event.fact),
+            Err(why) => bad(format!("carries no fact: {why}")),
+        }
+    }
+    (facts, Check { name: "chain", problems })
+}
+
+fn start_of(first: &EventLine) -> Digest {
+    let contract = match first.event().map(|event| event.fact) {
+        Ok(Fact::RunStarted(started)) => started.contract_digest,
+        _ => Digest::from_bytes([0; 32]),
+    };
+    contract::hash::chain_start(&first.run_uuid.uuid(), &contract)
+}
+
+fn check_columns(rows: &[Row]) -> Check {
+    let mut problems = Vec::new();
+    for row in rows {
+        let Ok(line) = EventLine::parse(row.line.as_bytes()) else { continue };
+        let spoken = line.kind == row.kind && line.event_type == row.kind && line.message == row.message;
+        let spoken = spoken && line.ts.to_string() == row.ts;
+        if !spoken || serde_json::from_str(&row.data).ok() != Some(line.payload) {
+            problems.push(format!("event {}: the columns differ from the line", row.seq));
+        }
+    }
+    Check { name: "columns", problems }
+}
+
+/// The facts fit the state machine, and the index tables show the state that they lead to.
+fn check_machine(reader: &Reader, slug: &str, rows: &[Row]) -> Result<Check> {
+    let lines: Vec<EventLine> = rows.iter().filter_map(|row| EventLine::parse(row.line.as_bytes()).ok()).collect();
+    let events: Vec<_> = lines.iter().filter_map(|line| line.event().ok()).collect();
+    let id = lines.first().map_or_else(|| RunId::new(0, [0; 10]), |line| line.run_uuid);
+    let problems = match Run::fold(id, &events) {
+        Err(illegal) => vec![illegal.to_string()],
+        Ok(run) => index_problems(&run, reader.run(slug)?),
+    };
+    Ok(Check { name: "state machine", problems })
+}
+
+fn index_problems(run: &Run, view: Option<contract::RunView>) -> Vec<String> {
+    let Some(view) = view else { return vec!["the run is not in the index; `norma reindex` rebuilds it".into()] };
+    let shown = (view.status, view.reason, view.verdict, view.iteration, &view.base);
+    let mut same = shown == (run.status, run.reason, run.verdict, run.iteration, &run.started.base.commit);
+    let kept = run.steps.iter().filter(|record| record.dir.is_some());
+    let steps = kept.map(|record| (record.step.index, record.step.role, record.status));
+    same &= steps.eq(view.steps.iter().flatten().map(|step| (step.index, step.role, step.status)));
+    if same {
+        Vec::new()
+    } else {
+        vec!["the index shows something else than the log; `norma reindex` rebuilds it".into()]
+    }
+}
+
+fn check_mirror(dir: &Path, rows: &[Row], sealed: bool) -> Check {
+    let mut expected = String::new();
+    for row in rows {
+        expected.push_str(&row.line);
+        expected.push('\n');
+    }
+    let there = std::fs::read(dir.join("events.jsonl")).unwrap_or_default();
+    let complete = if sealed { there == expected.as_bytes() } else { expected.as_bytes().starts_with(&there) };
+    let problems = if complete { vec![] } else { vec!["events.jsonl differs from the log".to_owned()] };
+    Check { name: "events.jsonl", problems }
+}
+
+/// Directories that the chain vouches for, with the digest of their file list.
+fn anchored(facts: &[Fact]) -> Vec<(String, Digest)> {
+    let dir = |change: u32| format!("changes/{change:03}");
+    let anchor = |fact: &Fact| match fact {
+        Fact::StepCommitted(done) => Some((done.dir.clone(), done.evidence)),
+        Fact::PatchApplied(applied) => Some((dir(applied.change), applied.evidence)),
+        Fact::ChangeDropped(dropped) => Some((dir(dropped.change), dropped.evidence)),
+        _ => None,
+    };
+    facts.iter().filter_map(anchor).collect()
+}
+
+fn check_evidence(dir: &Path, slug: &str, facts: &[Fact], seal: Option<Seal>) -> (u64, Check) {
+    let mut problems = Vec::new();
+    let mut files = 0;
+    for (sub, evidence) in anchored(facts) {
+        files += check_dir(&dir.join(&sub), &sub, evidence, facts, &mut problems);
+    }
+    for fact in facts {
+        if let Fact::ReconciledStep { dir: sub, evidence, .. } = fact {
+            files += check_reconciled(&dir.join(sub), sub, *evidence, &mut problems);
+        }
+    }
+    if let Some(seal) = seal {
+        files += check_run_dir(dir, slug, seal, &mut problems);
+    }
+    if let Some(Fact::RunStarted(started)) = facts.first() {
+        for (name, bytes) in crate::recover::run_files(started) {
+            if std::fs::read(dir.join(name)).ok().as_deref() != Some(&bytes[..]) {
+                problems.push(format!("{name} differs from the contract of {slug}"));
+            }
+        }
+    }
+    (files, Check { name: "evidence", problems })
+}
+
+fn check_dir(dir: &Path, shown: &str, evidence: Digest, facts: &[Fact], problems: &mut Vec<String>) -> u64 {
+    let manifest = match read_manifest(dir) {
+        Ok(manifest) => manifest,
+        Err(error) => {
+            problems.push(format!("{shown}/manifest.json: {error}"));
+            return 0;
+        }
+    };
+    if evidence_digest(manifest.files.iter()) != evidence {
+        problems.push(format!("{shown}/manifest.json lists other files than the chain vouches for"));
+    }
+    if manifest.outcome.iter().any(|fact| !facts.contains(fact)) || manifest.dir != shown {
+        problems.push(format!("{shown}/manifest.json tells another outcome than the log"));
+    }
+    check_listed(dir, &format!("{shown}/"), &manifest, problems)
+}
+
+/// A directory that was found without its record: nothing in it was vouched for, but it is still as it was found.
+fn check_reconciled(dir: &Path, shown: &str, evidence: Digest, problems: &mut Vec<String>) -> u64 {
+    let found = files_in(dir).unwrap_or_default();
+    if listing_digest(found.iter().map(|file| &file.listed)) != evidence {
+        problems.push(format!("{shown} differs from what was found when it was recorded"));
+    }
+    found.len() as u64
+}
+
+/// A file is listed by its directory's manifest and by the run's; what is wrong with it is said once.
+fn tell(problems: &mut Vec<String>, problem: String) {
+    if !problems.contains(&problem) {
+        problems.push(problem);
+    }
+}
+
+/// Every listed file is as recorded, and no other file is there.
+fn check_listed(dir: &Path, shown: &str, manifest: &Manifest, problems: &mut Vec<String>) -> u64 {
+    for file in &manifest.files {
+        if let Some(what) = difference(dir, file) {
+            tell(problems, format!("{shown}{} {what}", file.path));
+        }
+    }
+    let listed: BTreeSet<PathBuf> = manifest.files.iter().map(|file| PathBuf::from(&file.path)).collect();
+    let mut there = Vec::new();
+    list_files(dir, Path::new(""), &mut there);
+    for path in there {
+        if !listed.contains(&path) && path != Path::new("manifest.json") {
+            tell(problems, format!("{shown}{} was added", path.display()));
+        }
+    }
+    manifest.files.len() as u64
+}
+
+/// What the audit log says of a sealed run: the digest of its file list, and when.
+type Seal = (Digest, Timestamp);
+
+fn check_run_dir(dir: &Path, slug: &str, (evidence, sealed_at): Seal, problems: &mut Vec<String>) -> u64 {
+    let manifest = match read_manifest(dir) {
+        Ok(manifest) => manifest,
+        Err(error) => {
+            problems.push(format!("manifest.json: {error}"));
+            return 0;
+        }
+    };
+    let own = Manifest {
+        version: 1,
+        run_id: slug.to_owned(),
+        dir: ".".into(),
+        sealed_at,
+        files: manifest.files.clone(),
+        outcome: Vec::new(),
+    };
+    if manifest != own || evidence_digest(manifest.files.iter()) != evidence {
+        problems.push("manifest.json is not the one that was sealed".into());
+    }
+    check_listed(dir, "", &manifest, problems)
+}
+
+fn list_files(root: &Path, below: &Path, into: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(root.join(below)) else { return };
+    for entry in entries.flatten() {
+        let path = below.join(entry.file_name());
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            list_files(root, &path, into);
+        } else {
+            into.push(path);
+        }
+    }
+}
+
+/// The state directory's log is a chain of its own, and at least as long as the checkpoint that was kept
+/// elsewhere. Answers its facts, as far as the chain holds.
+fn check_audit_chain(rows: &[AuditRow], checkpoint: Option<(u64, Digest)>) -> (Vec<(Audit, Timestamp)>, Vec<String>) {
+    let mut problems = Vec::new();
+    let mut facts = Vec::new();
+    let mut prev = crate::log::audit_start();
+    let mut checkpoint_seen = checkpoint.is_none();
+    for (seq, row) in (1u64..).zip(rows) {
+        prev = contract::hash::chain(seq, &prev, row.line.as_bytes());
+        if prev.to_string() != row.hash || row.seq != seq as i64 {
+            problems.push(format!("audit line {seq} differs from its hash"));
+            break;
+        }
+        match audit_fact(row) {
+            Ok(fact) => facts.push(fact),
+            Err(why) => problems.push(format!("audit line {seq}: {why}")),
+        }
+        checkpoint_seen |= checkpoint == Some((seq, prev));
+    }
+    if let Some((seq, _)) = checkpoint.filter(|_| !checkpoint_seen) {
+        problems.push(format!(
+            "the state directory is older than its last checkpoint (audit line {seq}), or was rewritten"
+        ));
+    }
+    (facts, problems)
+}
+
+/// The fact of a line whose bytes the chain vouches for; the columns, which the index is rebuilt from, must say
+/// the same.
+fn audit_fact(row: &AuditRow) -> std::result::Result<(Audit, Timestamp), String> {
+    let line: AuditLine = serde_json::from_str(&row.line).map_err(|error| format!("cannot be read: {error}"))?;
+    let same = line.kind == row.kind && line.ts.to_string() == row.ts;
+    if !same || serde_json::from_str(&row.data).ok().as_ref() != Some(&line.payload) {
+        return Err("the columns differ from the line".into());
+    }
+    let fact = Audit::from_parts(&line.kind, line.payload).map_err(|why| format!("carries no fact: {why}"))?;
+    Ok((fact, line.ts))
+}
+
+/// The audit log knows this run's states, with heads that are in the run's own chain.
+fn check_known(slug: &str, audit: &[(Audit, Timestamp)], rows: &[Row], problems: &mut Vec<String>) {
+    let mut known = false;
+    for (fact, _) in audit {
+        let Audit::RunState { run_id, seq, head, .. } = fact else { continue };
+        if run_id != slug {
+            continue;
+        }
+        known = true;
+        let row = seq.checked_sub(1).and_then(|at| rows.get(at as usize));
+        if row.is_none_or(|row| row.hash != head.to_string()) {
+            problems.push(format!("the audit log has another event {seq} of this run"));
+        }
+    }
+    if !known {
+        problems.push("the audit log does not know this run".into());
+    }
+}
