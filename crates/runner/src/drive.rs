@@ -1,0 +1,190 @@
+//! The loop. It asks the run what is due, does that one thing, records it, and asks again. Facts are durable
+//! before they are believed (applied to the run) and believed before they are told (progress).
+
+use crate::world::World;
+use crate::{Result, change, landing, turn};
+use contract::{End, Event, Fact, Reason, Status};
+use run::{Due, Run};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use store::{Reader, RunLog, Store, crash};
+
+/// Why the loop should stop before the run does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Leave it paused; it can go on later.
+    Interrupt,
+    /// End it.
+    Cancel,
+}
+
+/// The way to ask a run to stop, from a signal handler's thread or another terminal.
+#[derive(Clone)]
+pub struct Control {
+    requested: Arc<Mutex<Option<Stop>>>,
+    /// Ends the turn that is under way.
+    pub cancel: crate::process::Cancel,
+}
+
+impl Control {
+    /// Nothing is asked yet.
+    pub fn new() -> Result<Control> {
+        let cancel = crate::process::Cancel::new()
+            .map_err(|source| crate::Error::io("make a wake-up for", Path::new("the run"), source))?;
+        Ok(Control { requested: Arc::default(), cancel })
+    }
+
+    /// Asks for a stop; a cancel is not weakened by a later interrupt.
+    pub fn request(&self, stop: Stop) {
+        let mut requested = self.requested.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *requested != Some(Stop::Cancel) {
+            *requested = Some(stop);
+        }
+        self.cancel.cancel();
+    }
+
+    /// What was asked.
+    pub fn requested(&self) -> Option<Stop> {
+        *self.requested.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Told of everything that is on record, in order.
+pub trait Progress {
+    /// These events are durable.
+    fn recorded(&mut self, run: &Run, events: &[Event]);
+}
+
+/// Whether doing this would accept the run's result.
+fn accepts(due: &Due) -> bool {
+    matches!(due, Due::Land | Due::End { status: Status::Succeeded, .. })
+}
+
+/// One run being carried out.
+pub struct Driver<'a> {
+    /// The record.
+    pub store: &'a Store,
+    /// Reads what was recorded before.
+    pub(crate) reader: Reader,
+    /// The run.
+    pub run: Run,
+    /// The end of its log.
+    pub(crate) log: RunLog,
+    /// Agents and git.
+    pub(crate) world: &'a mut dyn World,
+    /// Who is told.
+    pub(crate) progress: &'a mut dyn Progress,
+    /// Who may stop it.
+    pub(crate) control: Control,
+}
+
+impl<'a> Driver<'a> {
+    /// A driver for a run whose log ends here.
+    pub fn new(
+        store: &'a Store,
+        run: Run,
+        log: RunLog,
+        world: &'a mut dyn World,
+        progress: &'a mut dyn Progress,
+        control: Control,
+    ) -> Result<Driver<'a>> {
+        let reader = Reader::open(&store.layout)?;
+        Ok(Driver { store, reader, run, log, world, progress, control })
+    }
+
+    /// Goes on until the run has ended or was asked to stop.
+    pub fn drive(&mut self) -> Result<()> {
+        loop {
+            if let Some(stop) = self.control.requested() {
+                return self.stop(stop);
+            }
+            let due = self.run.next();
+            if accepts(&due) && self.freeze_if_evidence_is_lost()? {
+                return Ok(());
+            }
+            match due {
+                Due::Turn(step) => turn::take(self, step)?,
+                Due::Change { change, step } => change::judge_and_apply(self, change, step)?,
+                Due::Land => landing::land(self)?,
+                Due::End { status, end, budget } => {
+                    let mut facts: Vec<Fact> = budget.map(Fact::BudgetExceeded).into_iter().collect();
+                    facts.push(Fact::ended(status, end));
+                    return self.end(facts);
+                }
+                Due::Nothing => return Ok(()),
+            }
+        }
+    }
+
+    /// Evidence that is not what was recorded proves nothing: the run ends here, before anything is accepted.
+    fn freeze_if_evidence_is_lost(&mut self) -> Result<bool> {
+        let findings = store::lost_evidence(&self.reader, &self.run.id.slug())?;
+        if findings.is_empty() {
+            return Ok(false);
+        }
+        self.record(vec![Fact::EvidenceLost { findings: run::bounded(findings) }], Vec::new())?;
+        self.world.release(&self.run)?;
+        Ok(true)
+    }
+
+    fn stop(&mut self, stop: Stop) -> Result<()> {
+        match stop {
+            Stop::Interrupt => {
+                let message = "interrupted; `norma resume` goes on from the last step".to_owned();
+                self.record(vec![Fact::RunPaused(End { reason: Some(Reason::Interrupted), message })], Vec::new())
+            }
+            Stop::Cancel => {
+                let end = End { reason: Some(Reason::Canceled), message: "canceled on request".to_owned() };
+                self.end(vec![Fact::ended(Status::Canceled, end)])
+            }
+        }
+    }
+
+    /// The end: what the run changed is written down beside its evidence, then the end goes on record, then
+    /// the directory is sealed.
+    pub(crate) fn end(&mut self, facts: Vec<Fact>) -> Result<()> {
+        let (patch, names) = self.world.diff(&self.run)?;
+        for (name, bytes) in [("patch.diff", patch), ("diff_name_only.txt", names)] {
+            write_synced(&self.run_dir().join(name), &bytes)?;
+        }
+        self.record(facts, Vec::new())?;
+        crash::point("end.after_commit");
+        self.world.release(&self.run)?;
+        Ok(store::seal(self.store, &self.run.id.slug())?)
+    }
+
+    /// Durable first, believed second, told third.
+    pub(crate) fn record(&mut self, facts: Vec<Fact>, files: Vec<(String, store::StepFile)>) -> Result<()> {
+        self.record_while(facts, files, |_| Ok(()))
+    }
+
+    /// The same, with something to do while the disk is waited for: something that has no effect by itself.
+    pub(crate) fn record_while(
+        &mut self,
+        facts: Vec<Fact>,
+        files: Vec<(String, store::StepFile)>,
+        meanwhile: impl FnOnce(&mut dyn World) -> Result<()>,
+    ) -> Result<()> {
+        let (events, end, ticket) = self.store.submit_append(&self.log, facts, files);
+        let done = meanwhile(self.world);
+        ticket.wait()?;
+        self.log = end;
+        for event in &events {
+            self.run.apply(event).expect("BUG: the loop records only what is due");
+        }
+        self.progress.recorded(&self.run, &events);
+        done
+    }
+
+    pub(crate) fn run_dir(&self) -> PathBuf {
+        self.store.layout.run(&self.run.id.slug())
+    }
+}
+
+/// On disk when this returns: no commit holds these bytes, and recovery has no git to make them again.
+fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+    let written = File::create(path).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
+    written.map_err(|source| crate::Error::io("write", path, source))
+}

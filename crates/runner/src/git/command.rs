@@ -1,0 +1,269 @@
+//! The one place that starts the program `git`.
+//!
+//! Every child gets an empty environment plus a fixed list. Hooks, the file-system monitor, replace refs,
+//! lazy fetching, prompts and all transports are off for every command. Commands on norma's own repository
+//! see no configuration but the one file norma wrote; commands on the user's repository see the user's and
+//! the machine's configuration as well, because content filters (line endings, large-file storage) must
+//! work in a checkout that belongs to the user.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use super::repository::UserEnvironment;
+use super::{GitError, ObjectId};
+
+/// Search path when the user has none; the same two directories `execvp` falls back to.
+const PATH_FALLBACK: &str = "/usr/bin:/bin";
+
+/// How much of git's standard error an error message keeps. A message is for a person to read.
+const STDERR_BYTES_MAX: usize = 8 * 1024;
+
+/// How many bytes of paths go into one argument list. Linux allows 2 MiB for arguments and environment
+/// together and macOS 1 MiB; this leaves room for both.
+const ARGUMENT_BYTES_MAX: usize = 128 * 1024;
+
+/// Set for every child, whatever repository it works on.
+const ENVIRONMENT: &[(&str, &str)] = &[
+    // Objects mean what their names say.
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    // Reading an object never starts a transport, not even for a partial clone.
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_ALLOW_PROTOCOL", "none"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    // `status` must not rewrite the user's index behind their back.
+    ("GIT_OPTIONAL_LOCKS", "0"),
+    // Error texts are classified by their English words.
+    ("LC_ALL", "C"),
+];
+
+/// Given to every child before the subcommand.
+const FLAGS: &[&str] =
+    &["--no-pager", "--literal-pathspecs", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"];
+
+/// The program `git` and the search path it gets, looked up once: what runs cannot change during a run.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    file: PathBuf,
+    path: OsString,
+}
+
+impl Program {
+    /// The first executable `git` on the user's search path.
+    pub(super) fn find(environment: &UserEnvironment) -> Result<Program, GitError> {
+        let path = environment.path.clone().unwrap_or_else(|| PATH_FALLBACK.into());
+        Ok(Program { file: find_program(&path).ok_or(GitError::GitMissing)?, path })
+    }
+}
+
+/// Whose repository a command works on.
+pub(super) enum Place<'a> {
+    /// norma's own, which has no user configuration at all.
+    Own { git_dir: &'a Path, empty_config: &'a Path },
+    /// The user's, with the user's configuration.
+    User { git_dir: &'a Path, root: &'a Path, environment: &'a UserEnvironment },
+    /// Wherever git finds a repository from this directory.
+    Search { dir: &'a Path, environment: &'a UserEnvironment },
+}
+
+/// One git child, not yet started.
+#[must_use]
+pub(super) struct GitCommand {
+    program: Program,
+    subcommand: &'static str,
+    flags: Vec<OsString>,
+    arguments: Vec<OsString>,
+    environment: Vec<(&'static str, OsString)>,
+    directory: PathBuf,
+    input: Vec<u8>,
+}
+
+/// Starts the description of `git <subcommand>` at a place.
+pub(super) fn git(program: &Program, place: &Place<'_>, subcommand: &'static str) -> GitCommand {
+    let mut command = GitCommand {
+        program: program.clone(),
+        subcommand,
+        flags: FLAGS.iter().map(OsString::from).collect(),
+        arguments: Vec::new(),
+        environment: Vec::new(),
+        directory: PathBuf::new(),
+        input: Vec::new(),
+    };
+    match place {
+        Place::Own { git_dir, empty_config } => {
+            command.directory = git_dir.to_path_buf();
+            command.set("GIT_DIR", git_dir);
+            command.set("GIT_CONFIG_NOSYSTEM", "1");
+            command.set("GIT_CONFIG_GLOBAL", empty_config);
+            command.set("GIT_ATTR_NOSYSTEM", "1");
+            command.set("HOME", git_dir);
+        }
+        Place::User { git_dir, root, environment } => {
+            command.directory = root.to_path_buf();
+            command.set("GIT_DIR", git_dir);
+            command.set("GIT_WORK_TREE", root);
+            command.keep(environment);
+        }
+        Place::Search { dir, environment } => {
+            command.directory = dir.to_path_buf();
+            command.keep(environment);
+        }
+    }
+    command
+}
+
+impl GitCommand {
+    fn set(&mut self, name: &'static str, value: impl AsRef<OsStr>) {
+        self.environment.push((name, value.as_ref().to_owned()));
+    }
+
+    fn keep(&mut self, environment: &UserEnvironment) {
+        let kept = [
+            ("HOME", &environment.home),
+            ("XDG_CONFIG_HOME", &environment.xdg_config_home),
+            ("GIT_CONFIG_GLOBAL", &environment.git_config_global),
+        ];
+        for (name, value) in kept {
+            if let Some(value) = value {
+                self.set(name, value);
+            }
+        }
+    }
+
+    /// Has git sync every file it writes. Directories are the caller's business: git never syncs them.
+    pub(super) fn durable(mut self) -> Self {
+        self.flags.extend(["-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync"].map(OsString::from));
+        self
+    }
+
+    /// Works on another index than the repository's own.
+    pub(super) fn index(mut self, path: &Path) -> Self {
+        self.set("GIT_INDEX_FILE", path);
+        self
+    }
+
+    /// Works on files in this directory.
+    pub(super) fn work_tree(mut self, path: &Path) -> Self {
+        self.directory = path.to_owned();
+        self.set("GIT_WORK_TREE", path);
+        self
+    }
+
+    pub(super) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.arguments.push(argument.as_ref().to_owned());
+        self
+    }
+
+    pub(super) fn args(self, arguments: &[&str]) -> Self {
+        arguments.iter().fold(self, |command, argument| command.arg(argument))
+    }
+
+    pub(super) fn id(self, id: ObjectId) -> Self {
+        self.arg(id.to_string())
+    }
+
+    /// Adds `--` and paths relative to the work tree.
+    pub(super) fn paths(mut self, paths: &[&[u8]]) -> Self {
+        self.arguments.push("--".into());
+        self.arguments.extend(paths.iter().map(|path| OsString::from_vec(path.to_vec())));
+        self
+    }
+
+    pub(super) fn input(mut self, bytes: Vec<u8>) -> Self {
+        self.input = bytes;
+        self
+    }
+
+    /// Runs the child and returns what it wrote, or its words if it failed.
+    pub(super) fn run(self) -> Result<Vec<u8>, GitError> {
+        let command = self.subcommand.to_owned();
+        let output = self.outcome()?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        Err(GitError::Failed { command, status: output.status.to_string(), stderr: words(&output.stderr) })
+    }
+
+    /// Runs the child and leaves the judgement of its exit code to the caller.
+    pub(super) fn outcome(self) -> Result<Output, GitError> {
+        let failed = |source| GitError::Spawn { command: self.subcommand.to_owned(), source };
+        let mut command = Command::new(&self.program.file);
+        command.env_clear().env("PATH", &self.program.path).envs(ENVIRONMENT.iter().copied());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.args(&self.flags).arg(self.subcommand).args(&self.arguments);
+        command.current_dir(&self.directory);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(failed)?;
+        feed(child, &self.input).map_err(failed)
+    }
+}
+
+/// Writes the input from a second thread, so that a child which answers before it has read everything
+/// cannot block both sides.
+fn feed(mut child: Child, input: &[u8]) -> std::io::Result<Output> {
+    let pipe = child.stdin.take();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            if let Some(mut pipe) = pipe {
+                // A child that has seen enough closes its end; its exit code tells the story.
+                let _ = pipe.write_all(input);
+            }
+        });
+        child.wait_with_output()
+    })
+}
+
+/// A child's standard error as text for a person: one line, since it becomes part of a sentence.
+pub(super) fn words(stderr: &[u8]) -> String {
+    let kept = String::from_utf8_lossy(&stderr[..stderr.len().min(STDERR_BYTES_MAX)]);
+    let lines: Vec<&str> = kept.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join("; ")
+}
+
+/// Splits paths into groups that fit one argument list each.
+pub(super) fn chunks<'a>(paths: &[&'a [u8]]) -> Vec<Vec<&'a [u8]>> {
+    let mut groups: Vec<Vec<&[u8]>> = Vec::new();
+    let mut bytes = 0;
+    for path in paths {
+        if groups.is_empty() || bytes + path.len() > ARGUMENT_BYTES_MAX {
+            groups.push(Vec::new());
+            bytes = 0;
+        }
+        // The pointer to an argument counts against the limit as well.
+        bytes += path.len() + size_of::<usize>() + 1;
+        if let Some(group) = groups.last_mut() {
+            group.push(path);
+        }
+    }
+    groups
+}
+
+fn find_program(path: &OsStr) -> Option<PathBuf> {
+    // A relative entry would make the program depend on the directory norma was started in.
+    std::env::split_paths(path)
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join("git"))
+        .find(|file| file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_path_without_git_finds_nothing_and_relative_entries_are_skipped() {
+        assert_eq!(find_program(OsStr::new("/nonexistent:.:bin")), None);
+    }
+
+    #[test]
+    fn paths_are_split_into_groups_that_fit_an_argument_list() {
+        let long = vec![b'x'; ARGUMENT_BYTES_MAX / 2];
+        let groups = chunks(&[&long, &long, &long]);
+        assert_eq!(groups.iter().map(Vec::len).sum::<usize>(), 3);
+        assert!(groups.len() >= 2);
+        assert!(chunks(&[]).is_empty());
+    }
+}

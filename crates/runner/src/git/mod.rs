@@ -1,0 +1,150 @@
+//! Git as norma uses it: objects first, the user's checkout last.
+//!
+//! Changes are made on git *objects* in a bare repository of norma's own ([`Objects`]) that borrows the
+//! user's objects; agents work in private checkouts ([`Checkout`]); the user's branch, index and files are
+//! touched by one function only ([`land_on_branch`]) and its mirror image ([`undo_on_branch`]).
+//!
+//! | file | holds |
+//! |---|---|
+//! | `command.rs` | the one place that starts the program `git`, and its environment |
+//! | `repository.rs` | the user's repository: where it is, its HEAD, its refs, its dirty paths |
+//! | `objects.rs` | norma's own repository: reading, writing, pinning, exporting objects |
+//! | `tree.rs` | trees: parse, encode, compare, walk, edit |
+//! | `patch.rs` | a patch: what it names, whether it is safe to try, and how it becomes a tree |
+//! | `checkout.rs` | private checkouts for agents |
+//! | `sweep.rs` | removing files an agent left, without ever following a symlink |
+//! | `landing.rs` | moving the user's branch and files, and taking that back |
+//!
+//! Objects are read and written in-process; the program `git` is plumbing for what only it knows (patch
+//! application, reference locks, the user's index and filters).
+
+mod checkout;
+mod command;
+mod landing;
+mod objects;
+mod patch;
+mod repository;
+mod sweep;
+mod tree;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use checkout::Checkout;
+pub use gix_hash::ObjectId;
+pub use landing::{Land, land_on_branch, undo_on_branch};
+pub use objects::{CommitSpec, Objects};
+pub use patch::{Applied, PatchLimits, PatchProblem};
+pub use repository::{DirtyPath, Head, Identity, Repository, Swap, UserEnvironment};
+pub use tree::{Entry, MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, MODE_SYMLINK, MODE_TREE, TreeChange};
+
+/// What can go wrong between norma and git.
+#[derive(Debug, thiserror::Error)]
+pub enum GitError {
+    /// There is no `git` on PATH.
+    #[error("the program git was not found on PATH")]
+    GitMissing,
+    /// The directory is not inside a work tree.
+    #[error("{} is not inside a git work tree: {reason}", dir.display())]
+    NotARepository {
+        /// Where the search began.
+        dir: PathBuf,
+        /// What git said.
+        reason: String,
+    },
+    /// The repository has no work tree.
+    #[error("{} is in a bare repository, which has no files to work on", dir.display())]
+    BareRepository {
+        /// Where the search began.
+        dir: PathBuf,
+    },
+    /// The branch that HEAD names has no commit.
+    #[error("{branch} has no commit yet")]
+    NoCommits {
+        /// The unborn branch, or HEAD.
+        branch: String,
+    },
+    /// The program could not be started or spoken to.
+    #[error("could not run git {command}")]
+    Spawn {
+        /// The subcommand.
+        command: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The program said no.
+    #[error("git {command} failed with {status}: {stderr}")]
+    Failed {
+        /// The subcommand.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// What it wrote to its standard error.
+        stderr: String,
+    },
+    /// The program's answer was not of the promised form.
+    #[error("could not read the answer of git {command}: {detail}")]
+    Answer {
+        /// The subcommand.
+        command: String,
+        /// What was expected.
+        detail: String,
+    },
+    /// A file operation failed.
+    #[error("could not {action} {}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// On which path.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// An object is in neither repository.
+    #[error("object {id} is missing")]
+    MissingObject {
+        /// Which.
+        id: ObjectId,
+    },
+    /// An object exists but cannot be used.
+    #[error("could not read object {id}: {detail}")]
+    BadObject {
+        /// Which.
+        id: ObjectId,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// An object could not be written.
+    #[error("could not write an object to {}: {detail}", path.display())]
+    WriteObject {
+        /// The object directory.
+        path: PathBuf,
+        /// Why.
+        detail: String,
+    },
+    /// norma's repository was made for another hash function.
+    #[error("{} does not hold {wanted} objects as the user's repository does", path.display())]
+    FormatMismatch {
+        /// norma's repository.
+        path: PathBuf,
+        /// The hash function of the user's repository.
+        wanted: gix_hash::Kind,
+    },
+}
+
+/// Puts the path into an I/O error.
+trait IoContext<T> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, GitError>;
+}
+
+impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
+    fn context(self, action: &'static str, path: &Path) -> Result<T, GitError> {
+        self.map_err(|error| GitError::Io { action, path: path.to_owned(), source: error.into() })
+    }
+}
+
+/// Makes the entries of a directory durable.
+fn sync_directory(dir: &Path) -> Result<(), GitError> {
+    let handle = std::fs::File::open(dir).context("open", dir)?;
+    handle.sync_all().context("sync", dir)
+}

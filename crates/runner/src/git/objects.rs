@@ -1,0 +1,441 @@
+//! norma's own bare repository: everything a change consists of lives here until it lands.
+//!
+//! It borrows the user's objects through `objects/info/alternates` and never lends any, so the user's `git gc`
+//! cannot take away what norma wrote. Objects are read and written in-process, one loose file each: the cost
+//! follows the change, never the repository. What was written becomes durable when it is named
+//! ([`Objects::pin`]) or handed over ([`Objects::export`]), not before: an object nobody names is no promise.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use gix_object::{Exists, Find, Kind, Write};
+use gix_odb::{Header as _, loose};
+
+use super::command::{GitCommand, Place, Program, git};
+use super::repository::{Identity, Repository};
+use super::tree::{self, Edit, Entry, Line, TreeChange};
+use super::{GitError, IoContext, ObjectId, PatchProblem, sync_directory};
+
+/// How much of a blob decides whether it is binary; git's own figure.
+const BINARY_PROBE_BYTES: usize = 8000;
+
+/// Overrides every attribute file: what a checkout holds are the bytes of the blobs, whatever the
+/// repository's `.gitattributes` asks for.
+pub(super) const RAW_ATTRIBUTES: &str = "* -text !eol -ident -filter !working-tree-encoding\n";
+
+/// As above for norma's own repository, where diffs are made: `.gitattributes` hides nothing there.
+const OWN_ATTRIBUTES: &str = "* -text !eol -ident -filter !working-tree-encoding !diff !merge\n";
+
+/// norma's own repository.
+#[derive(Debug)]
+pub struct Objects {
+    /// Its git directory.
+    pub dir: PathBuf,
+    /// The hash function, the same as the user's.
+    pub format: gix_hash::Kind,
+    user_objects: PathBuf,
+    empty_config: PathBuf,
+    program: Program,
+    unsynced: Mutex<BTreeSet<ObjectId>>,
+    reads: AtomicU64,
+    names: AtomicU64,
+}
+
+/// Everything that decides a commit's id.
+#[derive(Debug, Clone)]
+pub struct CommitSpec {
+    /// What the commit contains.
+    pub tree: ObjectId,
+    /// What it follows.
+    pub parents: Vec<ObjectId>,
+    /// Who made it: author and committer.
+    pub author: Identity,
+    /// When, in seconds since 1970; written with the zone +0000.
+    pub seconds: i64,
+    /// Why.
+    pub message: String,
+}
+
+/// A file name in norma's repository that vanishes with the value.
+pub(super) struct Scratch {
+    pub(super) path: PathBuf,
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Best effort: what stays behind is swept with the directory.
+        let _ = fs::remove_file(&self.path);
+        let mut lock = self.path.clone().into_os_string();
+        lock.push(".lock");
+        let _ = fs::remove_file(lock);
+    }
+}
+
+impl Objects {
+    /// Opens the repository at `dir`, making it first if need be. Safe to call from several processes.
+    pub fn open_or_create(dir: &Path, user: &Repository) -> Result<Objects, GitError> {
+        let private = |path: &Path| {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(path).context("create directory", path)
+        };
+        for part in ["objects/info", "objects/pack", "refs", "info", "tmp"] {
+            private(&dir.join(part))?;
+        }
+        let dir = dir.canonicalize().context("resolve", dir)?;
+        let config = dir.join("config");
+        if fs::read_to_string(&config).is_ok_and(|found| found != own_config(user.format)) {
+            return Err(GitError::FormatMismatch { path: dir, wanted: user.format });
+        }
+        let objects = Objects {
+            empty_config: dir.join("empty-config"),
+            user_objects: user.objects_dir(),
+            program: user.program.clone(),
+            format: user.format,
+            unsynced: Mutex::default(),
+            reads: AtomicU64::new(0),
+            names: AtomicU64::new(0),
+            dir,
+        };
+        objects.settle("empty-config", b"", 0o444)?;
+        objects.settle("config", own_config(user.format).as_bytes(), 0o644)?;
+        objects.settle("info/attributes", OWN_ATTRIBUTES.as_bytes(), 0o644)?;
+        objects.settle("objects/info/alternates", &alternates_line(&objects.user_objects), 0o644)?;
+        // HEAD last: with it, git recognizes the directory as a repository.
+        objects.settle("HEAD", b"ref: refs/heads/none\n", 0o644)?;
+        Ok(objects)
+    }
+
+    /// Makes a file have this content, atomically, and only if it has not.
+    fn settle(&self, name: &str, content: &[u8], mode: u32) -> Result<(), GitError> {
+        let path = self.dir.join(name);
+        if fs::read(&path).is_ok_and(|found| found == content) {
+            return Ok(());
+        }
+        let scratch = self.scratch("file");
+        let mut file = fs::File::create(&scratch.path).context("create", &scratch.path)?;
+        file.write_all(content).context("write", &scratch.path)?;
+        file.set_permissions(fs::Permissions::from_mode(mode)).context("set the mode of", &scratch.path)?;
+        file.sync_all().context("sync", &scratch.path)?;
+        fs::rename(&scratch.path, &path).context("replace", &path)
+    }
+
+    /// A name nobody else uses, in norma's repository.
+    pub(super) fn scratch(&self, kind: &str) -> Scratch {
+        let number = self.names.fetch_add(1, Ordering::Relaxed);
+        // The address tells two handles of one process apart.
+        let handle = std::ptr::from_ref(self).addr();
+        let name = format!("{kind}-{}-{handle:x}-{number}", std::process::id());
+        Scratch { path: self.dir.join("tmp").join(name) }
+    }
+
+    pub(super) fn git(&self, subcommand: &'static str) -> GitCommand {
+        let place = Place::Own { git_dir: &self.dir, empty_config: &self.empty_config };
+        git(&self.program, &place, subcommand)
+    }
+
+    /// The two object directories a private repository has to borrow from.
+    pub(super) fn alternates(&self) -> Vec<u8> {
+        [alternates_line(&self.dir.join("objects")), alternates_line(&self.user_objects)].concat()
+    }
+
+    fn own_store(&self) -> loose::Store {
+        loose::Store::at(self.dir.join("objects"), self.format)
+    }
+
+    pub(super) fn reader(&self) -> Result<Reader<'_>, GitError> {
+        let path = self.dir.join("objects");
+        let odb = gix_odb::at(&path, self.format).context("open the objects in", &path)?;
+        Ok(Reader { objects: self, odb, user: OnceCell::new(), trees: RefCell::default() })
+    }
+
+    /// How many objects were read so far, for tests that hold the cost of a change to its size.
+    pub fn objects_read(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
+    }
+
+    /// The tree of a commit.
+    pub fn tree_of(&self, commit: ObjectId) -> Result<ObjectId, GitError> {
+        Ok(self.reader()?.commit(commit)?.0)
+    }
+
+    /// What differs between two trees, sorted by path bytes; both sides of a move are listed.
+    pub fn diff(&self, old_tree: ObjectId, new_tree: ObjectId) -> Result<Vec<TreeChange>, GitError> {
+        tree::diff(&self.reader()?, old_tree, new_tree)
+    }
+
+    /// The difference as a patch: full ids, no renames, nothing configurable.
+    pub fn diff_text(&self, old_tree: ObjectId, new_tree: ObjectId) -> Result<Vec<u8>, GitError> {
+        let options = ["-p", "-r", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color"];
+        let command = self.git("diff-tree").args(&options).args(&["--src-prefix=a/", "--dst-prefix=b/"]);
+        command.arg("--end-of-options").id(old_tree).id(new_tree).run()
+    }
+
+    /// The bytes of a blob.
+    pub fn read_blob(&self, id: ObjectId) -> Result<Vec<u8>, GitError> {
+        self.reader()?.expect(id, Kind::Blob)
+    }
+
+    /// The size of an object without reading it.
+    pub fn size(&self, id: ObjectId) -> Result<u64, GitError> {
+        self.reader()?.size(id)
+    }
+
+    /// Whether git would call the blob binary: a NUL byte near its beginning.
+    pub fn looks_binary(&self, id: ObjectId) -> Result<bool, GitError> {
+        Ok(self.read_blob(id)?.iter().take(BINARY_PROBE_BYTES).any(|byte| *byte == 0))
+    }
+
+    /// What a tree has at a path.
+    pub fn tree_entry(&self, tree: ObjectId, path: &[u8]) -> Result<Option<(u32, ObjectId)>, GitError> {
+        let found = tree::lookup(&self.reader()?, tree, path)?;
+        Ok(found.map(|entry| (entry.mode, entry.id)))
+    }
+
+    /// Calls `each` with path, mode and id of everything in a tree but its directories.
+    pub fn walk(&self, tree: ObjectId, each: &mut dyn FnMut(&[u8], u32, ObjectId)) -> Result<(), GitError> {
+        tree::walk(&self.reader()?, tree, each)
+    }
+
+    /// Stores a file's bytes.
+    pub fn write_blob(&self, bytes: &[u8]) -> Result<ObjectId, GitError> {
+        self.write(Kind::Blob, bytes)
+    }
+
+    /// Makes a tree from another by setting (`Some`) or deleting (`None`) paths.
+    pub fn edit(&self, base_tree: ObjectId, edits: &[(Vec<u8>, Option<Entry>)]) -> Result<ObjectId, PatchProblem> {
+        let edits: Vec<Edit<'_>> = edits.iter().map(|(path, entry)| (path.as_slice(), *entry)).collect();
+        tree::edit(self, &self.reader()?, base_tree, &edits)
+    }
+
+    pub(super) fn write(&self, kind: Kind, bytes: &[u8]) -> Result<ObjectId, GitError> {
+        let id = put(&self.own_store(), kind, bytes)?;
+        // Even if the object was there before: whoever wrote it may have died before syncing it.
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        Ok(id)
+    }
+
+    /// Has norma's repository own a copy of an object. git does not write a blob again that the user's
+    /// repository has, even if nothing there refers to it and the next `git gc` will drop it.
+    pub(super) fn adopt(&self, reader: &Reader<'_>, id: ObjectId) -> Result<(), GitError> {
+        if self.own_store().contains(&id) {
+            self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+            return Ok(());
+        }
+        let (kind, bytes) = reader.find(id)?;
+        self.write(kind, &bytes).map(drop)
+    }
+
+    /// Writes a commit. The same specification gives the same id.
+    pub fn commit(&self, spec: &CommitSpec) -> Result<ObjectId, GitError> {
+        let mut text = format!("tree {}\n", spec.tree);
+        for parent in &spec.parents {
+            text.push_str(&format!("parent {parent}\n"));
+        }
+        let who = format!("{} <{}>", plain(&spec.author.name), plain(&spec.author.email));
+        for role in ["author", "committer"] {
+            text.push_str(&format!("{role} {who} {} +0000\n", spec.seconds));
+        }
+        let message = spec.message.replace('\0', "");
+        text.push_str(&format!("\n{}\n", message.trim_end_matches('\n')));
+        self.write(Kind::Commit, text.as_bytes())
+    }
+
+    /// Names an object `refs/norma/<name>` in norma's repository, durably, so that nothing it reaches is lost.
+    pub fn pin(&self, name: &str, id: ObjectId) -> Result<(), GitError> {
+        self.sync_written()?;
+        let full = format!("refs/norma/{name}");
+        self.git("update-ref").durable().args(&["--no-deref", "--", &full]).id(id).run()?;
+        for parent in Path::new(&full).ancestors().skip(1) {
+            sync_directory(&self.dir.join(parent))?;
+        }
+        Ok(())
+    }
+
+    /// What `refs/norma/<name>` names.
+    pub fn pinned(&self, name: &str) -> Result<Option<ObjectId>, GitError> {
+        super::repository::read_ref(self.git("show-ref"), &format!("refs/norma/{name}"))
+    }
+
+    fn sync_written(&self) -> Result<(), GitError> {
+        let due = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        sync_loose(&self.own_store(), &due)?;
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| !due.contains(id));
+        Ok(())
+    }
+
+    /// Copies a commit, its ancestors that only norma has, and what they contain beyond `base_tree` into the
+    /// user's object directory; returns when all of it is durable there.
+    pub fn export(&self, user: &Repository, base_tree: ObjectId, commit: ObjectId) -> Result<(), GitError> {
+        let reader = self.reader()?;
+        let theirs = gix_odb::at(user.objects_dir(), self.format).context("open", &user.objects_dir())?;
+        let target = loose::Store::at(user.objects_dir(), self.format);
+        let mut copied = BTreeSet::new();
+        let mut commits = vec![commit];
+        while let Some(commit) = commits.pop() {
+            let (tree, parents) = reader.commit(commit)?;
+            for id in tree::new_objects(&reader, base_tree, tree)?.into_iter().chain([commit]) {
+                if copied.insert(id) {
+                    let (kind, bytes) = reader.find(id)?;
+                    put(&target, kind, &bytes)?;
+                }
+            }
+            commits.extend(parents.into_iter().filter(|parent| !theirs.exists(parent)));
+        }
+        sync_loose(&target, &copied)
+    }
+}
+
+/// Writes a loose object, or marks the one that is there as fresh so that a `git gc` under way spares it.
+fn put(store: &loose::Store, kind: Kind, bytes: &[u8]) -> Result<ObjectId, GitError> {
+    let failed = |error: String| GitError::WriteObject { path: store.path().to_owned(), detail: error };
+    let id = gix_object::compute_hash(store.object_hash(), kind, bytes).map_err(|error| failed(error.to_string()))?;
+    if let Ok(file) = fs::File::open(store.object_path(&id)) {
+        // Not ours to touch in a repository of another owner; then its age stays what it is.
+        let _ = file.set_modified(SystemTime::now());
+        return Ok(id);
+    }
+    store.write_buf(kind, bytes).map_err(|error| failed(error.to_string()))
+}
+
+/// Makes loose objects and the directories that name them durable.
+fn sync_loose(store: &loose::Store, ids: &BTreeSet<ObjectId>) -> Result<(), GitError> {
+    let mut directories = BTreeSet::new();
+    for id in ids {
+        let path = store.object_path(id);
+        fs::File::open(&path).and_then(|file| file.sync_all()).context("sync", &path)?;
+        directories.extend(path.parent().map(Path::to_owned));
+    }
+    if !ids.is_empty() {
+        directories.insert(store.path().to_owned());
+    }
+    directories.iter().try_for_each(|dir| sync_directory(dir))
+}
+
+/// Reads objects for the length of one operation. Made anew each time: it costs one directory listing, always
+/// sees the packs of the moment, and leaves [`Objects`] free to be shared between threads.
+pub(super) struct Reader<'a> {
+    objects: &'a Objects,
+    odb: gix_odb::Handle,
+    user: OnceCell<gix_odb::Handle>,
+    trees: RefCell<HashMap<ObjectId, Rc<Vec<Line>>>>,
+}
+
+impl Reader<'_> {
+    /// The user's objects opened directly. The library resolves relative alternates of an alternate against
+    /// the wrong directory, so a repository that borrows by a relative path is only readable this way.
+    fn user(&self) -> Result<&gix_odb::Handle, GitError> {
+        if self.user.get().is_none() {
+            let path = &self.objects.user_objects;
+            let odb = gix_odb::at(path, self.objects.format).context("open the objects in", path)?;
+            let _ = self.user.set(odb);
+        }
+        Ok(self.user.get().expect("BUG: the handle was just set"))
+    }
+
+    pub(super) fn find(&self, id: ObjectId) -> Result<(Kind, Vec<u8>), GitError> {
+        self.objects.reads.fetch_add(1, Ordering::Relaxed);
+        let mut bytes = Vec::new();
+        let found = self.odb.try_find(&id, &mut bytes).map_err(|error| bad(id, &error))?.map(|data| data.kind);
+        if let Some(kind) = found {
+            return Ok((kind, bytes));
+        }
+        let found = self.user()?.try_find(&id, &mut bytes).map_err(|error| bad(id, &error))?.map(|data| data.kind);
+        found.map(|kind| (kind, bytes)).ok_or(GitError::MissingObject { id })
+    }
+
+    pub(super) fn expect(&self, id: ObjectId, wanted: Kind) -> Result<Vec<u8>, GitError> {
+        let (kind, bytes) = self.find(id)?;
+        if kind == wanted { Ok(bytes) } else { Err(bad(id, &format!("it is a {kind}, not a {wanted}"))) }
+    }
+
+    pub(super) fn size(&self, id: ObjectId) -> Result<u64, GitError> {
+        let header = self.odb.try_header(&id).map_err(|error| bad(id, &error))?;
+        let header = match header {
+            Some(header) => Some(header),
+            None => self.user()?.try_header(&id).map_err(|error| bad(id, &error))?,
+        };
+        header.map(|header| header.size()).ok_or(GitError::MissingObject { id })
+    }
+
+    pub(super) fn tree(&self, id: ObjectId) -> Result<Vec<Line>, GitError> {
+        // git knows the empty tree without storing it.
+        if id == ObjectId::empty_tree(self.objects.format) {
+            return Ok(Vec::new());
+        }
+        tree::parse(id, &self.expect(id, Kind::Tree)?)
+    }
+
+    /// As [`Reader::tree`], for many lookups in the same trees.
+    pub(super) fn tree_shared(&self, id: ObjectId) -> Result<Rc<Vec<Line>>, GitError> {
+        if let Some(lines) = self.trees.borrow().get(&id) {
+            return Ok(Rc::clone(lines));
+        }
+        let lines = Rc::new(self.tree(id)?);
+        self.trees.borrow_mut().insert(id, Rc::clone(&lines));
+        Ok(lines)
+    }
+
+    /// A commit's tree and parents.
+    pub(super) fn commit(&self, id: ObjectId) -> Result<(ObjectId, Vec<ObjectId>), GitError> {
+        let bytes = self.expect(id, Kind::Commit)?;
+        let field = |line: &[u8], name: &[u8]| line.strip_prefix(name).and_then(|hex| ObjectId::from_hex(hex).ok());
+        let mut lines = bytes.split(|byte| *byte == b'\n');
+        let tree = lines.next().and_then(|line| field(line, b"tree "));
+        let tree = tree.ok_or_else(|| bad(id, &"the commit is malformed"))?;
+        Ok((tree, lines.map_while(|line| field(line, b"parent ")).collect()))
+    }
+}
+
+fn bad(id: ObjectId, detail: &dyn std::fmt::Display) -> GitError {
+    GitError::BadObject { id, detail: detail.to_string() }
+}
+
+/// A name or address without what would end the field early.
+fn plain(text: &str) -> String {
+    let cleaned: String = text.chars().filter(|letter| !matches!(letter, '<' | '>' | '\n' | '\0')).collect();
+    cleaned.trim().to_owned()
+}
+
+/// The whole configuration of norma's repository: what git must know, and defaults that depend on the machine.
+pub(super) fn own_config(format: gix_hash::Kind) -> String {
+    format!("{}\tbare = true\n[gc]\n\tauto = 0\n", core_config(format))
+}
+
+/// What both norma's and an agent's repository say about themselves.
+pub(super) fn core_config(format: gix_hash::Kind) -> String {
+    let (version, extension) = match format {
+        gix_hash::Kind::Sha256 => (1, "[extensions]\n\tobjectformat = sha256\n"),
+        _ => (0, ""),
+    };
+    format!(
+        "{extension}[core]\n\trepositoryformatversion = {version}\n\tfilemode = true\n\tsymlinks = true\n\
+         \tignorecase = false\n\tprecomposeunicode = false\n\tprotectHFS = true\n\tprotectNTFS = true\n\
+         \tautocrlf = false\n\ttrustctime = true\n\tlogallrefupdates = false\n"
+    )
+}
+
+/// One line of an alternates file; quoted, since a path may begin with `#` or contain a newline.
+fn alternates_line(path: &Path) -> Vec<u8> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.iter().all(|byte| !byte.is_ascii_control() && *byte != b'"' && *byte != b'\\') {
+        return [bytes, b"\n"].concat();
+    }
+    let mut line = vec![b'"'];
+    for byte in bytes {
+        match byte {
+            b'"' | b'\\' => line.extend([b'\\', *byte]),
+            byte if byte.is_ascii_control() => line.extend(format!("\\{byte:03o}").bytes()),
+            byte => line.push(*byte),
+        }
+    }
+    line.extend(b"\"\n");
+    line
+}

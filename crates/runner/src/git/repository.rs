@@ -1,0 +1,326 @@
+//! The user's repository: where it is, what HEAD names, which paths are dirty, and its references.
+//!
+//! Nothing here writes to the user's index or files. The only thing written is a reference, by
+//! compare-and-swap ([`Repository::swap_ref`]), and whether it moved is read from the reference itself,
+//! never from an exit code alone.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use super::command::{GitCommand, Place, Program, git, words};
+use super::{GitError, IoContext, ObjectId, sync_directory};
+
+/// Where norma keeps its state inside the work tree unless told otherwise.
+const STATE_DIRECTORY: &[u8] = b".norma";
+
+/// The author of norma's commits where the user has configured none.
+const FALLBACK_NAME: &str = "norma";
+const FALLBACK_EMAIL: &str = "norma@localhost";
+
+/// The part of the user's environment that decides which git runs and which configuration counts.
+#[derive(Debug, Clone, Default)]
+pub struct UserEnvironment {
+    /// `PATH`.
+    pub path: Option<OsString>,
+    /// `HOME`.
+    pub home: Option<OsString>,
+    /// `XDG_CONFIG_HOME`.
+    pub xdg_config_home: Option<OsString>,
+    /// `GIT_CONFIG_GLOBAL`.
+    pub git_config_global: Option<OsString>,
+}
+
+/// A repository with a work tree that belongs to the user.
+#[derive(Debug, Clone)]
+pub struct Repository {
+    /// The canonical root of the work tree.
+    pub root: PathBuf,
+    /// The git directory of this work tree; differs from `common_dir` in a linked work tree.
+    pub git_dir: PathBuf,
+    /// The git directory shared by all work trees: objects and branches live here.
+    pub common_dir: PathBuf,
+    /// The hash function of its objects.
+    pub format: gix_hash::Kind,
+    /// norma's state directory relative to the root; never reported as dirty.
+    pub state_directory: Vec<u8>,
+    environment: UserEnvironment,
+    pub(super) program: Program,
+}
+
+/// What HEAD names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The commit.
+    pub commit: ObjectId,
+    /// The commit's tree.
+    pub tree: ObjectId,
+    /// The full name of the branch; `None` if HEAD is detached.
+    pub branch: Option<String>,
+}
+
+/// A path of the user's that differs between HEAD, index and files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirtyPath {
+    /// The path relative to the root; an untracked directory ends with `/`.
+    pub path: Vec<u8>,
+    /// The two letters of `git status --porcelain`.
+    pub status: [u8; 2],
+}
+
+/// A name and an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The person or program.
+    pub name: String,
+    /// Where to reach it.
+    pub email: String,
+}
+
+/// What became of a reference update.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Swap {
+    /// The reference has the new value, durably.
+    Done,
+    /// The reference did not have the expected value and was left alone.
+    Moved {
+        /// What it had instead; `None` if it does not exist.
+        found: Option<ObjectId>,
+    },
+}
+
+impl Repository {
+    /// Makes a new repository of everything in `dir`, with one commit on branch `main`.
+    pub fn create(dir: &Path, environment: &UserEnvironment, message: &str) -> Result<(), GitError> {
+        let (program, place) = (Program::find(environment)?, Place::Search { dir, environment });
+        let git = |subcommand| git(&program, &place, subcommand);
+        git("init").args(&["--quiet", "--initial-branch=main"]).run()?;
+        // The repository's own identity: a new user may have none, and the first commit must not fail for that.
+        git("config").args(&["user.name", FALLBACK_NAME]).run()?;
+        git("config").args(&["user.email", FALLBACK_EMAIL]).run()?;
+        git("add").args(&["--all"]).run()?;
+        git("commit").args(&["--quiet", "--no-gpg-sign", "-m", message]).run()?;
+        Ok(())
+    }
+
+    /// Finds the repository whose work tree contains `dir`, for a user with this environment.
+    pub fn discover(dir: &Path, environment: UserEnvironment) -> Result<Repository, GitError> {
+        if !dir.is_dir() {
+            let reason = "it is no directory".to_owned();
+            return Err(GitError::NotARepository { dir: dir.to_owned(), reason });
+        }
+        let program = Program::find(&environment)?;
+        let ask = |question: &[&str]| {
+            let place = Place::Search { dir, environment: &environment };
+            git(&program, &place, "rev-parse").args(question).run().map(without_newline)
+        };
+        let kind = ask(&["--is-bare-repository", "--is-inside-work-tree", "--show-object-format"]);
+        let kind = kind.map_err(|error| not_a_repository(dir, error))?;
+        let kind = String::from_utf8_lossy(&kind).into_owned();
+        let format = match kind.lines().collect::<Vec<_>>()[..] {
+            ["true", _, _] => {
+                return Err(GitError::BareRepository { dir: dir.to_owned() });
+            }
+            ["false", "true", "sha1"] => gix_hash::Kind::Sha1,
+            ["false", "true", "sha256"] => gix_hash::Kind::Sha256,
+            ["false", "false", _] => {
+                let reason = "it is inside a git directory".to_owned();
+                return Err(GitError::NotARepository { dir: dir.to_owned(), reason });
+            }
+            _ => {
+                return Err(GitError::Answer { command: "rev-parse".to_owned(), detail: kind });
+            }
+        };
+        // One question per child: a path may contain a newline.
+        Ok(Repository {
+            root: canonical(ask(&["--show-toplevel"])?)?,
+            git_dir: canonical(ask(&["--absolute-git-dir"])?)?,
+            common_dir: canonical(ask(&["--path-format=absolute", "--git-common-dir"])?)?,
+            format,
+            state_directory: STATE_DIRECTORY.to_vec(),
+            environment,
+            program,
+        })
+    }
+
+    /// The directory with the user's objects.
+    pub fn objects_dir(&self) -> PathBuf {
+        self.common_dir.join("objects")
+    }
+
+    pub(super) fn git(&self, subcommand: &'static str) -> GitCommand {
+        let place = Place::User { git_dir: &self.git_dir, root: &self.root, environment: &self.environment };
+        git(&self.program, &place, subcommand)
+    }
+
+    /// What HEAD names now.
+    pub fn head(&self) -> Result<Head, GitError> {
+        let branch = self.head_branch()?;
+        let name = branch.as_deref().unwrap_or("HEAD");
+        let unborn = || GitError::NoCommits { branch: name.to_owned() };
+        let commit = self.resolve(name)?.ok_or_else(unborn)?;
+        let tree = self.peel(&format!("{commit}^{{tree}}"))?.ok_or(GitError::MissingObject { id: commit })?;
+        Ok(Head { commit, tree, branch })
+    }
+
+    /// The full name of the branch HEAD is on, whether it has commits or not; `None` if detached.
+    pub fn head_branch(&self) -> Result<Option<String>, GitError> {
+        let output = self.git("symbolic-ref").args(&["-q", "HEAD"]).outcome()?;
+        match output.status.code() {
+            Some(0) => Ok(Some(text(without_newline(output.stdout)))),
+            Some(1) => Ok(None),
+            _ => Err(failed("symbolic-ref", &output)),
+        }
+    }
+
+    /// The references below a prefix that ends with `/`, and where each is.
+    pub fn refs_below(&self, prefix: &str) -> Result<Vec<(String, ObjectId)>, GitError> {
+        let output = self.git("for-each-ref").args(&["--format=%(objectname) %(refname)", "--", prefix]).run()?;
+        let listed = text(output);
+        let pairs = listed.lines().filter_map(|line| line.split_once(' '));
+        pairs.map(|(id, name)| Ok((name.to_owned(), parse_id("for-each-ref", id.as_bytes())?))).collect()
+    }
+
+    /// Paths that differ between HEAD, index and files; untracked directories are one path, ignored files
+    /// and norma's state directory are left out.
+    pub fn dirty(&self) -> Result<Vec<DirtyPath>, GitError> {
+        let all = self.status(&["--untracked-files=normal"], &[])?;
+        Ok(all.into_iter().filter(|dirty| !self.is_state(&dirty.path)).collect())
+    }
+
+    fn is_state(&self, path: &[u8]) -> bool {
+        path.strip_prefix(self.state_directory.as_slice()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+    }
+
+    /// `git status` for some paths; no paths means all.
+    pub(super) fn status(&self, options: &[&str], paths: &[&[u8]]) -> Result<Vec<DirtyPath>, GitError> {
+        // Without --ignore-submodules git would run with the configuration of repositories nested in the tree.
+        let output = self
+            .git("status")
+            .args(&["--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all"])
+            .args(options)
+            .paths(paths)
+            .run()?;
+        let records = output.split(|byte| *byte == 0).filter(|record| !record.is_empty());
+        records.map(dirty_path).collect()
+    }
+
+    /// The user's configured name and address.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            name: self.config("user.name").unwrap_or_else(|| FALLBACK_NAME.to_owned()),
+            email: self.config("user.email").unwrap_or_else(|| FALLBACK_EMAIL.to_owned()),
+        }
+    }
+
+    fn config(&self, key: &str) -> Option<String> {
+        let value = self.git("config").args(&["--get", key]).run().ok()?;
+        Some(text(without_newline(value))).filter(|value| !value.trim().is_empty())
+    }
+
+    /// The commit that any revision expression names; `None` if it names none.
+    pub fn resolve(&self, rev: &str) -> Result<Option<ObjectId>, GitError> {
+        self.peel(&format!("{rev}^{{commit}}"))
+    }
+
+    fn peel(&self, expression: &str) -> Result<Option<ObjectId>, GitError> {
+        let output = self.git("rev-parse").args(&["--verify", "-q", "--end-of-options", expression]).outcome()?;
+        match output.status.code() {
+            Some(0) => parse_id("rev-parse", &without_newline(output.stdout)).map(Some),
+            Some(1) => Ok(None),
+            _ => Err(failed("rev-parse", &output)),
+        }
+    }
+
+    /// The value of a reference by its full name, without any guessing.
+    pub fn read_ref(&self, full: &str) -> Result<Option<ObjectId>, GitError> {
+        read_ref(self.git("show-ref"), full)
+    }
+
+    /// Sets (`new`) or deletes (`None`) a reference if it still has the `expected` value (`None`: if it does
+    /// not exist). Symbolic references are not followed.
+    pub fn swap_ref(
+        &self,
+        full: &str,
+        new: Option<ObjectId>,
+        expected: Option<ObjectId>,
+        message: &str,
+    ) -> Result<Swap, GitError> {
+        let expected_or_null = expected.unwrap_or_else(|| self.format.null());
+        let command = self.git("update-ref").durable().args(&["--no-deref", "-m", message]);
+        let command = match new {
+            Some(new) => command.args(&["--", full]).id(new).id(expected_or_null),
+            None => command.args(&["-d", "--", full]).id(expected_or_null),
+        };
+        if let Err(error) = command.run() {
+            let found = self.read_ref(full)?;
+            return if found == expected { Err(error) } else { Ok(Swap::Moved { found }) };
+        }
+        self.sync_ref(full)?;
+        Ok(Swap::Done)
+    }
+
+    /// Syncs every directory in which this reference may have changed: git syncs the file only.
+    fn sync_ref(&self, full: &str) -> Result<(), GitError> {
+        let home = if full.starts_with("refs/") { &self.common_dir } else { &self.git_dir };
+        for dir in Path::new(full).ancestors().skip(1).map(|parent| home.join(parent)) {
+            if dir.is_dir() {
+                sync_directory(&dir)?;
+            }
+        }
+        let tables = home.join("reftable");
+        if tables.is_dir() { sync_directory(&tables) } else { Ok(()) }
+    }
+}
+
+/// The value of a reference, given a `show-ref` command at the right place.
+pub(super) fn read_ref(show_ref: GitCommand, full: &str) -> Result<Option<ObjectId>, GitError> {
+    let output = show_ref.args(&["--verify", "--hash", "--", full]).outcome()?;
+    if output.status.success() {
+        return parse_id("show-ref", &without_newline(output.stdout)).map(Some);
+    }
+    // The exit code is the same for every failure; only the words tell absence apart.
+    if words(&output.stderr).contains("not a valid ref") { Ok(None) } else { Err(failed("show-ref", &output)) }
+}
+
+fn dirty_path(record: &[u8]) -> Result<DirtyPath, GitError> {
+    match record {
+        [x, y, b' ', path @ ..] => Ok(DirtyPath { path: path.to_vec(), status: [*x, *y] }),
+        _ => Err(GitError::Answer { command: "status".to_owned(), detail: text(record.to_vec()) }),
+    }
+}
+
+fn not_a_repository(dir: &Path, error: GitError) -> GitError {
+    match error {
+        GitError::Failed { stderr, .. } => GitError::NotARepository { dir: dir.to_owned(), reason: stderr },
+        other => other,
+    }
+}
+
+fn failed(command: &str, output: &std::process::Output) -> GitError {
+    GitError::Failed { command: command.to_owned(), status: output.status.to_string(), stderr: words(&output.stderr) }
+}
+
+fn canonical(path: Vec<u8>) -> Result<PathBuf, GitError> {
+    let path = PathBuf::from(OsString::from_vec(path));
+    path.canonicalize().context("resolve", &path)
+}
+
+pub(super) fn without_newline(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    bytes
+}
+
+pub(super) fn parse_id(command: &str, hex: &[u8]) -> Result<ObjectId, GitError> {
+    ObjectId::from_hex(hex).map_err(|_| GitError::Answer {
+        command: command.to_owned(),
+        detail: format!("{:?} is no object id", String::from_utf8_lossy(hex)),
+    })
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,294 @@
+//! Trees: parsed, compared, walked and edited without an index.
+//!
+//! Everything here reads only the trees it must: identical subtrees are skipped by their id, and an edit
+//! rewrites the trees on the way to the edited paths and no others. Comparing finds no renames on purpose:
+//! a gate must see both sides of a move.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use super::objects::{Objects, Reader};
+use super::patch::PatchProblem;
+use super::{GitError, ObjectId};
+
+/// A directory.
+pub const MODE_TREE: u32 = 0o040_000;
+/// A plain file.
+pub const MODE_FILE: u32 = 0o100_644;
+/// A file with the executable bit.
+pub const MODE_EXECUTABLE: u32 = 0o100_755;
+/// A symbolic link.
+pub const MODE_SYMLINK: u32 = 0o120_000;
+/// A commit of another repository (a submodule).
+pub const MODE_GITLINK: u32 = 0o160_000;
+
+/// What a tree says about one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// Kind and permission bits as git writes them.
+    pub mode: u32,
+    /// The blob, tree or foreign commit.
+    pub id: ObjectId,
+}
+
+/// One path that differs between two trees. Directories are never listed, only what is in them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TreeChange {
+    /// The path from the root, exact bytes.
+    pub path: Vec<u8>,
+    /// Before; `None` if the path was added.
+    pub old: Option<Entry>,
+    /// After; `None` if the path was deleted.
+    pub new: Option<Entry>,
+}
+
+/// One line of a tree object.
+#[derive(Debug, Clone)]
+pub(super) struct Line {
+    pub(super) name: Vec<u8>,
+    pub(super) entry: Entry,
+}
+
+impl Entry {
+    pub(super) fn is_tree(self) -> bool {
+        self.mode == MODE_TREE
+    }
+}
+
+/// Reads a tree object.
+pub(super) fn parse(id: ObjectId, mut data: &[u8]) -> Result<Vec<Line>, GitError> {
+    let malformed = || GitError::BadObject { id, detail: "the tree is malformed".to_owned() };
+    let mut lines = Vec::new();
+    while !data.is_empty() {
+        let (line, rest) = parse_line(data, id.kind()).ok_or_else(malformed)?;
+        lines.push(line);
+        data = rest;
+    }
+    Ok(lines)
+}
+
+fn parse_line(data: &[u8], kind: gix_hash::Kind) -> Option<(Line, &[u8])> {
+    let space = data.iter().position(|byte| *byte == b' ')?;
+    let mode = u32::from_str_radix(std::str::from_utf8(&data[..space]).ok()?, 8).ok()?;
+    let data = &data[space + 1..];
+    let end = data.iter().position(|byte| *byte == 0)?;
+    let (name, data) = (&data[..end], &data[end + 1..]);
+    let (id, rest) = data.split_at_checked(kind.len_in_bytes())?;
+    let well_named = !name.is_empty() && !name.contains(&b'/');
+    let line = Line { name: name.to_vec(), entry: Entry { mode, id: ObjectId::try_from(id).ok()? } };
+    well_named.then_some((line, rest))
+}
+
+/// Writes a tree object's bytes; sorts as git does.
+fn encode(mut lines: Vec<Line>) -> Vec<u8> {
+    lines.sort_by(git_order);
+    let mut bytes = Vec::new();
+    for line in &lines {
+        bytes.extend_from_slice(format!("{:o} ", line.entry.mode).as_bytes());
+        bytes.extend_from_slice(&line.name);
+        bytes.push(0);
+        bytes.extend_from_slice(line.entry.id.as_bytes());
+    }
+    bytes
+}
+
+/// git sorts a directory as if its name ended with a slash.
+fn git_order(left: &Line, right: &Line) -> Ordering {
+    let key = |line: &Line| {
+        let slash = line.entry.is_tree().then_some(b'/');
+        line.name.iter().copied().chain(slash).collect::<Vec<u8>>()
+    };
+    key(left).cmp(&key(right))
+}
+
+/// Joins a directory and a name.
+fn join(prefix: &[u8], name: &[u8]) -> Vec<u8> {
+    if prefix.is_empty() { name.to_vec() } else { [prefix, b"/", name].concat() }
+}
+
+/// Two directories at the same path, either of which may be absent.
+struct Pair {
+    path: Vec<u8>,
+    old: Option<ObjectId>,
+    new: Option<ObjectId>,
+}
+
+/// Lists what differs between two trees, by path bytes.
+pub(super) fn diff(reader: &Reader<'_>, old: ObjectId, new: ObjectId) -> Result<Vec<TreeChange>, GitError> {
+    let mut changes = Vec::new();
+    if old != new {
+        visit_pairs(reader, Pair { path: Vec::new(), old: Some(old), new: Some(new) }, &mut changes, &mut |_| ())?;
+    }
+    changes.sort_by(|left, right| left.path.cmp(&right.path));
+    Ok(changes)
+}
+
+/// The ids of every tree and blob that `new` names and `old` does not have at the same path; parts before
+/// wholes, so that what is written in this order never names something absent.
+pub(super) fn new_objects(reader: &Reader<'_>, old: ObjectId, new: ObjectId) -> Result<Vec<ObjectId>, GitError> {
+    let mut changes = Vec::new();
+    let mut trees = Vec::new();
+    if old != new {
+        let root = Pair { path: Vec::new(), old: Some(old), new: Some(new) };
+        visit_pairs(reader, root, &mut changes, &mut |tree| trees.push(tree))?;
+    }
+    let blobs = changes.iter().filter_map(|change| change.new).filter(|entry| entry.mode != MODE_GITLINK);
+    Ok(blobs.map(|entry| entry.id).chain(trees.into_iter().rev()).collect())
+}
+
+/// The shared loop of [`diff`] and [`new_objects`]. A list instead of recursion: the depth of a tree is
+/// decided by whoever made it.
+fn visit_pairs(
+    reader: &Reader<'_>,
+    root: Pair,
+    changes: &mut Vec<TreeChange>,
+    new_tree: &mut dyn FnMut(ObjectId),
+) -> Result<(), GitError> {
+    let mut due = vec![root];
+    while let Some(pair) = due.pop() {
+        pair.new.iter().copied().for_each(&mut *new_tree);
+        let mut names: BTreeMap<Vec<u8>, [Option<Entry>; 2]> = BTreeMap::new();
+        for (side, tree) in [pair.old, pair.new].into_iter().enumerate() {
+            for line in tree.map_or(Ok(Vec::new()), |tree| reader.tree(tree))? {
+                names.entry(line.name).or_default()[side] = Some(line.entry);
+            }
+        }
+        for (name, [old, new]) in names {
+            if old != new {
+                compare(join(&pair.path, &name), old, new, &mut due, changes);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn compare(path: Vec<u8>, old: Option<Entry>, new: Option<Entry>, due: &mut Vec<Pair>, changes: &mut Vec<TreeChange>) {
+    let tree = |side: Option<Entry>| side.filter(|entry| entry.is_tree()).map(|entry| entry.id);
+    let leaf = |side: Option<Entry>| side.filter(|entry| !entry.is_tree());
+    if tree(old).is_some() || tree(new).is_some() {
+        due.push(Pair { path: path.clone(), old: tree(old), new: tree(new) });
+    }
+    if leaf(old).is_some() || leaf(new).is_some() {
+        changes.push(TreeChange { path, old: leaf(old), new: leaf(new) });
+    }
+}
+
+/// Calls `each` for everything in a tree that is not a directory, in git's order.
+pub(super) fn walk(
+    reader: &Reader<'_>,
+    tree: ObjectId,
+    each: &mut dyn FnMut(&[u8], u32, ObjectId),
+) -> Result<(), GitError> {
+    let mut due = vec![(Vec::new(), Entry { mode: MODE_TREE, id: tree })];
+    while let Some((path, entry)) = due.pop() {
+        if entry.is_tree() {
+            let lines = reader.tree(entry.id)?;
+            due.extend(lines.into_iter().rev().map(|line| (join(&path, &line.name), line.entry)));
+        } else {
+            each(&path, entry.mode, entry.id);
+        }
+    }
+    Ok(())
+}
+
+/// Finds one path in a tree.
+pub(super) fn lookup(reader: &Reader<'_>, tree: ObjectId, path: &[u8]) -> Result<Option<Entry>, GitError> {
+    let mut at = Entry { mode: MODE_TREE, id: tree };
+    for name in path.split(|byte| *byte == b'/') {
+        if !at.is_tree() {
+            return Ok(None);
+        }
+        let lines = reader.tree_shared(at.id)?;
+        match lines.iter().find(|line| line.name == name) {
+            Some(line) => at = line.entry,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(at))
+}
+
+/// A path and what shall be there; `None` deletes it.
+pub(super) type Edit<'a> = (&'a [u8], Option<Entry>);
+
+/// What happens to one name of a directory.
+#[derive(Default)]
+struct Group<'a> {
+    here: Option<Option<Entry>>,
+    below: Vec<Edit<'a>>,
+}
+
+/// Makes a new tree from an old one. A file where a directory with entries is, or the other way round, is a
+/// conflict, never a silent replacement. Recursion is bounded by the depth of the edited paths.
+pub(super) fn edit(
+    objects: &Objects,
+    reader: &Reader<'_>,
+    base: ObjectId,
+    edits: &[Edit<'_>],
+) -> Result<ObjectId, PatchProblem> {
+    match edit_directory(objects, reader, Some(base), b"", edits)? {
+        Some(tree) => Ok(tree),
+        None => Ok(objects.write(gix_object::Kind::Tree, b"")?),
+    }
+}
+
+fn edit_directory(
+    objects: &Objects,
+    reader: &Reader<'_>,
+    tree: Option<ObjectId>,
+    prefix: &[u8],
+    edits: &[Edit<'_>],
+) -> Result<Option<ObjectId>, PatchProblem> {
+    let lines = tree.map_or(Ok(Vec::new()), |tree| reader.tree(tree))?;
+    let mut entries: BTreeMap<Vec<u8>, Entry> = lines.into_iter().map(|line| (line.name, line.entry)).collect();
+    for (name, group) in by_first_name(edits) {
+        let path = join(prefix, name);
+        let found = entries.remove(name);
+        if let Some(entry) = edit_name(objects, reader, &path, found, &group)? {
+            entries.insert(name.to_vec(), entry);
+        }
+    }
+    if entries.is_empty() {
+        return Ok(None);
+    }
+    let lines = entries.into_iter().map(|(name, entry)| Line { name, entry }).collect();
+    Ok(Some(objects.write(gix_object::Kind::Tree, &encode(lines))?))
+}
+
+fn edit_name(
+    objects: &Objects,
+    reader: &Reader<'_>,
+    path: &[u8],
+    found: Option<Entry>,
+    group: &Group<'_>,
+) -> Result<Option<Entry>, PatchProblem> {
+    let conflict = |what: &str| PatchProblem::Conflict(format!("{} {what}", String::from_utf8_lossy(path)));
+    let directory = found.filter(|entry| entry.is_tree());
+    let file = match group.here {
+        Some(edited) => edited,
+        None => found.filter(|entry| !entry.is_tree()),
+    };
+    let below = match (directory, group.below.is_empty()) {
+        (Some(directory), true) => Some(directory),
+        (None, true) => None,
+        (directory, false) => {
+            let tree = directory.map(|entry| entry.id);
+            let edited = edit_directory(objects, reader, tree, path, &group.below)?;
+            edited.map(|id| Entry { mode: MODE_TREE, id })
+        }
+    };
+    match (file, below) {
+        (Some(_), Some(_)) => Err(conflict("would be a file and a directory at once")),
+        (file, below) => Ok(file.or(below)),
+    }
+}
+
+fn by_first_name<'a>(edits: &[Edit<'a>]) -> BTreeMap<&'a [u8], Group<'a>> {
+    let mut groups: BTreeMap<&[u8], Group<'_>> = BTreeMap::new();
+    for (path, entry) in edits {
+        match path.iter().position(|byte| *byte == b'/') {
+            Some(slash) => groups.entry(&path[..slash]).or_default().below.push((&path[slash + 1..], *entry)),
+            None => groups.entry(path).or_default().here = Some(*entry),
+        }
+    }
+    groups
+}

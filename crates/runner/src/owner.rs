@@ -1,0 +1,355 @@
+//! The owner of a state directory: it holds the lock, has recovered what was left, and takes requests from
+//! other terminals over `norma.sock` while it works. Every verb that changes something goes through it.
+
+use crate::drive::{Control, Driver, Progress, Stop};
+use crate::git::{Objects, Repository};
+use crate::machine::{MARKER, Machine};
+use crate::process::Supervisor;
+use crate::{Answer, Error, Request, Result, Trust, landing};
+use contract::Status;
+use rustix::net::sockopt::socket_peercred;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use store::{Layout, OwnerLock, Reader, Recovery, Store};
+
+/// A request is one line; nothing legitimate comes near this.
+const REQUEST_BYTES_MAX: u64 = 1 << 20;
+
+/// How long a client may take to say what it wants.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a process knows of its surroundings; only the command line reads the environment.
+pub struct Context {
+    /// Where things are.
+    pub layout: Layout,
+    /// The user's repository.
+    pub user: Repository,
+    /// What is kept outside the repository.
+    pub trust: Trust,
+    /// The clean environment agents start from.
+    pub agent_env: BTreeMap<OsString, OsString>,
+    /// How norma becomes the supervisor of an agent.
+    pub supervisor: Supervisor,
+    /// What was typed, for whoever waits.
+    pub command: String,
+}
+
+/// What came of asking for the lock.
+pub enum Taken {
+    /// It is ours.
+    Ours(Box<Owner>),
+    /// Somebody else has it.
+    Theirs(Option<store::Owner>),
+}
+
+/// What the listener and the owner share.
+struct Shared {
+    store: Store,
+    user: Repository,
+    objects: Objects,
+    /// The run that is being driven, and how to stop it.
+    current: Mutex<Option<(String, Control)>>,
+}
+
+/// See the module.
+pub struct Owner {
+    shared: Arc<Shared>,
+    trust: Trust,
+    /// What was found and done on taking the lock.
+    pub recovery: Recovery,
+    listener: Option<(UnixListener, JoinHandle<()>)>,
+    // Dropped last: the lock is given back when everything else is closed.
+    _lock: OwnerLock,
+}
+
+impl Owner {
+    /// Takes the lock if it is free, recovers, and starts to listen.
+    pub fn take(context: &Context) -> Result<Taken> {
+        let layout = &context.layout;
+        layout.create()?;
+        let me = store::Owner { pid: std::process::id(), command: context.command.clone(), since: store::now() };
+        let Some(lock) = OwnerLock::try_take(layout, &me)? else {
+            return Ok(Taken::Theirs(store::owner_of(layout)));
+        };
+        let store = Store::open(layout)?;
+        let objects = Objects::open_or_create(&layout.git(), &context.user)?;
+        let killed = kill_leftovers(layout)?;
+        let mut recovery = store::recover(&store)?;
+        recovery.notes.extend(killed);
+        if store.journal != store::JournalMode::Wal {
+            let note = "the file system cannot do WAL; norma.db uses a rollback journal, which is slower";
+            recovery.notes.push(note.into());
+        }
+        let shared = Arc::new(Shared { store, user: context.user.clone(), objects, current: Mutex::new(None) });
+        recovery.notes.extend(finish_landings(&shared, context)?);
+        clear_worktrees(&shared)?;
+        drop_bases(&shared, false)?;
+        let listener = Some(listen(layout, &shared)?);
+        let trust = context.trust.clone();
+        Ok(Taken::Ours(Box::new(Owner { shared, trust, recovery, listener, _lock: lock })))
+    }
+
+    /// The record.
+    pub fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    /// norma's own objects.
+    pub fn objects(&self) -> &Objects {
+        &self.shared.objects
+    }
+
+    /// Makes a run the one that `cancel` can stop.
+    pub fn set_current(&self, current: Option<(String, Control)>) {
+        *self.shared.current.lock().unwrap_or_else(PoisonError::into_inner) = current;
+    }
+
+    /// Carries out a request, as the listener would.
+    pub fn handle(&self, request: Request) -> Answer {
+        handle(&self.shared, request)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let Some((listener, thread)) = self.listener.take() {
+            let _ = std::fs::remove_file(self.shared.store.layout.socket());
+            // Wakes the accepting thread with an error, which ends it.
+            let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
+            let _ = thread.join();
+        }
+        // Losing a checkpoint weakens a later `verify`; it must not fail what was done.
+        if let Ok(head) = self.shared.store.audit_head() {
+            let _ = self.trust.keep_checkpoint(head);
+        }
+    }
+}
+
+/// Before anything is read or removed, nobody writes there any more. A run that is still running on record is one
+/// whose process died; the record changes only after this, so a crash in between has it done again.
+fn kill_leftovers(layout: &Layout) -> Result<Vec<String>> {
+    let reader = Reader::open(layout)?;
+    let mut notes = Vec::new();
+    for slug in reader.unsealed()? {
+        if reader.run(&slug)?.is_some_and(|run| run.status == Status::Running) {
+            let killed = crate::process::leftovers::kill(MARKER, &slug).unwrap_or(0);
+            notes.extend((killed > 0).then(|| format!("{slug}: {killed} left-over process(es) were killed")));
+        }
+    }
+    Ok(notes)
+}
+
+/// A landing whose ref had already moved when its process died is completed; no agent is asked for that. The
+/// others wait for `resume`.
+fn finish_landings(shared: &Shared, context: &Context) -> Result<Vec<String>> {
+    let reader = Reader::open(&shared.store.layout)?;
+    let mut notes = Vec::new();
+    for slug in reader.unsealed()? {
+        let (id, events, _) = reader.log(&slug)?;
+        let damaged = |why: run::Illegal| store::Error::Damaged { log: slug.clone(), why: why.to_string() };
+        let run::Stage::LandingOpen(open) = run::Run::fold(id, &events).map_err(damaged)?.stage else { continue };
+        if shared.user.read_ref(&open.target)?.map(|id| id.to_string()) != Some(open.commit) {
+            continue;
+        }
+        let control = Control::new()?;
+        let cancel = control.cancel.clone();
+        let Context { layout, agent_env, supervisor, .. } = context;
+        let mut machine = Machine::new(layout, &shared.user, &shared.objects, agent_env, supervisor, cancel);
+        let (run, log) = crate::resume(&shared.store, &slug)?;
+        Driver::new(&shared.store, run, log, &mut machine, &mut Untold, control)?.drive()?;
+        notes.push(format!("{slug}: its landing on {} had moved the branch already and was completed", open.target));
+    }
+    Ok(notes)
+}
+
+/// Nobody watches.
+struct Untold;
+
+impl Progress for Untold {
+    fn recorded(&mut self, _: &run::Run, _: &[contract::Event]) {}
+}
+
+/// Checkouts of runs that are not being driven by anybody: the lock is ours, so nobody works in them.
+fn clear_worktrees(shared: &Shared) -> Result<()> {
+    let dir = shared.store.layout.state.join("worktrees");
+    for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+        store::remove_tree(&entry.path())?;
+    }
+    Ok(())
+}
+
+fn listen(layout: &Layout, shared: &Arc<Shared>) -> Result<(UnixListener, JoinHandle<()>)> {
+    let path = layout.socket();
+    let failed = |source| Error::io("listen on", &path, source);
+    let _ = std::fs::remove_file(&path);
+    let listener = reachable(layout).and_then(|(path, _dir)| UnixListener::bind(path)).map_err(failed)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    let (accepting, shared) = (listener.try_clone().map_err(failed)?, shared.clone());
+    let main = move || {
+        while let Ok((stream, _)) = accepting.accept() {
+            // One client that is slow or hostile must not keep the others waiting for ever.
+            let _ = stream.set_read_timeout(Some(REQUEST_TIMEOUT));
+            let _ = stream.set_write_timeout(Some(REQUEST_TIMEOUT));
+            let _ = serve(&stream, &shared);
+        }
+    };
+    let thread = std::thread::Builder::new().name("norma-socket".into()).spawn(main).map_err(failed)?;
+    Ok((listener, thread))
+}
+
+/// A socket path may have 107 bytes and a state directory may be deeper than that: it is reached through the
+/// descriptor of its directory, which must stay open meanwhile.
+fn reachable(layout: &Layout) -> std::io::Result<(PathBuf, std::fs::File)> {
+    let dir = std::fs::File::open(&layout.state)?;
+    let path = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join("norma.sock");
+    Ok((path, dir))
+}
+
+fn serve(stream: &UnixStream, shared: &Shared) -> std::io::Result<()> {
+    if socket_peercred(stream)?.uid != rustix::process::geteuid() {
+        return Ok(());
+    }
+    let mut line = String::new();
+    BufReader::new(stream).take(REQUEST_BYTES_MAX).read_line(&mut line)?;
+    let answer = match serde_json::from_str(&line) {
+        Ok(request) => handle(shared, request),
+        Err(why) => Answer::Refused { message: format!("not a request: {why}"), hint: None, code: 2 },
+    };
+    let mut text = serde_json::to_string(&answer).expect("BUG: an answer is plain data");
+    text.push('\n');
+    (&mut &*stream).write_all(text.as_bytes())
+}
+
+/// Whether a live process owns the state directory. Takes no lock.
+pub fn is_owned(layout: &Layout) -> bool {
+    reachable(layout).and_then(|(path, _dir)| UnixStream::connect(path)).is_ok()
+}
+
+/// Sends a request to the owner. `None`: there is none to be reached.
+pub fn send(layout: &Layout, request: &Request) -> Result<Option<Answer>> {
+    let Ok(mut stream) = reachable(layout).and_then(|(path, _dir)| UnixStream::connect(path)) else {
+        return Ok(None);
+    };
+    let failed = |source| Error::io("speak to", &layout.socket(), source);
+    let mut text = serde_json::to_string(request).expect("BUG: a request is plain data");
+    text.push('\n');
+    stream.write_all(text.as_bytes()).map_err(failed)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).map_err(failed)?;
+    serde_json::from_str(&line).map(Some).map_err(|e| failed(std::io::Error::other(e)))
+}
+
+fn handle(shared: &Shared, request: Request) -> Answer {
+    carry_out(shared, request).unwrap_or_else(|error| Answer::Refused {
+        message: error.to_string(),
+        hint: error.hint().map(str::to_owned),
+        code: match error {
+            Error::Usage { .. } | Error::Store(store::Error::Refused(_)) => 2,
+            Error::Declined { .. } => 1,
+            _ => 4,
+        },
+    })
+}
+
+fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
+    let done = |message: String, value: serde_json::Value| Ok(Answer::Done { message, value });
+    match request {
+        Request::TaskAdd { goal, criteria } => {
+            let task = shared.store.add_task(goal, criteria).wait()?;
+            done(format!("task {task} added"), task.into())
+        }
+        Request::TaskLink { task, depends_on } => {
+            let shown: Vec<String> = depends_on.iter().map(ToString::to_string).collect();
+            shared.store.link_task(task, depends_on).wait()?;
+            done(format!("task {task} waits for {}", shown.join(", ")), task.into())
+        }
+        Request::TaskDone { task } => {
+            shared.store.finish_task(task).wait()?;
+            done(format!("task {task} is done"), task.into())
+        }
+        Request::Cancel { run } => cancel(shared, &run),
+        Request::Land { run } => {
+            let landing = landing::land_later(&shared.store, &shared.user, &shared.objects, &run)?;
+            let branch = landing::short_ref(&landing.target);
+            done(format!("landed on {branch}; undo: norma undo {run}"), value(&landing))
+        }
+        Request::Undo { run } => {
+            let back = landing::undo(&shared.store, &shared.user, &shared.objects, &run)?;
+            let branch = landing::short_ref(&back.target);
+            let message = match back.commit.as_str() {
+                "" => format!("{branch} is gone again"),
+                commit => format!("{branch} is back at {commit}"),
+            };
+            done(message, value(&back))
+        }
+        Request::Reindex => {
+            let runs = store::reindex(&shared.store)?;
+            done(format!("the index was rebuilt from the logs of {runs} run(s)"), runs.into())
+        }
+        Request::Gc => gc(shared),
+    }
+}
+
+fn value(landing: &contract::Landing) -> serde_json::Value {
+    serde_json::to_value(landing).expect("BUG: a landing is plain data")
+}
+
+fn cancel(shared: &Shared, slug: &str) -> Result<Answer> {
+    let done = |message: &str| Ok(Answer::Done { message: message.to_owned(), value: slug.into() });
+    if let Some((current, control)) = &*shared.current.lock().unwrap_or_else(PoisonError::into_inner)
+        && current == slug
+    {
+        control.request(Stop::Cancel);
+        return done("the run is asked to end; its turn is being stopped");
+    }
+    let reader = Reader::open(&shared.store.layout)?;
+    let (id, events, mut log) = reader.log(slug)?;
+    let damaged = |why: run::Illegal| store::Error::Damaged { log: slug.to_owned(), why: why.to_string() };
+    let run = run::Run::fold(id, &events).map_err(damaged)?;
+    if run.status.is_terminal() {
+        return Err(Error::declined(
+            format!("run {slug} is {} already", run.status),
+            format!("look at it: norma show {slug}"),
+        ));
+    }
+    let end = contract::End { reason: Some(contract::Reason::Canceled), message: "canceled on request".into() };
+    shared.store.append(&mut log, vec![contract::Fact::RunCanceled(end)], Vec::new())?;
+    store::seal(&shared.store, slug)?;
+    done("canceled")
+}
+
+/// Lets go of the bases of runs that have ended, and of those that never came to be: a process may have died
+/// between keeping a base and the first fact, or between the last fact and letting go. A stopped run keeps its
+/// base, so that it can be gone on from; `gone_on_from` lets go of those that were.
+fn drop_bases(shared: &Shared, gone_on_from: bool) -> Result<u64> {
+    let reader = Reader::open(&shared.store.layout)?;
+    let mut removed = 0;
+    for (name, at) in shared.user.refs_below(crate::machine::BASES)? {
+        let slug = name.split('/').nth(2).unwrap_or_default();
+        let keep = match reader.run(slug)?.map(|run| run.status) {
+            Some(Status::Running | Status::Paused) => true,
+            Some(Status::Stopped) => !(gone_on_from && reader.has_child(slug)?),
+            _ => false,
+        };
+        if !keep && name == crate::machine::base_ref(slug) {
+            let _ = shared.user.swap_ref(&name, None, Some(at), "norma: run ended")?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+/// Removes what nobody needs any more of what is kept alive in the user's repository. Events and evidence are
+/// never deleted.
+fn gc(shared: &Shared) -> Result<Answer> {
+    let removed = drop_bases(shared, true)?;
+    Ok(Answer::Done { message: format!("{removed} ref(s) of ended runs removed"), value: removed.into() })
+}

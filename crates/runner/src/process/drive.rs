@@ -1,0 +1,331 @@
+//! The poll loop that runs one program: feeds it, reads it, watches the time, and ends it.
+//!
+//! One thread and one loop see everything in one order: input wanted, output there, the end, a
+//! cancel, a deadline. Threads per pipe would need no `poll`, but then the end of the program, the
+//! end of its output and a deadline could happen in any order, and each order would be a case.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::capture::{Captured, Stream};
+use super::control::Report;
+use super::supervised::{Output, Supervised, timespec};
+use super::{Cancel, Command, End, Limits, Outcome, STOP_GRACE, Supervisor, supervise};
+
+/// How long the supervisor may take beyond the program's grace and its own killing before it is
+/// taken for stuck: time for a loaded machine to schedule it.
+const SUPERVISOR_MARGIN: Duration = Duration::from_secs(2);
+
+/// Bytes read at once: the default capacity of a pipe, so that one read empties it.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Bytes read of each stream after the end of the tree: the most a pipe can hold without special
+/// rights. All that the program wrote is in it; more can only come from a stranger that was handed
+/// the pipe, and must not keep the loop busy.
+const DRAIN_BYTES_MAX: usize = 1024 * 1024;
+
+/// Runs a program to its end and leaves nothing of its process tree alive.
+///
+/// `on_start` gets the supervisor's process id before the program starts, so that the id can be
+/// recorded first. When the program turns out not to be startable, `on_start` was called anyway.
+/// A `cancel` that was made before the call ends it before a process is made.
+///
+/// An error means that norma could not do its part, such as start the supervisor; whatever the
+/// program does is an [`End`].
+///
+/// The supervisor is told to stop when the thread that started it dies. That is right by
+/// construction: this call blocks, so its thread lives as long as the program.
+pub fn run(
+    command: &Command,
+    supervisor: &Supervisor,
+    cancel: &Cancel,
+    on_start: &mut dyn FnMut(u32),
+) -> io::Result<Outcome> {
+    if cancel.is_canceled() {
+        return Ok(no_process(End::Canceled));
+    }
+    let ready = get_ready(supervisor)?;
+    on_start(ready.supervised.id());
+    Ok(ready.go(command, cancel)?.0)
+}
+
+/// A supervisor that waits to be told what to run. Dropped, it ends without having started anything.
+///
+/// Starting a supervisor takes longer than a commit; a caller that has something to write down can do both at once.
+pub struct Ready {
+    supervised: Supervised,
+    output: Output,
+    supervisor: Supervisor,
+}
+
+/// A supervisor whose program has ended and whose tree is gone. It is on its way out; dropping this waits for it.
+pub struct Spent {
+    _supervised: Supervised,
+}
+
+/// Starts a supervisor and nothing else.
+pub fn get_ready(supervisor: &Supervisor) -> io::Result<Ready> {
+    match Supervised::start(supervisor) {
+        Ok((supervised, output)) => Ok(Ready { supervised, output, supervisor: supervisor.clone() }),
+        Err(error) => Err(with_context(&error, "could not start the supervisor", supervisor)),
+    }
+}
+
+impl Ready {
+    /// Runs the program to its end, as [`run`] does.
+    pub fn go(self, command: &Command, cancel: &Cancel) -> io::Result<(Outcome, Spent)> {
+        if cancel.is_canceled() {
+            return Ok((no_process(End::Canceled), Spent { _supervised: self.supervised }));
+        }
+        let started = Instant::now();
+        let bytes_max = command.limits.output_bytes_max;
+        let (stdin_theirs, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
+        let mut turn = Turn {
+            stdin: Feed::new(stdin, &command.stdin)?,
+            stdout: Stream::new(self.output.stdout, bytes_max)?,
+            stderr: Stream::new(self.output.stderr, bytes_max)?,
+            supervised: self.supervised,
+            deadlines: Deadlines { limits: command.limits, started, last_output: started },
+            buffer: vec![0; READ_BYTES],
+        };
+        turn.supervised.release(command, stdin_theirs)?;
+        let stopped = turn.until_ended(cancel)?;
+        turn.finish(stopped, &self.supervisor)
+    }
+}
+
+fn no_process(end: End) -> Outcome {
+    let (stdout, stderr) = (Captured::default(), Captured::default());
+    Outcome { end, stdout, stderr, elapsed: Duration::ZERO, pid: 0 }
+}
+
+fn with_context(error: &io::Error, what: &str, supervisor: &Supervisor) -> io::Error {
+    io::Error::new(error.kind(), format!("{what} {}: {error}", supervisor.program.display()))
+}
+
+/// Something the loop can wake for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Stdin,
+    Stdout,
+    Stderr,
+    Cancel,
+    Report,
+    End,
+}
+
+/// A stop under way: why, and when to lose patience with the supervisor.
+struct Stop {
+    reason: End,
+    patience_until: Instant,
+}
+
+/// One program run while it lasts.
+struct Turn<'a> {
+    supervised: Supervised,
+    stdin: Feed<'a>,
+    stdout: Stream,
+    stderr: Stream,
+    deadlines: Deadlines,
+    buffer: Vec<u8>,
+}
+
+impl Turn<'_> {
+    /// Drives the program until its whole tree has ended; why it was stopped, if it was.
+    fn until_ended(&mut self, cancel: &Cancel) -> io::Result<Option<End>> {
+        let mut stop: Option<Stop> = None;
+        loop {
+            let ready = match &stop {
+                None => self.wait(Some(cancel.wakeup()), self.deadlines.next())?,
+                // Not the cancel: it stays readable, and would turn waiting into spinning.
+                Some(stop) => self.wait(None, Some(stop.patience_until))?,
+            };
+            self.transfer(&ready)?;
+            let reported = ready.contains(&Source::Report) && self.supervised.has_reported()?;
+            if reported || ready.contains(&Source::End) {
+                return Ok(stop.map(|stop| stop.reason));
+            }
+            let now = Instant::now();
+            match &stop {
+                None => {
+                    let canceled = ready.contains(&Source::Cancel).then_some(End::Canceled);
+                    if let Some(reason) = canceled.or_else(|| self.deadlines.passed(now)) {
+                        self.supervised.ask_to_stop()?;
+                        let patience = STOP_GRACE + supervise::KILL_PATIENCE + SUPERVISOR_MARGIN;
+                        stop = Some(Stop { reason, patience_until: now + patience });
+                    }
+                }
+                Some(stop) if now >= stop.patience_until => {
+                    self.supervised.kill()?;
+                    return Ok(Some(stop.reason.clone()));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Sleeps until something is ready or `until` has come; what is ready.
+    fn wait(&self, cancel: Option<BorrowedFd<'_>>, until: Option<Instant>) -> io::Result<Vec<Source>> {
+        let candidates = [
+            (Source::Stdin, self.stdin.pipe(), PollFlags::OUT),
+            (Source::Stdout, self.stdout.pipe(), PollFlags::IN),
+            (Source::Stderr, self.stderr.pipe(), PollFlags::IN),
+            (Source::Cancel, cancel, PollFlags::IN),
+            (Source::Report, Some(self.supervised.reports()), PollFlags::IN),
+            (Source::End, Some(self.supervised.ended()), PollFlags::IN),
+        ];
+        let (sources, mut watched): (Vec<Source>, Vec<PollFd<'_>>) = candidates
+            .into_iter()
+            .filter_map(|(source, fd, flags)| Some((source, PollFd::from_borrowed_fd(fd?, flags))))
+            .unzip();
+        let timeout = until.and_then(|at| timespec(at.saturating_duration_since(Instant::now())));
+        match rustix::event::poll(&mut watched, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        }
+        let fired = sources.into_iter().zip(&watched).filter(|(_, fd)| !fd.revents().is_empty());
+        Ok(fired.map(|(source, _)| source).collect())
+    }
+
+    /// Moves bytes between the pipes and memory, as far as they are ready.
+    fn transfer(&mut self, ready: &[Source]) -> io::Result<()> {
+        let mut read = 0;
+        if ready.contains(&Source::Stdin) {
+            self.stdin.write()?;
+        }
+        if ready.contains(&Source::Stdout) {
+            read += self.stdout.read(&mut self.buffer)?;
+        }
+        if ready.contains(&Source::Stderr) {
+            read += self.stderr.read(&mut self.buffer)?;
+        }
+        if read > 0 {
+            self.deadlines.last_output = Instant::now();
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, stopped: Option<End>, supervisor: &Supervisor) -> io::Result<(Outcome, Spent)> {
+        let end = match (self.supervised.finish()?, stopped) {
+            (Ok(Report::NotStarted(why)), _) => End::NotStarted(why),
+            (_, Some(reason)) => reason,
+            (Ok(Report::Exited(code)), None) => End::Exited(code),
+            (Ok(Report::Signaled(signal)), None) => End::Signaled(signal),
+            (Err(status), None) => match status.signal() {
+                Some(signal) => End::Signaled(signal),
+                None => {
+                    let error = io::Error::other(format!("it ended without a report, {status}"));
+                    return Err(with_context(&error, "could not rely on the supervisor", supervisor));
+                }
+            },
+        };
+        let outcome = Outcome {
+            end,
+            stdout: self.stdout.finish(&mut self.buffer, DRAIN_BYTES_MAX)?,
+            stderr: self.stderr.finish(&mut self.buffer, DRAIN_BYTES_MAX)?,
+            elapsed: self.deadlines.started.elapsed(),
+            pid: self.supervised.id(),
+        };
+        Ok((outcome, Spent { _supervised: self.supervised }))
+    }
+}
+
+/// When the program has to be done, and when it has to have said something.
+struct Deadlines {
+    limits: Limits,
+    started: Instant,
+    last_output: Instant,
+}
+
+impl Deadlines {
+    /// A limit beyond the clock's range is no limit.
+    fn wall(&self) -> Option<Instant> {
+        self.started.checked_add(self.limits.wall)
+    }
+
+    fn idle(&self) -> Option<Instant> {
+        self.last_output.checked_add(self.limits.idle?)
+    }
+
+    fn next(&self) -> Option<Instant> {
+        self.wall().into_iter().chain(self.idle()).min()
+    }
+
+    fn passed(&self, now: Instant) -> Option<End> {
+        let has_passed = |deadline: &Instant| *deadline <= now;
+        if self.wall().as_ref().is_some_and(has_passed) {
+            Some(End::WallDeadline)
+        } else if self.idle().as_ref().is_some_and(has_passed) {
+            Some(End::IdleDeadline)
+        } else {
+            None
+        }
+    }
+}
+
+/// The writing end of the program's standard input, and what is still to be written.
+struct Feed<'a> {
+    /// `None` once everything is written or nobody reads any more.
+    pipe: Option<OwnedFd>,
+    rest: &'a [u8],
+}
+
+impl<'a> Feed<'a> {
+    fn new(pipe: OwnedFd, bytes: &'a [u8]) -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(&pipe, true)?;
+        Ok(Self { pipe: Some(pipe).filter(|_| !bytes.is_empty()), rest: bytes })
+    }
+
+    fn pipe(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Writes as much as fits without waiting. A program that does not want its input is within
+    /// its rights, so a closed pipe is an end, not an error.
+    fn write(&mut self) -> io::Result<()> {
+        let Some(pipe) = &self.pipe else {
+            return Ok(());
+        };
+        match rustix::io::write(pipe, self.rest) {
+            Ok(count) => self.rest = &self.rest[count..],
+            Err(Errno::PIPE) => self.rest = &[],
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        if self.rest.is_empty() {
+            self.pipe = None;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(wall: u64, idle: Option<u64>, quiet_since: u64, now: u64, expected: Option<End>) {
+        let started = Instant::now();
+        let after = |seconds| started + Duration::from_secs(seconds);
+        let limits =
+            Limits { wall: Duration::from_secs(wall), idle: idle.map(Duration::from_secs), output_bytes_max: 0 };
+        let deadlines = Deadlines { limits, started, last_output: after(quiet_since) };
+        assert_eq!(deadlines.passed(after(now)), expected);
+    }
+
+    #[test]
+    fn a_deadline_passes_at_its_moment_and_the_wall_comes_first() {
+        check(10, None, 0, 9, None);
+        check(10, None, 0, 10, Some(End::WallDeadline));
+        check(10, Some(3), 0, 3, Some(End::IdleDeadline));
+        check(10, Some(3), 1, 3, None);
+        check(10, Some(3), 7, 10, Some(End::WallDeadline));
+        check(u64::MAX, Some(u64::MAX), 0, 1_000_000, None);
+    }
+}

@@ -1,0 +1,159 @@
+//! norma's hold on one supervisor process: start it, ask it to stop, make sure it is gone.
+//!
+//! Dropping the hold kills the tree, so that an error on the way out of `run` leaves nothing
+//! behind.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{Child, Command as StdCommand, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::control::{self, Report};
+use super::{Command, Supervisor, spec, tree};
+
+/// How long a supervisor killed with SIGKILL may take to be gone. It takes microseconds; the bound
+/// is for a machine that swaps.
+const KILLED_PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+
+/// A supervisor and the descriptors that reach it.
+pub(super) struct Supervised {
+    child: Child,
+    pid: Pid,
+    /// Readable when the supervisor has ended, and never another process's, unlike its id.
+    pidfd: OwnedFd,
+    control: OwnedFd,
+    /// What it said about the program's end; from then on nothing of the tree is left but itself.
+    report: Option<Report>,
+    reaped: bool,
+}
+
+/// The reading ends of the program's output.
+pub(super) struct Output {
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+}
+
+impl Supervised {
+    /// Starts the supervisor, which waits for [`Supervised::release`] to tell it what to run.
+    pub(super) fn start(supervisor: &Supervisor) -> io::Result<(Self, Output)> {
+        let (control, theirs) = control::pair()?;
+        let mut child = StdCommand::new(&supervisor.program)
+            .args(&supervisor.args)
+            .current_dir("/")
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let (stdout, stderr) = match (child.stdout.take(), child.stderr.take()) {
+            (Some(stdout), Some(stderr)) => (stdout.into(), stderr.into()),
+            _ => unreachable!("BUG: both streams were asked for as pipes"),
+        };
+        let pid = Pid::from_child(&child);
+        // From here on a failure hangs up `control`, and the supervisor ends by itself.
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        let supervised = Self { child, pid, pidfd, control, report: None, reaped: false };
+        Ok((supervised, Output { stdout, stderr }))
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Readable when the supervisor, and with it the tree, has ended.
+    pub(super) fn ended(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// Readable when the supervisor has reported, or is gone.
+    pub(super) fn reports(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// Lets the supervisor start the program. One that has died already is noticed by its end.
+    pub(super) fn release(&self, command: &Command, stdin: OwnedFd) -> io::Result<()> {
+        let spec = spec::pack(command)?;
+        match control::send_start(self.control.as_fd(), stdin.as_fd(), spec.as_fd()) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Asks for an orderly end: SIGTERM for the program, a grace, SIGKILL for the tree.
+    pub(super) fn ask_to_stop(&self) -> io::Result<()> {
+        self.signal(Signal::TERM)?;
+        // A program of the same user can have stopped its supervisor, which then hears nothing.
+        self.signal(Signal::CONT)
+    }
+
+    /// Kills the tree without the supervisor's help, then the supervisor.
+    pub(super) fn kill(&self) -> io::Result<()> {
+        // Stopped, not killed: as long as it lives, the orphans of the tree stay below it.
+        self.signal(Signal::STOP)?;
+        let tree_killed = tree::kill_below(self.pid);
+        self.signal(Signal::KILL)?;
+        let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        if retry_on_intr(|| rustix::event::poll(&mut watched, Some(&KILLED_PATIENCE)))? == 0 {
+            let message = format!("could not kill the supervisor, process {}", self.pid);
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+        }
+        tree_killed
+    }
+
+    /// Takes the report if it is there; whether it is.
+    pub(super) fn has_reported(&mut self) -> io::Result<bool> {
+        if self.report.is_none() {
+            self.report = control::receive_report(self.control.as_fd())?;
+        }
+        Ok(self.report.is_some())
+    }
+
+    /// How the program ended: what was reported, or, without a report, how the supervisor itself ended.
+    pub(super) fn finish(&mut self) -> io::Result<Result<Report, ExitStatus>> {
+        self.has_reported()?;
+        if let Some(report) = &self.report {
+            return Ok(Ok(report.clone()));
+        }
+        // It was killed before its work was done. Not reaped yet, it still keeps its id, and
+        // so its session's, from being given to another.
+        tree::kill_session(self.pid)?;
+        let status = self.child.wait()?;
+        self.reaped = true;
+        Ok(Err(status))
+    }
+
+    /// Waits for a supervisor that has said everything; whether it went by itself.
+    fn leaves(&self) -> bool {
+        let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        let polled = retry_on_intr(|| rustix::event::poll(&mut watched, Some(&KILLED_PATIENCE)));
+        polled.is_ok_and(|ready| ready > 0)
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        match pidfd_send_signal(&self.pidfd, signal) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        if self.reaped {
+            return;
+        }
+        let gone = self.report.is_some() && self.leaves();
+        if gone || self.kill().is_ok() {
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The timeout for a poll that may take this long.
+pub(super) fn timespec(duration: Duration) -> Option<Timespec> {
+    Timespec::try_from(duration).ok()
+}

@@ -1,0 +1,71 @@
+//! What one norma process can ask of the one that owns the state directory, over `norma.sock`. The same
+//! function carries it out when nobody owns it and the asking process takes the lock itself.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A verb that changes something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// A new task.
+    TaskAdd {
+        /// What.
+        goal: String,
+        /// What must hold.
+        criteria: Vec<String>,
+    },
+    /// One task waits for others.
+    TaskLink {
+        /// The one that waits.
+        task: i64,
+        /// What it waits for.
+        depends_on: Vec<i64>,
+    },
+    /// A person says it is done.
+    TaskDone {
+        /// Which.
+        task: i64,
+    },
+    /// End a run.
+    Cancel {
+        /// Slug.
+        run: String,
+    },
+    /// Move a passed run's result onto the branch.
+    Land {
+        /// Slug.
+        run: String,
+    },
+    /// Take a landing back.
+    Undo {
+        /// Slug.
+        run: String,
+    },
+    /// Rebuild the index tables.
+    Reindex,
+    /// Remove what nobody needs any more.
+    Gc,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Answer {
+    /// Done and durable.
+    Done {
+        /// One sentence for people.
+        message: String,
+        /// For programs.
+        value: Value,
+    },
+    /// Not done.
+    Refused {
+        /// Why.
+        message: String,
+        /// What to do next.
+        hint: Option<String>,
+        /// The exit code that belongs to it.
+        code: u8,
+    },
+}

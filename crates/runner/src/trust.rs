@@ -1,0 +1,152 @@
+//! What is kept outside the repository: which configurations a person trusts, and the last checkpoint of the
+//! audit log. A repository can carry a `config.json` that would choose what runs on somebody's machine; it
+//! counts only if its exact bytes were trusted here, for this very place.
+
+use crate::{Error, Result};
+use contract::{Config, Digest, Violation};
+use serde::{Deserialize, Serialize};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A configuration is at most this large.
+const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// How many started contracts are remembered; older ones have long ended.
+const CONTRACTS_MAX: usize = 1000;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Trust {
+    dir: PathBuf,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    /// Digests of trusted configurations, newest last.
+    config: Vec<Digest>,
+    /// Digests of contracts that were started here, newest last.
+    #[serde(default)]
+    contracts: Vec<Digest>,
+}
+
+/// The end of the audit log when it was last looked at.
+#[derive(Debug, Serialize, Deserialize)]
+struct Checkpoint {
+    seq: u64,
+    hash: Digest,
+}
+
+impl Trust {
+    /// What is kept for one state directory; `data_home` is the user's own (`$XDG_DATA_HOME/norma`).
+    pub fn new(data_home: &Path, state: &Path) -> Trust {
+        let id = contract::hash::sha256(place(state).as_os_str().as_encoded_bytes()).to_string();
+        Trust { dir: data_home.join(&id[..16]) }
+    }
+
+    /// Whether exactly these bytes are trusted. Anything unreadable is not.
+    pub fn trusts(&self, digest: &Digest) -> bool {
+        self.kept().config.contains(digest)
+    }
+
+    /// Trusts these bytes from now on.
+    pub fn trust(&self, digest: Digest) -> Result<()> {
+        let _alone = self.alone()?;
+        let mut kept = self.kept();
+        kept.config.retain(|known| *known != digest);
+        kept.config.push(digest);
+        self.write("trust.json", &kept)
+    }
+
+    /// Whether a run under this contract was started here: only such a run is gone on with, since a
+    /// repository could carry a database that somebody else filled.
+    pub fn started(&self, contract: &Digest) -> bool {
+        self.kept().contracts.contains(contract)
+    }
+
+    /// Remembers that a run under this contract was started here.
+    pub fn keep_started(&self, contract: Digest) -> Result<()> {
+        let _alone = self.alone()?;
+        let mut kept = self.kept();
+        if kept.contracts.contains(&contract) {
+            return Ok(());
+        }
+        kept.contracts.push(contract);
+        let surplus = kept.contracts.len().saturating_sub(CONTRACTS_MAX);
+        kept.contracts.drain(..surplus);
+        self.write("trust.json", &kept)
+    }
+
+    fn kept(&self) -> Kept {
+        let text = std::fs::read(self.dir.join("trust.json")).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// The last checkpoint, if there is one.
+    pub fn checkpoint(&self) -> Option<(u64, Digest)> {
+        let text = std::fs::read(self.dir.join("checkpoint.json")).ok()?;
+        let kept: Checkpoint = serde_json::from_slice(&text).ok()?;
+        Some((kept.seq, kept.hash))
+    }
+
+    /// Remembers the end of the audit log.
+    pub fn keep_checkpoint(&self, (seq, hash): (u64, Digest)) -> Result<()> {
+        let _alone = self.alone()?;
+        self.write("checkpoint.json", &Checkpoint { seq, hash })
+    }
+
+    /// One process changes what is kept at a time, so that none loses what another one has just written.
+    fn alone(&self) -> Result<std::fs::File> {
+        let failed = |source| Error::io("lock", &self.dir, source);
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).map_err(failed)?;
+        let dir = std::fs::File::open(&self.dir).map_err(failed)?;
+        rustix::fs::flock(&dir, rustix::fs::FlockOperation::LockExclusive).map_err(|e| failed(e.into()))?;
+        Ok(dir)
+    }
+
+    fn write(&self, name: &str, value: &impl Serialize) -> Result<()> {
+        let path = self.dir.join(name);
+        let failed = |source| Error::io("write", &path, source);
+        // Always the same name: what a killed process left of it is written over.
+        let tmp = path.with_extension("json.tmp");
+        let bytes = serde_json::to_vec_pretty(value).expect("BUG: what is kept is plain data");
+        let options = std::fs::File::options().write(true).create(true).truncate(true).mode(0o600).clone();
+        let mut file = options.open(&tmp).map_err(failed)?;
+        std::io::Write::write_all(&mut file, &bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+        std::fs::rename(&tmp, &path).map_err(failed)?;
+        // What follows may be on another disk and must not be there without this.
+        std::fs::File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(failed)
+    }
+}
+
+/// The one name of a directory, however it was reached and whether or not it exists yet.
+fn place(dir: &Path) -> PathBuf {
+    match (dir.canonicalize(), dir.parent(), dir.file_name()) {
+        (Ok(place), _, _) => place,
+        (Err(_), Some(parent), Some(name)) => place(parent).join(name),
+        (Err(_), _, _) => dir.to_owned(),
+    }
+}
+
+/// Reads a configuration; every violation is in the message.
+pub fn load_config(path: &Path) -> Result<(Config, Digest)> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound => {
+            Error::environment(format!("there is no configuration at {}", path.display()), "make one: norma init")
+        }
+        _ => Error::io("open", path, source),
+    })?;
+    file.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|source| Error::io("read", path, source))?;
+    let digest = Config::trust_digest(&bytes);
+    let config = Config::parse(&bytes).map_err(|violations| invalid(path, &violations))?;
+    Ok((config, digest))
+}
+
+fn invalid(path: &Path, violations: &[Violation]) -> Error {
+    let lines: Vec<String> = violations.iter().map(|violation| format!("\n  {violation}")).collect();
+    Error::usage(
+        format!("{} is not a valid configuration:{}", path.display(), lines.concat()),
+        "the form is described in docs/config.md and schemas/config.v1.json",
+    )
+}

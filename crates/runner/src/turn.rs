@@ -1,0 +1,163 @@
+//! One turn: intent on record, agent in its live directory, everything dead, files copied out, judged, sealed
+//! and put on record. The agent's directory is never adopted: what becomes evidence is norma's own copy.
+
+use crate::collect::collect;
+use crate::drive::Driver;
+use crate::world::{Execution, TurnOrder};
+use crate::{Error, Result};
+use contract::{
+    AgentRequest, Fact, PROTOCOL_VERSION, RequestContext, RequestPaths, RequestStep, RequestTerms, StepCommitted,
+    StepRef,
+};
+use run::Stage;
+use run::gate::verdict::IterationFiles;
+use run::turn::{Judgement, TurnEvidence, judge};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use store::{Preparing, crash, now};
+
+/// How long free-form notes in a request may be; the rest is in the log.
+const NOTES_CHARS_MAX: usize = 16 * 1024;
+
+pub(crate) fn take(driver: &mut Driver<'_>, step: StepRef) -> Result<()> {
+    let workspace = driver.world.workspace(&driver.run)?;
+    let notes = notes(driver);
+    let target = driver.run_dir().join("steps").join(step.dir_name());
+    let live = LiveDir { path: store::temporary_name(&target) };
+    let stored = request(driver, step, &driver.store.layout.root, &target, &notes);
+    let sent = request(driver, step, &workspace, &live.path, &notes);
+    let time_left = driver.run.remaining_ms().map(Duration::from_millis);
+    let (request, live_dir) = (&sent, live.path.as_path());
+    driver.record_while(vec![Fact::StepStarted { step }], Vec::new(), |world| world.prepare())?;
+    crash::point("step.after_intent");
+    live.create()?;
+    live.write("input.json", &pretty(&sent))?;
+    let execution = driver.world.execute(&TurnOrder { run: &driver.run, step, request, live_dir, time_left })?;
+    crash::point("step.after_agent");
+    seal(driver, step, &target, &live, &stored, execution)
+}
+
+fn seal(
+    driver: &mut Driver<'_>,
+    step: StepRef,
+    target: &Path,
+    live: &LiveDir,
+    stored: &AgentRequest,
+    execution: Execution,
+) -> Result<()> {
+    // The turn may have taken long, and what is prepared now must not end up in a new, empty state directory.
+    driver.store.check_place()?;
+    let dir = format!("steps/{}", step.dir_name());
+    let mut evidence = Preparing::new(target)?;
+    let mut notes = collect(&live.path, &driver.run.started.contract.limits, &mut evidence)?;
+    // Agents are not confined yet: one could have made the directory that its evidence is about to become.
+    notes.extend(store::make_way(driver.store, target, "norma did not make it")?);
+    notes.extend(cut_note("stdout", execution.stdout_truncated));
+    notes.extend(cut_note("stderr", execution.stderr_truncated));
+    evidence.write("input.json", &pretty(stored))?;
+    evidence.write("logs/stdout.txt", &execution.stdout)?;
+    evidence.write("logs/stderr.txt", &execution.stderr)?;
+    let judged = judged(driver, step, &evidence, &execution, notes)?;
+    evidence.write("output.json", &pretty(&judged.response))?;
+    let Stage::StepOpen(_, started_at) = driver.run.stage else { unreachable!("BUG: the step was opened above") };
+    let mut facts = vec![Fact::StepCommitted(StepCommitted {
+        step,
+        status: judged.status,
+        end: judged.end,
+        reason: judged.reason,
+        summary: judged.summary,
+        dir: dir.clone(),
+        started_at,
+        process: execution.process,
+        patch: judged.patch,
+        notes: judged.notes,
+        evidence: evidence.evidence(),
+    })];
+    facts.extend(judged.facts);
+    let points = ["step.before_rename", "step.after_rename"];
+    let sealed = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, points)?;
+    driver.record_while(sealed.facts, sealed.files, |world| live.remove().and_then(|()| world.prepare()))?;
+    crash::point("step.after_commit");
+    Ok(())
+}
+
+fn judged(
+    driver: &Driver<'_>,
+    step: StepRef,
+    evidence: &Preparing,
+    execution: &Execution,
+    notes: Vec<String>,
+) -> Result<Judgement> {
+    let slug = driver.run.id.slug();
+    let mut files = IterationFiles::new(&step.dir_name(), evidence.names());
+    for dir in driver.run.iteration_dirs() {
+        let name = dir.trim_start_matches("steps/");
+        files.add(name, driver.reader.file_names(&slug, dir)?);
+    }
+    let verdict = evidence.read("verdict.json", contract::Limits::DOCUMENT.bytes_max as u64 + 1)?;
+    let turn = TurnEvidence {
+        process: execution.process.clone(),
+        stdout: &execution.stdout,
+        stdout_truncated: execution.stdout_truncated,
+        verdict: verdict.as_deref(),
+        files: &files,
+        notes,
+    };
+    Ok(judge(&driver.run.started.contract, &slug, step, &turn))
+}
+
+fn request(driver: &Driver<'_>, step: StepRef, repo_root: &Path, step_dir: &Path, notes: &str) -> AgentRequest {
+    let (run, run_dir) = (&driver.run, driver.run_dir());
+    let contract = &run.started.contract;
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    AgentRequest {
+        version: PROTOCOL_VERSION,
+        run_id: run.id.slug(),
+        step: RequestStep { index: step.index, role: step.role, iteration: step.iteration },
+        goal: contract.goal.clone(),
+        norma: RequestTerms {
+            acceptance_criteria: contract.acceptance_criteria.clone(),
+            budgets: contract.budgets.clone(),
+        },
+        paths: RequestPaths { repo_root: text(repo_root), run_dir: text(&run_dir), step_dir: text(step_dir) },
+        context: RequestContext {
+            previous_step_dirs: run.step_dirs().iter().map(|dir| text(&run_dir.join(dir))).collect(),
+            notes: notes.to_owned(),
+        },
+    }
+}
+
+fn notes(driver: &Driver<'_>) -> String {
+    let text = driver.run.notes.join("\n");
+    text.chars().take(NOTES_CHARS_MAX).collect()
+}
+
+fn cut_note(stream: &str, truncated: bool) -> Option<String> {
+    truncated.then(|| format!("{stream} was longer than limits.output_mb and was cut"))
+}
+
+fn pretty(value: &impl serde::Serialize) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec_pretty(value).expect("BUG: a document is plain data");
+    bytes.push(b'\n');
+    bytes
+}
+
+/// The directory an agent writes while its turn lasts.
+struct LiveDir {
+    path: PathBuf,
+}
+
+impl LiveDir {
+    fn create(&self) -> Result<()> {
+        std::fs::create_dir_all(&self.path).map_err(|source| Error::io("create", &self.path, source))
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.path.join(name);
+        std::fs::write(&path, bytes).map_err(|source| Error::io("write", &path, source))
+    }
+
+    fn remove(&self) -> Result<()> {
+        Ok(store::remove_tree(&self.path)?)
+    }
+}

@@ -1,0 +1,88 @@
+//! What the loop needs of the world outside the record: agents that take turns, and git. The real one is
+//! [`crate::Machine`]; the other one simulates both, so that ten thousand histories with crashes in them can be
+//! checked in seconds.
+
+use crate::Result;
+use contract::{AgentRequest, Landing, ProcessEnd, Reason, StepRef};
+use run::Run;
+use run::gate::change::ChangedPath;
+use std::path::Path;
+use std::time::Duration;
+
+/// One turn to be taken.
+pub struct TurnOrder<'a> {
+    /// The run so far.
+    pub run: &'a Run,
+    /// Which turn.
+    pub step: StepRef,
+    /// The request, with the paths that are true while the turn lasts.
+    pub request: &'a AgentRequest,
+    /// The directory the agent may write.
+    pub live_dir: &'a Path,
+    /// What is left of the run's time.
+    pub time_left: Option<Duration>,
+}
+
+/// What an agent's process left behind, its files aside.
+pub struct Execution {
+    /// How it ended.
+    pub process: ProcessEnd,
+    /// What it printed, as far as it was kept, with a mark where it was cut.
+    pub stdout: Vec<u8>,
+    /// Whether stdout was cut.
+    pub stdout_truncated: bool,
+    /// The same for stderr.
+    pub stderr: Vec<u8>,
+    /// Whether stderr was cut.
+    pub stderr_truncated: bool,
+}
+
+/// What came of a patch.
+pub enum PatchResult {
+    /// A tree, and how it differs from the run's.
+    Tree {
+        /// Its id.
+        tree: String,
+        /// The difference.
+        changes: Vec<ChangedPath>,
+    },
+    /// No tree.
+    Refused {
+        /// Why.
+        reason: Reason,
+        /// What exactly.
+        findings: Vec<String>,
+    },
+}
+
+/// What came of a landing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LandResult {
+    /// The ref is there, and the files with it.
+    Done,
+    /// Nothing was moved.
+    Declined(String),
+}
+
+/// See the module.
+pub trait World {
+    /// Where the run's tree can be seen; made or brought up to date if need be.
+    fn workspace(&mut self, run: &Run) -> Result<std::path::PathBuf>;
+    /// Gets ready for a turn that may come, while something is on its way to the disk. Nothing of an agent may run
+    /// yet, and nothing may be left if the turn never comes.
+    fn prepare(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// Has an agent take a turn.
+    fn execute(&mut self, order: &TurnOrder<'_>) -> Result<Execution>;
+    /// Applies a patch to the run's tree, on objects.
+    fn apply(&mut self, run: &Run, patch: &[u8]) -> Result<PatchResult>;
+    /// Decides where the result should go, and makes the commit for it.
+    fn plan_landing(&mut self, run: &Run) -> Result<Landing>;
+    /// Moves a ref of the user's; doing it again after a crash finishes what was begun.
+    fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult>;
+    /// The whole change of the run so far, as text and as names.
+    fn diff(&mut self, run: &Run) -> Result<(Vec<u8>, Vec<u8>)>;
+    /// The run has ended: what was only there to carry it out goes.
+    fn release(&mut self, run: &Run) -> Result<()>;
+}
