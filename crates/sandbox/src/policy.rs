@@ -1,0 +1,411 @@
+//! What a confined program may see, change, reach and use up.
+//!
+//! A policy is plain data with a reason for every path, so that it can be stored as evidence and
+//! explained to a person line by line. It says everything: what it does not name does not exist
+//! inside. [`Policy::violations`] lists all that is wrong with one before a process is made.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::proxy::PROXY_PORT;
+
+/// Fewest processes the limit may allow. The kernel's own per-namespace limit, which is the only
+/// one that holds for root without a cgroup, cannot be set below 301.
+pub const PIDS_MIN: u32 = 301;
+
+/// Least memory the limit may allow: below it not even a shell with a tool behind it starts.
+pub const MEMORY_BYTES_MIN: u64 = 16 * 1024 * 1024;
+
+/// Longest host name the kernel takes.
+const HOSTNAME_BYTES_MAX: usize = 64;
+
+/// Most allowed destinations on the loopback. Each is a socket that is handed out with the others in
+/// one message, which has room for 64 and for the proxy's own.
+pub const LOOPBACK_MAX: usize = 48;
+
+/// Directories the sandbox fills itself, so that no root may be placed on or above them.
+const OWN_DIRECTORIES: [&str; 2] = ["/proc", "/dev"];
+
+/// Everything about one confinement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// What can be read and executed; nothing else of the machine exists inside.
+    pub read: Vec<Root>,
+    /// What can be changed.
+    pub write: Vec<Root>,
+    /// What stays unchangeable though it lies below a `write` root. Must exist.
+    pub protected: Vec<Root>,
+    /// What is covered by an empty file or directory though it lies below another root. Must exist.
+    pub hidden: Vec<Root>,
+    /// The whole environment; nothing is inherited. An allowed network adds the proxy variables.
+    pub env: BTreeMap<String, String>,
+    /// Where the program starts.
+    pub cwd: PathBuf,
+    /// A private, empty, writable directory, made at this path.
+    pub home: PathBuf,
+    /// What can be reached.
+    pub network: Network,
+    /// What can be used up.
+    pub limits: Limits,
+    /// The machine's name inside.
+    pub hostname: String,
+    /// Who the program believes to be; outside it is always the user who started it.
+    pub identity: Identity,
+    /// The least Landlock version that must hold the second wall; 0 asks for none.
+    pub landlock_abi_min: u32,
+}
+
+/// One path and why it is in the policy.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Root {
+    /// Absolute, without `.` and `..`.
+    pub path: PathBuf,
+    /// For people.
+    pub reason: String,
+}
+
+impl Root {
+    /// A path with its reason.
+    pub fn new(path: impl Into<PathBuf>, reason: impl Into<String>) -> Self {
+        Self { path: path.into(), reason: reason.into() }
+    }
+}
+
+/// The network as the program finds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Network {
+    /// A loopback of its own and nothing else.
+    Deny,
+    /// The same, and a proxy that connects to exactly these.
+    Allow(Vec<HostPort>),
+}
+
+impl Network {
+    /// What may be reached.
+    pub fn allowed(&self) -> &[HostPort] {
+        match self {
+            Self::Deny => &[],
+            Self::Allow(list) => list,
+        }
+    }
+}
+
+/// One destination. Host names are compared as written, without regard to case.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostPort {
+    /// A name or an address, without brackets.
+    pub host: String,
+    /// The TCP port.
+    pub port: u16,
+}
+
+impl HostPort {
+    /// Reads `host:port` and `[address]:port`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let port = port.parse().ok().filter(|port| *port != 0)?;
+        let host = match host.strip_prefix('[') {
+            Some(rest) => rest.strip_suffix(']')?,
+            None if host.contains(':') => return None,
+            None => host,
+        };
+        is_host(host).then(|| Self { host: host.to_ascii_lowercase(), port })
+    }
+
+    /// The loopback address this destination names, if it names one.
+    pub fn loopback(&self) -> Option<IpAddr> {
+        if self.host.eq_ignore_ascii_case("localhost") {
+            return Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        }
+        self.host.parse().ok().filter(IpAddr::is_loopback)
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(out, "[{}]:{}", self.host, self.port),
+            false => write!(out, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    text.parse::<IpAddr>().is_ok()
+        || !text.is_empty() && text.bytes().all(plain) && !text.starts_with('.') && !text.ends_with('.')
+}
+
+/// What can be used up. Wall-clock time is the caller's, who polls anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Processes and threads alive at once.
+    pub pids: u32,
+    /// Memory of the whole tree.
+    pub memory_bytes: u64,
+    /// Processor time of the whole tree.
+    pub cpu_seconds: u64,
+    /// Size of any one file written.
+    pub file_bytes: u64,
+    /// All of the private directories together: HOME, /tmp, /var/tmp, /run and /dev/shm.
+    pub disk_bytes: u64,
+    /// Descriptors open at once in one process.
+    pub open_files: u64,
+}
+
+/// A user and a group, as the program sees itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Identity {
+    /// The user id inside.
+    pub uid: u32,
+    /// The group id inside.
+    pub gid: u32,
+}
+
+impl Identity {
+    /// The ids of the calling process, so that they are the same inside and outside.
+    pub fn own() -> Self {
+        Self { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+    }
+}
+
+/// One thing that is wrong with a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {problem}")]
+pub struct Violation {
+    /// Where, such as `write[0]`.
+    pub place: String,
+    /// What.
+    pub problem: String,
+}
+
+impl Policy {
+    /// All that is wrong; empty for a policy that can be tried.
+    pub fn violations(&self) -> Vec<Violation> {
+        let mut found = Found(Vec::new());
+        let lists =
+            [("read", &self.read), ("write", &self.write), ("protected", &self.protected), ("hidden", &self.hidden)];
+        for (name, roots) in lists {
+            for (index, root) in roots.iter().enumerate() {
+                found.root(&format!("{name}[{index}]"), root);
+            }
+        }
+        found.path("cwd", &self.cwd);
+        found.path("home", &self.home);
+        self.places(&mut found);
+        self.env_violations(&mut found);
+        self.limit_violations(&mut found);
+        found.0
+    }
+
+    fn places(&self, found: &mut Found) {
+        let roots = || self.read.iter().chain(&self.write);
+        for (name, list) in [("read", &self.read), ("write", &self.write)] {
+            for (index, _) in list.iter().enumerate().filter(|(_, root)| root.path == Path::new("/")) {
+                found.add(format!("{name}[{index}]"), "the whole machine cannot be a root");
+            }
+        }
+        for (index, root) in self.write.iter().enumerate() {
+            if root.path == self.home {
+                found.add(format!("write[{index}]"), "is also the private home, which would cover it");
+            }
+        }
+        for (index, root) in self.protected.iter().enumerate() {
+            if !self.write.iter().any(|write| root.path.starts_with(&write.path)) {
+                found.add(format!("protected[{index}]"), "lies below no write root, so there is nothing to protect");
+            }
+        }
+        for (index, root) in self.hidden.iter().enumerate() {
+            if !roots().any(|other| root.path.starts_with(&other.path)) {
+                found.add(format!("hidden[{index}]"), "lies below no root, so there is nothing to hide");
+            }
+            if self.write.iter().any(|write| write.path.starts_with(&root.path)) {
+                found.add(format!("hidden[{index}]"), "would hide a write root");
+            }
+        }
+        let private = ["/tmp", "/var/tmp", "/run"].map(Path::new);
+        let inside = |path: &Path| private.iter().any(|it| path.starts_with(it)) || path.starts_with(&self.home);
+        if !roots().any(|root| self.cwd.starts_with(&root.path)) && !inside(&self.cwd) {
+            found.add("cwd", "is not visible inside");
+        }
+    }
+
+    fn env_violations(&self, found: &mut Found) {
+        for (name, value) in &self.env {
+            let place = || format!("env[{name:?}]");
+            if name.is_empty() || name.contains('=') || name.contains('\0') {
+                found.add(place(), "is no name for a variable");
+            }
+            if value.contains('\0') {
+                found.add(place(), "the value holds a zero byte");
+            }
+        }
+        if self.hostname.is_empty() || self.hostname.len() > HOSTNAME_BYTES_MAX || self.hostname.contains('\0') {
+            found.add("hostname", format!("must have 1 to {HOSTNAME_BYTES_MAX} bytes and no zero byte"));
+        }
+        for (index, entry) in self.network.allowed().iter().enumerate() {
+            if !is_host(&entry.host) || entry.port == 0 {
+                found.add(format!("network.allow[{index}]"), "must name one host and one port");
+            }
+            if entry.loopback().is_some() && entry.port == PROXY_PORT {
+                found.add(format!("network.allow[{index}]"), "is where the proxy itself listens inside");
+            }
+        }
+        if self.network.allowed().iter().filter(|it| it.loopback().is_some()).count() > LOOPBACK_MAX {
+            found.add("network.allow", format!("has more than {LOOPBACK_MAX} destinations on the loopback"));
+        }
+    }
+
+    fn limit_violations(&self, found: &mut Found) {
+        let limits = &self.limits;
+        if limits.pids < PIDS_MIN {
+            found.add("limits.pids", format!("must be at least {PIDS_MIN}"));
+        }
+        if limits.memory_bytes < MEMORY_BYTES_MIN {
+            found.add("limits.memory_bytes", format!("must be at least {MEMORY_BYTES_MIN}"));
+        }
+        let others = [
+            ("limits.cpu_seconds", limits.cpu_seconds),
+            ("limits.file_bytes", limits.file_bytes),
+            ("limits.disk_bytes", limits.disk_bytes),
+            ("limits.open_files", limits.open_files),
+        ];
+        for (place, value) in others {
+            if value == 0 {
+                found.add(place, "must not be zero");
+            }
+        }
+    }
+}
+
+struct Found(Vec<Violation>);
+
+impl Found {
+    fn add(&mut self, place: impl Into<String>, problem: impl Into<String>) {
+        self.0.push(Violation { place: place.into(), problem: problem.into() });
+    }
+
+    fn root(&mut self, place: &str, root: &Root) {
+        self.path(place, &root.path);
+        if root.reason.trim().is_empty() {
+            self.add(place, "has no reason");
+        }
+    }
+
+    fn path(&mut self, place: &str, path: &Path) {
+        let Some(text) = path.to_str() else {
+            return self.add(place, format!("{} is not UTF-8, which the policy document needs", path.display()));
+        };
+        if !is_plain(path) {
+            self.add(place, format!("{text:?} is not an absolute path free of `.` and `..`"));
+        }
+        if OWN_DIRECTORIES.iter().any(|own| path.starts_with(own)) {
+            self.add(place, format!("{text:?} lies where the sandbox mounts its own"));
+        }
+    }
+}
+
+fn is_plain(path: &Path) -> bool {
+    path.is_absolute()
+        && !path.as_os_str().as_encoded_bytes().contains(&0)
+        && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+        && path.components().collect::<PathBuf>().as_os_str() == path.as_os_str()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn sample() -> Policy {
+        Policy {
+            read: vec![Root::new("/usr", "programs")],
+            write: vec![Root::new("/srv/work", "the workspace")],
+            protected: vec![Root::new("/srv/work/.git", "history")],
+            hidden: vec![Root::new("/srv/work/.env", "secrets")],
+            env: BTreeMap::from([("PATH".to_owned(), "/usr/bin".to_owned())]),
+            cwd: "/srv/work".into(),
+            home: "/home/agent".into(),
+            network: Network::Deny,
+            limits: Limits {
+                pids: 512,
+                memory_bytes: 1 << 30,
+                cpu_seconds: 60,
+                file_bytes: 1 << 30,
+                disk_bytes: 64 << 20,
+                open_files: 1024,
+            },
+            hostname: "norma".to_owned(),
+            identity: Identity { uid: 1000, gid: 1000 },
+            landlock_abi_min: 6,
+        }
+    }
+
+    #[test]
+    fn a_sound_policy_has_no_violations_and_reads_back_as_written() {
+        let policy = sample();
+        assert_eq!(policy.violations(), []);
+        let text = serde_json::to_string(&policy).expect("a policy is plain data");
+        assert_eq!(serde_json::from_str::<Policy>(&text).expect("it was just written"), policy);
+    }
+
+    #[test]
+    fn every_violation_is_reported_at_once() {
+        let mut policy = sample();
+        policy.read = vec![Root::new("usr", "programs"), Root::new("/usr/../etc", " "), Root::new("/proc/sys", "x")];
+        policy.write.push(Root::new("/", "everything"));
+        policy.protected = vec![Root::new("/var/lib/x", "x")];
+        policy.hidden = vec![Root::new("/srv", "x")];
+        policy.env.insert("A=B".to_owned(), "c\0".to_owned());
+        policy.cwd = "/nowhere/".into();
+        policy.hostname = String::new();
+        policy.limits.pids = 1;
+        policy.limits.disk_bytes = 0;
+        let hosts = [("a b", 1), ("localhost", PROXY_PORT)];
+        policy.network = Network::Allow(hosts.map(|(host, port)| HostPort { host: host.to_owned(), port }).to_vec());
+        let places: Vec<_> = policy.violations().into_iter().map(|it| it.place).collect();
+        assert_eq!(
+            places,
+            [
+                "read[0]",
+                "read[1]",
+                "read[1]",
+                "read[2]",
+                "cwd",
+                "write[1]",
+                "hidden[0]",
+                "env[\"A=B\"]",
+                "env[\"A=B\"]",
+                "hostname",
+                "network.allow[0]",
+                "network.allow[1]",
+                "limits.pids",
+                "limits.disk_bytes"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_destination_is_one_host_and_one_port() {
+        let check = |text, expected: Option<&str>| {
+            assert_eq!(HostPort::parse(text).map(|it| it.to_string()).as_deref(), expected, "{text:?}");
+        };
+        check("API.example.com:443", Some("api.example.com:443"));
+        check("[::1]:80", Some("[::1]:80"));
+        check("127.0.0.1:8080", Some("127.0.0.1:8080"));
+        check("::1:80", None);
+        check("example.com", None);
+        check("example.com:0", None);
+        check("*.example.com:443", None);
+        check("example.com.:443", None);
+    }
+}

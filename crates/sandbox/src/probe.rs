@@ -1,0 +1,151 @@
+//! What this machine can do, found out once by doing it.
+//!
+//! The probe builds a real sandbox around nothing and looks at what was read back. So it cannot say
+//! yes to what a start would then refuse, and a failure names the very step. It is asked before a
+//! run, recorded with it, and never guessed from a run that failed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::{Identity, Limits, Network, Policy, Root};
+use crate::setup::sys::landlock_abi;
+use crate::start::{Command, Error, Sandbox, Streams};
+
+/// The Landlock version from which signals and abstract sockets are held back too.
+pub const LANDLOCK_ABI_FULL: u32 = 6;
+
+/// How much confinement can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Level {
+    /// Every wall.
+    A,
+    /// Every wall but the second one around the file system, Landlock.
+    #[serde(rename = "A-")]
+    AMinus,
+    /// None that norma would trust: nothing is started.
+    Refuse,
+}
+
+/// What the machine can do, and what would help.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probe {
+    /// How much.
+    pub level: Level,
+    /// The kernel's Landlock version.
+    pub landlock_abi: u32,
+    /// What keeps it from more, each with the exact fix.
+    pub missing: Vec<Missing>,
+}
+
+/// One thing that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// What.
+    pub what: String,
+    /// What to do about it.
+    pub fix: String,
+}
+
+/// Settings that keep an ordinary user from making namespaces: the file, the value that forbids,
+/// and the way out.
+const SETTINGS: [(&str, &str, &str); 3] = [
+    ("/proc/sys/user/max_user_namespaces", "0", "sudo sysctl -w user.max_user_namespaces=15000"),
+    ("/proc/sys/kernel/unprivileged_userns_clone", "0", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
+    (
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for norma that allows userns",
+    ),
+];
+
+/// The answer for this process, found at the first call.
+pub fn probe(sandbox: &Sandbox) -> &'static Probe {
+    static FOUND: OnceLock<Probe> = OnceLock::new();
+    FOUND.get_or_init(|| probe_now(sandbox))
+}
+
+/// Finds the answer afresh.
+pub fn probe_now(sandbox: &Sandbox) -> Probe {
+    let abi = landlock_abi();
+    let attempt = |landlock_abi_min| {
+        let policy = smallest(landlock_abi_min);
+        let nothing =
+            || Ok::<OwnedFd, std::io::Error>(fs::File::options().read(true).write(true).open("/dev/null")?.into());
+        let failed = |error| Error::SetUp { program: "/dev/null".into(), error };
+        let [stdin, stdout, stderr] =
+            [nothing().map_err(failed)?, nothing().map_err(failed)?, nothing().map_err(failed)?];
+        let command = Command { program: "/".to_owned(), args: Vec::new() };
+        // Prepared and dropped: nothing is executed.
+        sandbox.prepare(&policy, &command, &Streams { stdin, stdout, stderr }).map(drop)
+    };
+    let mut missing = Vec::new();
+    if abi < LANDLOCK_ABI_FULL {
+        missing.push(Missing {
+            what: format!("Landlock is at version {abi}, {LANDLOCK_ABI_FULL} has everything"),
+            fix: "use Linux 6.12 or later, built with CONFIG_SECURITY_LANDLOCK=y and with landlock in lsm=".to_owned(),
+        });
+    }
+    let level = match attempt(if abi < LANDLOCK_ABI_FULL { 0 } else { LANDLOCK_ABI_FULL }) {
+        Ok(()) if abi < LANDLOCK_ABI_FULL => Level::AMinus,
+        Ok(()) => Level::A,
+        Err(error) => {
+            missing.push(explain_failure(&error));
+            Level::Refuse
+        }
+    };
+    Probe { level, landlock_abi: abi, missing }
+}
+
+fn explain_failure(error: &Error) -> Missing {
+    let setting =
+        SETTINGS.iter().find(|(file, forbids, _)| fs::read_to_string(file).is_ok_and(|value| value.trim() == *forbids));
+    let what = error.to_string();
+    let fix = match (setting, error) {
+        (Some((_, _, fix)), _) => (*fix).to_owned(),
+        (None, Error::SetUp { .. }) => "make sure that norma's own executable is still there and can be run".to_owned(),
+        (None, _) if what.contains("/proc") => {
+            "in a container, start it with an unmasked /proc (docker: --security-opt systempaths=unconfined)".to_owned()
+        }
+        (None, _) if what.contains("processes are possible") => {
+            "run norma as an ordinary user, or use Linux 6.14 or later".to_owned()
+        }
+        (None, _) if what.contains("namespaces") => {
+            "in a container, allow the clone, unshare and mount calls (docker: --security-opt seccomp=unconfined)"
+                .to_owned()
+        }
+        (None, _) => "use Linux 5.14 or later with user namespaces and seccomp filters".to_owned(),
+    };
+    Missing { what, fix }
+}
+
+/// A policy around nothing, with every wall.
+fn smallest(landlock_abi_min: u32) -> Policy {
+    let limits = Limits {
+        pids: crate::policy::PIDS_MIN,
+        memory_bytes: 64 << 20,
+        cpu_seconds: 1,
+        file_bytes: 1 << 20,
+        disk_bytes: 1 << 20,
+        open_files: 64,
+    };
+    let read = ["/etc/hosts"].iter().filter(|it| Path::new(it).exists());
+    Policy {
+        read: read.map(|it| Root::new(*it, "any file, to see that binding works")).collect(),
+        write: Vec::new(),
+        protected: Vec::new(),
+        hidden: Vec::new(),
+        env: BTreeMap::new(),
+        cwd: "/tmp".into(),
+        home: "/home/probe".into(),
+        network: Network::Deny,
+        limits,
+        hostname: "norma".to_owned(),
+        identity: Identity::own(),
+        landlock_abi_min,
+    }
+}

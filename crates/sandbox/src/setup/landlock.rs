@@ -1,0 +1,101 @@
+//! The second wall around the file system: Landlock, independent of every mount.
+//!
+//! A mistake in the mounts is still caught here, and the other way round. Landlock is three kernel
+//! calls, made directly: the crate for it brings a dozen packages and its time at every start.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+use super::sys::{self, RulesetAttributes};
+use crate::policy::Policy;
+
+const EXECUTE: u64 = 1;
+const WRITE_FILE: u64 = 1 << 1;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
+const REMOVE_DIR: u64 = 1 << 4;
+const REMOVE_FILE: u64 = 1 << 5;
+const MAKE_CHAR: u64 = 1 << 6;
+const MAKE_DIR: u64 = 1 << 7;
+const MAKE_REG: u64 = 1 << 8;
+const MAKE_SOCK: u64 = 1 << 9;
+const MAKE_FIFO: u64 = 1 << 10;
+const MAKE_BLOCK: u64 = 1 << 11;
+const MAKE_SYM: u64 = 1 << 12;
+/// Since version 2: renaming and linking from one directory to another.
+const REFER: u64 = 1 << 13;
+/// Since version 3.
+const TRUNCATE: u64 = 1 << 14;
+/// Since version 5: device-specific requests.
+const IOCTL_DEV: u64 = 1 << 15;
+/// Since version 6: no abstract unix socket and no process outside can be reached.
+const SCOPES: u64 = 0b11;
+
+const READ: u64 = EXECUTE | READ_FILE | READ_DIR;
+const CHANGE: u64 = WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM;
+/// Spoken for and given to nobody: device files are not made inside.
+const NEVER: u64 = MAKE_CHAR | MAKE_BLOCK;
+
+/// Rights that a single file can carry; the others are refused by the kernel for a file.
+const OF_A_FILE: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
+
+/// The directories the sandbox makes itself, and what is allowed in each.
+const OWN: [(&str, u64); 6] = [
+    // Listing only: names of what is visible anyway, which many tools want of `/`.
+    ("/", READ_DIR),
+    ("/proc", READ_FILE | READ_DIR),
+    ("/dev", READ_FILE | WRITE_FILE | READ_DIR | IOCTL_DEV),
+    ("/tmp", READ | CHANGE | REFER | TRUNCATE),
+    ("/var/tmp", READ | CHANGE | REFER | TRUNCATE),
+    ("/run", READ | CHANGE | REFER | TRUNCATE),
+];
+
+/// Confines the calling process to the policy's roots; the version that holds, 0 for none.
+pub(super) fn enforce(policy: &Policy) -> io::Result<u32> {
+    let abi = sys::landlock_abi();
+    if abi == 0 {
+        return Ok(0);
+    }
+    let handled = handled(abi);
+    let scoped = if abi >= 6 { SCOPES } else { 0 };
+    let attributes = RulesetAttributes { handled_access_fs: handled, handled_access_net: 0, scoped };
+    // An older kernel knows a shorter structure and refuses a longer one.
+    let size = if abi >= 6 { size_of::<RulesetAttributes>() } else { size_of::<u64>() };
+    let ruleset = sys::landlock_ruleset(&attributes, size)?;
+    let allow = |path: &Path, access: u64| -> io::Result<()> {
+        let path = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let is_dir = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&path)?.st_mode).is_dir();
+        let access = access & handled & if is_dir { u64::MAX } else { OF_A_FILE };
+        sys::landlock_allow(&ruleset, path.as_fd(), access)
+    };
+    for (path, access) in OWN {
+        allow(Path::new(path), access)?;
+    }
+    allow(Path::new("/dev/shm"), READ | CHANGE | REFER | TRUNCATE)?;
+    allow(&policy.home, READ | CHANGE | REFER | TRUNCATE)?;
+    for root in &policy.read {
+        match allow(&root.path, READ) {
+            // A symbolic link whose target is in no root: there is nothing to allow.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => other?,
+        }
+    }
+    for root in &policy.write {
+        allow(&root.path, READ | CHANGE | REFER | TRUNCATE)?;
+    }
+    sys::landlock_enforce(&ruleset)?;
+    Ok(abi)
+}
+
+fn handled(abi: u32) -> u64 {
+    let mut handled = READ | CHANGE | NEVER;
+    for (since, right) in [(2, REFER), (3, TRUNCATE), (5, IOCTL_DEV)] {
+        if abi >= since {
+            handled |= right;
+        }
+    }
+    handled
+}

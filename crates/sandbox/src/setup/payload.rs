@@ -1,0 +1,136 @@
+//! The last steps of the process that becomes the program.
+//!
+//! They run in this order because each makes the next impossible to do: streams, limits, the second
+//! wall, the filter. Then the process reads back what holds for it, tells the caller, waits for the
+//! word, and executes.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use super::{landlock, seccomp, sys};
+use crate::control::{self, Job, Message};
+use crate::effective::Effective;
+use crate::policy::{Limits, Network, Policy};
+use crate::proxy::PROXY_PORT;
+
+/// What a program that could not be executed "ends" with, as a shell would say it.
+const NOT_EXECUTED: i32 = 127;
+
+/// Seconds between the signal that asks a program to end for its processor time and the one that
+/// does not ask.
+const CPU_GRACE_SECONDS: u64 = 1;
+
+/// Becomes the program.
+pub(super) fn become_program(job: &Job, streams: [OwnedFd; 3], control: BorrowedFd<'_>) -> ! {
+    let effective = match confine(&job.policy, streams) {
+        Ok(effective) => effective,
+        Err(why) => give_up(control, &Message::BootFailure(why)),
+    };
+    if control::tell(control, &Message::Ready(Box::new(effective)), &[]).is_err() || !control::wait_for_go(control) {
+        sys::exit_now(NOT_EXECUTED);
+    }
+    let error = execute(job);
+    give_up(control, &Message::NotStarted(format!("could not run {}: {error}", job.program)))
+}
+
+fn give_up(control: BorrowedFd<'_>, last_words: &Message) -> ! {
+    let _ = control::tell(control, last_words, &[]);
+    sys::exit_now(NOT_EXECUTED)
+}
+
+fn confine(policy: &Policy, streams: [OwnedFd; 3]) -> Result<Effective, String> {
+    let step = |what: &'static str| move |error: io::Error| format!("could not {what}: {error}");
+    rustix::process::setsid().map_err(|error| step("leave the session")(error.into()))?;
+    take_streams(streams).map_err(step("take the standard streams"))?;
+    sys::close_all_on_exec().map_err(step("mark the descriptors to be closed"))?;
+    rustix::process::chdir(&policy.cwd).map_err(|error| step("enter the working directory")(error.into()))?;
+    limit(&policy.limits).map_err(step("set the limits"))?;
+    let abi = landlock::enforce(policy).map_err(step("raise the Landlock wall"))?;
+    seccomp::enforce().map_err(step("filter the kernel calls"))?;
+    Effective::read(abi).map_err(step("read the confinement back"))
+}
+
+fn take_streams([stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<()> {
+    rustix::stdio::dup2_stdin(stdin.as_fd())?;
+    rustix::stdio::dup2_stdout(stdout.as_fd())?;
+    rustix::stdio::dup2_stderr(stderr.as_fd())?;
+    Ok(())
+}
+
+fn limit(limits: &Limits) -> io::Result<()> {
+    let most = |most| Rlimit { current: Some(most), maximum: Some(most) };
+    let cpu = Rlimit { current: Some(limits.cpu_seconds), maximum: Some(limits.cpu_seconds + CPU_GRACE_SECONDS) };
+    let all = [
+        (Resource::Core, most(0)),
+        (Resource::Cpu, cpu),
+        (Resource::Data, most(limits.memory_bytes)),
+        (Resource::Fsize, most(limits.file_bytes)),
+        // Counted in the new user namespace, where only this tree lives; not enforced for root, for
+        // whom the PID namespace's own limit is.
+        (Resource::Nproc, most(u64::from(limits.pids))),
+    ];
+    for (which, limit) in all {
+        setrlimit(which, limit)?;
+    }
+    let own = rustix::process::getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    setrlimit(Resource::Nofile, most(limits.open_files.min(own)))?;
+    Ok(())
+}
+
+/// Executes the program, looked for on the policy's own PATH when it is a bare name.
+fn execute(job: &Job) -> io::Error {
+    let strings = |strings: &mut dyn Iterator<Item = String>| strings.map(CString::new).collect::<Result<Vec<_>, _>>();
+    let prepared = || -> io::Result<(Vec<CString>, Vec<CString>)> {
+        let args = strings(&mut [job.program.clone()].into_iter().chain(job.args.iter().cloned()))?;
+        let env = strings(&mut environment(&job.policy).map(|(name, value)| format!("{name}={value}")))?;
+        Ok((args, env))
+    };
+    let (args, env) = match prepared() {
+        Ok(both) => both,
+        Err(error) => return error,
+    };
+    rustix::process::umask(rustix::fs::Mode::from(0o022));
+    sys::reset_signals();
+    if let Err(error) = sys::block_exactly(&[]) {
+        return error;
+    }
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for candidate in candidates(job) {
+        match sys::c_path(Path::new(&candidate)) {
+            Ok(path) => last = sys::execute(&path, &args, &env),
+            Err(error) => return error,
+        }
+        if last.kind() != io::ErrorKind::NotFound {
+            break;
+        }
+    }
+    last
+}
+
+fn candidates(job: &Job) -> Vec<String> {
+    if job.program.contains('/') {
+        return vec![job.program.clone()];
+    }
+    let path = job.policy.env.get("PATH").map_or("", String::as_str);
+    path.split(':').filter(|dir| dir.starts_with('/')).map(|dir| format!("{dir}/{}", job.program)).collect()
+}
+
+/// The policy's variables, and the way to the proxy where there is one.
+fn environment(policy: &Policy) -> impl Iterator<Item = (String, String)> {
+    let mut env = policy.env.clone();
+    if let Network::Allow(_) = policy.network {
+        let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
+        let direct = "localhost,127.0.0.1,::1".to_owned();
+        for (name, value) in
+            [("HTTP_PROXY", &proxy), ("HTTPS_PROXY", &proxy), ("ALL_PROXY", &proxy), ("NO_PROXY", &direct)]
+        {
+            env.insert(name.to_owned(), value.clone());
+            env.insert(name.to_ascii_lowercase(), value.clone());
+        }
+    }
+    env.into_iter()
+}

@@ -1,0 +1,114 @@
+//! The helper that the sandbox's tests execute: the set-up process, the attacker, the launcher, and
+//! programs that misbehave.
+
+use std::env;
+use std::io::{Read, Write};
+use std::process::ExitCode;
+use std::{fs, hint, thread, time};
+
+use confined::{attack, launch, world};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["set-up"] => return sandbox::setup::main(),
+        ["attack", world] => attack::all(world),
+        ["drill", how, base] => world::drill(how, base.as_ref()),
+        ["launch", policy, program, rest @ ..] => return launch::from_words(policy, program, rest),
+        ["bench", how, count] => launch::bench(how, count.parse().expect("a count")),
+        ["bench-proxy", mebibytes] => launch::bench_proxy(mebibytes.parse().expect("a number")),
+        ["fetch", address, via] => launch::fetch(address, via),
+        ["victim"] => world::victim(),
+        ["bomb", kind] => bomb(kind),
+        ["say", text] => println!("{text}"),
+        other => panic!("unknown words {other:?}"),
+    }
+    ExitCode::SUCCESS
+}
+
+/// Uses something up; prints how far it came.
+fn bomb(kind: &str) {
+    match kind {
+        "fork" => fork_bomb(),
+        "memory" => {
+            let mut held = Vec::new();
+            loop {
+                held.push(vec![1u8; 16 << 20]);
+                hint::black_box(&held);
+            }
+        }
+        "memory-tree" => {
+            let all: Vec<_> =
+                (0..8).map(|_| std::process::Command::new("/proc/self/exe").args(["bomb", "some"]).spawn()).collect();
+            for child in all.into_iter().flatten() {
+                let _ = { child }.wait();
+            }
+        }
+        "some" => {
+            let held = vec![1u8; 48 << 20];
+            thread::sleep(time::Duration::from_secs(20));
+            hint::black_box(held);
+        }
+        "disk" => {
+            let mut file = fs::File::create("/tmp/bomb").expect("create");
+            let mut written = 0u64;
+            while file.write_all(&[7; 1 << 16]).is_ok() {
+                written += 1 << 16;
+            }
+            println!("{written}");
+            std::process::exit(3);
+        }
+        "file" => {
+            let mut file = fs::File::create("bomb").expect("create");
+            while file.write_all(&[7; 1 << 16]).is_ok() {}
+        }
+        "cpu" => loop {
+            hint::spin_loop();
+        },
+        "daemon" => {
+            // SAFETY: the process has one thread.
+            if unsafe { libc::fork() } == 0 {
+                // SAFETY: as above.
+                unsafe {
+                    libc::setsid();
+                    if libc::fork() == 0 {
+                        for signal in 1..32 {
+                            libc::signal(signal, libc::SIG_IGN);
+                        }
+                        loop {
+                            thread::sleep(time::Duration::from_secs(1));
+                        }
+                    }
+                    libc::_exit(0);
+                }
+            }
+        }
+        "stubborn" => {
+            // SAFETY: ignoring a signal runs no code of ours.
+            unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
+            println!("ready");
+            let mut rest = Vec::new();
+            let _ = std::io::stdin().read_to_end(&mut rest);
+            loop {
+                thread::sleep(time::Duration::from_secs(1));
+            }
+        }
+        other => panic!("unknown bomb {other}"),
+    }
+}
+
+fn fork_bomb() {
+    let mut made = 0;
+    for _ in 0..5000 {
+        // SAFETY: the process has one thread.
+        match unsafe { libc::fork() } {
+            0 => loop {
+                thread::sleep(time::Duration::from_secs(1));
+            },
+            -1 => break,
+            _ => made += 1,
+        }
+    }
+    println!("{made}");
+}

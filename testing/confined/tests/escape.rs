@@ -1,0 +1,116 @@
+//! The escape drill: every attack, unconfined to see that it is one, confined to see that it fails;
+//! as the user who runs the tests and, when that is root, as an ordinary one too.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use confined::attack::{ATTACKS, Alone};
+use confined::world::CANARY;
+use tempfile::TempDir;
+
+/// Somebody who owns nothing on any machine.
+const ORDINARY: u32 = 54_321;
+
+/// Fewest attacks the drill must have.
+const ATTACKS_MIN: usize = 46;
+
+struct Place {
+    directory: TempDir,
+    helper: PathBuf,
+}
+
+/// A directory that an ordinary user can reach, with a copy of the helper.
+fn place() -> Place {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).expect("permit");
+    let helper = directory.path().join("bin/confined");
+    confined::launch::copy_helper(env!("CARGO_BIN_EXE_confined"), &helper);
+    Place { directory, helper }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs the drill; which attack escaped, by name.
+fn drill(how: &str, user: Option<u32>) -> BTreeMap<String, (bool, String)> {
+    let place = place();
+    let base = place.directory.path().join("world");
+    fs::create_dir(&base).expect("make");
+    let mut command = Command::new(&place.helper);
+    command.args(["drill", how]).arg(&base).env_clear().env("NORMA_CANARY", CANARY);
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", "/nonexistent");
+    if let Some(user) = user {
+        chown(&base, Some(user), Some(user)).expect("give away");
+        command.uid(user).gid(user);
+    }
+    let output = command.output().expect("run the drill");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    let parse = |line: &str| {
+        let mut parts = line.split('\t').map(str::to_owned);
+        Some((parts.next()?, (parts.next()? == "escaped", parts.next()?)))
+    };
+    text.lines().filter_map(parse).collect()
+}
+
+fn check_confined(user: Option<u32>) {
+    let results = drill("confined", user);
+    let escaped: Vec<_> = results.iter().filter(|(_, (escaped, _))| *escaped).collect();
+    assert!(escaped.is_empty(), "{escaped:#?}");
+    assert_eq!(results.len(), ATTACKS.len(), "every attack was made");
+}
+
+/// An attack that fails unconfined proves nothing about the sandbox.
+fn check_alone(user: Option<u32>) {
+    let results = drill("plain", user);
+    let as_root = is_root() && user.is_none();
+    for attack in ATTACKS {
+        let (escaped, detail) = &results[attack.name];
+        let expected = match attack.alone {
+            Alone::Anyone => true,
+            Alone::Root => as_root,
+            Alone::Depends(_) => continue,
+        };
+        assert!(*escaped || !expected, "{} does not work unconfined: {detail}", attack.name);
+    }
+}
+
+#[test]
+fn the_drill_is_long_enough_and_says_what_stops_what() {
+    assert!(ATTACKS.len() >= ATTACKS_MIN);
+    assert!(ATTACKS.iter().all(|it| !it.stopped_by.is_empty()));
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/sandbox.md")).expect("the page");
+    for attack in ATTACKS {
+        let row = format!("| {} | {} |", attack.name, attack.stopped_by);
+        assert!(page.contains(&row), "docs/sandbox.md lacks the row {row}");
+    }
+}
+
+#[test]
+fn no_attack_succeeds_as_the_user_who_runs_the_tests() {
+    check_confined(None);
+}
+
+#[test]
+fn no_attack_succeeds_as_an_ordinary_user() {
+    if is_root() {
+        check_confined(Some(ORDINARY));
+    }
+}
+
+#[test]
+fn the_attacks_are_real_for_the_user_who_runs_the_tests() {
+    check_alone(None);
+}
+
+#[test]
+fn the_attacks_are_real_for_an_ordinary_user() {
+    if is_root() {
+        check_alone(Some(ORDINARY));
+    }
+}
