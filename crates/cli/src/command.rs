@@ -1,0 +1,108 @@
+//! The verbs. One file each: its arguments, their help with an example, and one function.
+
+mod cancel;
+mod completions;
+mod demo;
+mod diff;
+mod doctor;
+mod events;
+mod gc;
+mod hash;
+mod init;
+mod land;
+mod reindex;
+mod resume;
+pub(crate) mod run;
+mod runs;
+mod sandbox;
+mod show;
+mod task;
+mod trust;
+mod undo;
+mod verify;
+
+use crate::error::Outcome;
+use crate::surroundings::Surroundings;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// norma runs coding agents under contract: a change lands whole, or leaves no trace.
+#[derive(Parser)]
+#[command(
+    name = "norma",
+    version,
+    propagate_version = true,
+    after_help = "Start with `norma demo`, or in a repository of yours with `norma init`."
+)]
+pub(crate) struct Cli {
+    /// Print JSON for programs instead of text for people
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Use this configuration instead of .norma/config.json (trusted, since you typed it)
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Work in this directory
+    #[arg(short = 'C', global = true, value_name = "DIR")]
+    pub(crate) directory: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    Init(init::Args),
+    Trust(trust::Args),
+    Doctor(doctor::Args),
+    Demo(demo::Args),
+    Task(task::Args),
+    Run(run::Args),
+    Runs(runs::Args),
+    Show(show::Args),
+    Events(events::Args),
+    Diff(diff::Args),
+    Land(land::Args),
+    Undo(undo::Args),
+    Cancel(cancel::Args),
+    Resume(resume::Args),
+    Verify(verify::Args),
+    Hash(hash::Args),
+    Sandbox(sandbox::Args),
+    Reindex(reindex::Args),
+    Gc(gc::Args),
+    Completions(completions::Args),
+}
+
+/// Has the owner do something to one run.
+fn change_run(here: &Surroundings, given: &str, request: impl FnOnce(String) -> runner::Request) -> Outcome<ExitCode> {
+    let slug = here.reader()?.find_run(given)?;
+    let (message, value) = here.request(request(slug.clone()))?;
+    Ok(here.print(&serde_json::json!({"run_id": slug, "message": message, "value": value}), || message.clone()))
+}
+
+impl Verb {
+    pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
+        match self {
+            Verb::Init(args) => args.run(here),
+            Verb::Trust(args) => args.run(here),
+            Verb::Doctor(args) => args.run(here),
+            Verb::Demo(args) => args.run(here),
+            Verb::Task(args) => args.run(here),
+            Verb::Run(args) => args.run(here),
+            Verb::Runs(args) => args.run(here),
+            Verb::Show(args) => args.run(here),
+            Verb::Events(args) => args.run(here),
+            Verb::Diff(args) => args.run(here),
+            Verb::Land(args) => args.run(here),
+            Verb::Undo(args) => args.run(here),
+            Verb::Cancel(args) => args.run(here),
+            Verb::Resume(args) => args.run(here),
+            Verb::Verify(args) => args.run(here),
+            Verb::Hash(args) => args.run(here),
+            Verb::Sandbox(args) => args.run(here),
+            Verb::Reindex(args) => args.run(here),
+            Verb::Gc(args) => args.run(here),
+            Verb::Completions(args) => args.run(),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `norma diff`: what a run changed, all of it.
+
+use crate::error::Outcome;
+use crate::surroundings::Surroundings;
+use crate::text::bytes_out;
+use runner::git::{ObjectId, Objects};
+use std::process::ExitCode;
+use store::Reader;
+
+/// Print what a run changed, as a patch
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  norma diff @last | git apply --check")]
+pub(crate) struct Args {
+    /// Run id, a unique prefix of it, or @last
+    run: String,
+}
+
+impl Args {
+    pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
+        let user = here.repository()?;
+        let layout = here.layout_of(&user);
+        let reader = Reader::open(&layout)?;
+        let slug = reader.find_run(&self.run)?;
+        let patch = match std::fs::read(layout.run(&slug).join("patch.diff")) {
+            Ok(patch) => patch,
+            // Under way: the run's tree so far.
+            Err(_) => {
+                let (id, events, _) = reader.log(&slug)?;
+                let damaged = |why: run::Illegal| store::Error::Damaged { log: slug.clone(), why: why.to_string() };
+                let run = run::Run::fold(id, &events).map_err(damaged)?;
+                let objects = Objects::open_or_create(&layout.git(), &user)?;
+                let parse = |text: &str| {
+                    ObjectId::from_hex(text.as_bytes())
+                        .map_err(|e| store::Error::Damaged { log: slug.clone(), why: e.to_string() })
+                };
+                objects.diff_text(parse(&run.started.base.tree)?, parse(&run.tree)?)?
+            }
+        };
+        if here.json {
+            let text = String::from_utf8_lossy(&patch);
+            return Ok(here.print(&serde_json::json!({"run_id": slug, "patch": text}), String::new));
+        }
+        bytes_out(&patch);
+        Ok(ExitCode::SUCCESS)
+    }
+}

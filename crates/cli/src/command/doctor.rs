@@ -1,0 +1,179 @@
+//! `norma doctor`: is everything in place, and if not, what exactly to do.
+
+use crate::error::{Outcome, code};
+use crate::surroundings::Surroundings;
+use crate::text::safe;
+use contract::Role;
+use runner::git::Repository;
+use runner::load_config;
+use serde::Serialize;
+use std::process::ExitCode;
+use store::{Layout, Reader};
+
+/// Check that everything is in place, and say what to do where it is not
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  norma doctor")]
+pub(crate) struct Args {}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Health {
+    Ok,
+    Warn,
+    Fail,
+}
+
+#[derive(Serialize)]
+struct Check {
+    name: &'static str,
+    status: Health,
+    message: String,
+    fix: Option<String>,
+}
+
+fn ok(name: &'static str, message: impl Into<String>) -> Check {
+    Check { name, status: Health::Ok, message: message.into(), fix: None }
+}
+
+fn bad(name: &'static str, status: Health, message: impl Into<String>, fix: &str) -> Check {
+    Check { name, status, message: message.into(), fix: Some(fix.to_owned()) }
+}
+
+impl Args {
+    pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
+        let checks = examine(here);
+        let healthy = checks.iter().all(|check| check.status != Health::Fail);
+        here.print(&serde_json::json!({"healthy": healthy, "checks": checks}), || {
+            checks.iter().map(line).collect::<Vec<_>>().join("\n")
+        });
+        Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(code::ENVIRONMENT) })
+    }
+}
+
+fn line(check: &Check) -> String {
+    let word = match check.status {
+        Health::Ok => "ok",
+        Health::Warn => "warn",
+        Health::Fail => "FAIL",
+    };
+    let fix = check.fix.as_ref().map(|fix| format!("\n             fix: {fix}")).unwrap_or_default();
+    format!("{word:<5} {:<10} {}{fix}", check.name, safe(&check.message))
+}
+
+fn examine(here: &Surroundings) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let user = match here.repository() {
+        Ok(user) => user,
+        Err(_) => {
+            checks.push(bad(
+                "repository",
+                Health::Fail,
+                "not inside a git work tree, or git is missing",
+                "git init, or cd to a repository",
+            ));
+            return checks;
+        }
+    };
+    checks.push(ok("repository", user.root.display().to_string()));
+    checks.push(head(&user));
+    let layout = here.layout_of(&user);
+    if !layout.exists() {
+        checks.push(bad("state", Health::Fail, "there is no state directory", "norma init"));
+        return checks;
+    }
+    checks.extend(state(&layout));
+    checks.extend(configuration(here, &user, &layout));
+    checks.push(sandbox_check(here));
+    checks
+}
+
+/// Runs do not use the sandbox yet; whether the machine could is worth knowing all the same.
+fn sandbox_check(here: &Surroundings) -> Check {
+    let probe = sandbox::probe(&sandbox::Sandbox::new(here.sandbox_set_up()));
+    let level = match probe.level {
+        sandbox::Level::A => "A",
+        sandbox::Level::AMinus => "A-",
+        sandbox::Level::Refuse => "refused",
+    };
+    let message = format!("runs are not confined; `norma sandbox run` would be: level {level}");
+    let missing = probe.missing.first().map(|missing| format!("{}: {}", missing.what, missing.fix));
+    bad(
+        "sandbox",
+        Health::Warn,
+        message,
+        &missing.unwrap_or_else(|| "run only agents you would run by hand".to_owned()),
+    )
+}
+
+fn head(user: &Repository) -> Check {
+    match user.head() {
+        Ok(head) => {
+            ok("head", format!("{} on {}", head.commit, head.branch.as_deref().unwrap_or("no branch (detached)")))
+        }
+        Err(error) => bad("head", Health::Fail, error.to_string(), "git add … && git commit"),
+    }
+}
+
+fn state(layout: &Layout) -> Vec<Check> {
+    let reader = match Reader::open(layout) {
+        Ok(reader) => reader,
+        Err(error) => return vec![bad("state", Health::Fail, error.to_string(), "restore norma.db from a backup")],
+    };
+    let mut checks = vec![ok("state", layout.shown(&layout.state))];
+    checks.push(match reader.journal_mode() {
+        Ok(mode) if mode == "wal" => ok("journal", "WAL, synced at every commit"),
+        Ok(mode) => bad(
+            "journal",
+            Health::Warn,
+            format!("{mode}: slower, and readers may wait"),
+            "put the state directory on a local file system",
+        ),
+        Err(error) => bad("journal", Health::Fail, error.to_string(), "restore norma.db from a backup"),
+    });
+    checks.push(match (runner::is_owned(layout), store::owner_of(layout)) {
+        (true, Some(owner)) => ok("owner", format!("`{}` (pid {}) is at work", owner.command, owner.pid)),
+        _ => ok("owner", "nobody is at work"),
+    });
+    checks
+}
+
+fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec<Check> {
+    let (config, digest) = match load_config(&layout.config()) {
+        Ok(loaded) => loaded,
+        Err(error) => return vec![bad("config", Health::Fail, error.to_string(), "see docs/config.md")],
+    };
+    let mut checks = Vec::new();
+    checks.push(if here.trust_of(layout).trusts(&digest) {
+        ok("config", "valid and trusted")
+    } else {
+        bad("config", Health::Fail, "valid, but not trusted", "read it (norma trust --show), then: norma trust")
+    });
+    let missing: Vec<&str> =
+        Role::ALL.iter().map(|role| role.as_str()).filter(|role| !config.agents.contains_key(*role)).collect();
+    checks.push(match (config.pdca_agents(), missing.is_empty()) {
+        (Ok(agents), _) => agent_check(here, user, agents.values().map(|agent| agent.cmd[0].as_str())),
+        (Err(_), false) => {
+            let message = format!("no agent for {}", missing.join(", "));
+            bad("agents", Health::Fail, message, "name one in .norma/config.json (docs/config.md), then: norma trust")
+        }
+        (Err(problems), true) => bad("agents", Health::Fail, problems[0].to_string(), "see docs/config.md"),
+    });
+    checks
+}
+
+/// Programs by name or absolute path; those of the run's tree are checked when a run starts.
+fn agent_check<'a>(here: &Surroundings, user: &Repository, programs: impl Iterator<Item = &'a str>) -> Check {
+    let path = here.agent_path();
+    let absent: Vec<&str> =
+        programs.filter(|program| runner::process::resolve(program, &path, &user.root).is_none()).collect();
+    if absent.is_empty() {
+        ok("agents", "every program is there")
+    } else {
+        bad(
+            "agents",
+            Health::Fail,
+            format!("not found: {}", absent.join(", ")),
+            "install it, or name another in .norma/config.json",
+        )
+    }
+}

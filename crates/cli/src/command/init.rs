@@ -1,0 +1,51 @@
+//! `norma init`: the state directory and a configuration to start from.
+
+use crate::error::Outcome;
+use crate::surroundings::Surroundings;
+use contract::Config;
+use runner::{Owner, Taken, load_config};
+use serde_json::json;
+use std::process::ExitCode;
+
+/// Make the state directory (.norma) with a configuration to start from
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  norma init\n  norma task add \"make the tests pass\" --ac \"cargo test passes\"\n  norma run 1"
+)]
+pub(crate) struct Args {}
+
+impl Args {
+    pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
+        let context = here.context_to_be()?;
+        let fresh = !context.layout.exists();
+        match Owner::take(&context)? {
+            Taken::Ours(owner) => here.tell_recovery(&owner),
+            Taken::Theirs(_) => {}
+        }
+        let path = context.layout.config();
+        let written = !path.exists();
+        if written {
+            let mut text =
+                serde_json::to_vec_pretty(&Config::starting_point()).expect("BUG: a configuration is plain data");
+            text.push(b'\n');
+            std::fs::write(&path, &text).map_err(|source| runner::Error::Io {
+                action: "write",
+                path: path.clone(),
+                source,
+            })?;
+            context.trust.trust(Config::trust_digest(&text))?;
+        }
+        let trusted = load_config(&path).is_ok_and(|(_, digest)| context.trust.trusts(&digest));
+        let state = context.layout.shown(&context.layout.state);
+        let value = json!({"state": state, "created": fresh, "config": context.layout.shown(&path), "config_written": written, "config_trusted": trusted});
+        Ok(here.print(&value, || {
+            let what = if fresh { "made" } else { "is there already" };
+            let config = match (written, trusted) {
+                (true, _) => "a configuration was written; name your agents in it (docs/config.md), then: norma trust",
+                (false, true) => "the configuration is trusted",
+                (false, false) => "the configuration was not written by you here; read it, then: norma trust",
+            };
+            format!("state directory {state} {what}\n{config}\nnext: norma task add \"what you want\" --ac \"how to tell that it is done\"")
+        }))
+    }
+}

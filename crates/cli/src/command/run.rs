@@ -1,0 +1,324 @@
+//! `norma run`: carries out a task, a goal, or every task that is ready.
+
+use crate::error::{CommandError, Outcome, code};
+use crate::progress::{Reporter, waiting_for};
+use crate::surroundings::Surroundings;
+use crate::text::{out, safe, short_id, short_ref};
+use contract::{Config, RunView, Status, TaskStatus, TaskView};
+use run::Run;
+use runner::{Context, Control, Driver, Machine, Order, Owner, Stop, Taken, load_config};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use store::{Reader, RunLog};
+
+/// How often a waiting norma asks for the lock again.
+const LOCK_POLL: Duration = Duration::from_millis(100);
+
+/// Run a task, a goal, or every task that is ready
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  norma run 1\n  norma run --goal \"fix the parser\" --ac \"cargo test passes\"\n  norma run --continue   # every ready task, dependencies first, past failures"
+)]
+pub(crate) struct Args {
+    /// A task id (all digits)
+    #[arg(conflicts_with = "goal")]
+    what: Option<String>,
+    /// Make a task of this goal and run it
+    #[arg(long, value_name = "TEXT")]
+    goal: Option<String>,
+    /// What must hold when it is done (can be repeated)
+    #[arg(long, value_name = "TEXT", requires = "goal")]
+    ac: Vec<String>,
+    /// Start over even if an interrupted run of the task could go on
+    #[arg(long)]
+    new: bool,
+    /// Without a task: go on with the next one after a failure
+    #[arg(long = "continue")]
+    go_on: bool,
+    /// Do not wait if another norma is at work; exit 4
+    #[arg(long)]
+    no_wait: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
+        if let Some(file) = self.what.as_deref().filter(|what| !what.bytes().all(|b| b.is_ascii_digit())) {
+            let hint = "name a task by its number (norma task list), or give a goal: norma run --goal \"…\"";
+            return Err(CommandError::usage(
+                format!("{:?} is not a task id, and contract files are not available yet", safe(file)),
+                hint,
+            ));
+        }
+        if let Some(goal) = &self.goal {
+            super::task::require_words(goal, &self.ac)?;
+        }
+        let interrupts = Interrupts::install()?;
+        let context = here.context()?;
+        let (config, path) = trusted_config(here, &context)?;
+        let owner = wait_for_lock(here, &context, self.no_wait)?;
+        let session = Session { here, context: &context, owner: &owner, config: (config, path), interrupts };
+        match (&self.what, &self.goal) {
+            (Some(task), _) => {
+                let id =
+                    task.parse().map_err(|_| CommandError::usage("that number is too large", "norma task list"))?;
+                session.one(session.task(id, self.new)?)
+            }
+            (None, Some(goal)) => {
+                let task = owner.store().add_task(goal.clone(), self.ac.clone()).wait()?;
+                session.one(session.task(task, self.new)?)
+            }
+            (None, None) => session.all(self.go_on),
+        }
+    }
+}
+
+/// Everything a run needs, for as long as this process owns the state directory.
+pub(crate) struct Session<'a> {
+    pub(crate) here: &'a Surroundings,
+    pub(crate) context: &'a Context,
+    pub(crate) owner: &'a Owner,
+    pub(crate) config: (Config, PathBuf),
+    pub(crate) interrupts: Interrupts,
+}
+
+impl Session<'_> {
+    fn one(&self, view: RunView) -> Outcome<ExitCode> {
+        Ok(self.finish(&view))
+    }
+
+    /// Every ready task, dependencies first. A task that was tried in this round is not tried again.
+    fn all(&self, go_on: bool) -> Outcome<ExitCode> {
+        let mut tried = Vec::new();
+        let mut worst = ExitCode::SUCCESS;
+        loop {
+            let ready = Reader::open(&self.context.layout)?.ready_tasks()?;
+            let Some(task) = ready.into_iter().find(|task| !tried.contains(task)) else { break };
+            tried.push(task);
+            let view = self.task(task, false)?;
+            let code = self.finish(&view);
+            if view.status != Status::Succeeded {
+                worst = code;
+                if !go_on || view.status == Status::Paused {
+                    return Ok(worst);
+                }
+            }
+        }
+        if tried.is_empty() && !self.here.json {
+            out("no task is ready; add one: norma task add \"what you want\"");
+        }
+        Ok(worst)
+    }
+
+    /// Runs a task, or goes on with its interrupted run.
+    fn task(&self, id: i64, new: bool) -> Outcome<RunView> {
+        let reader = Reader::open(&self.context.layout)?;
+        let task = reader
+            .task(id)?
+            .ok_or_else(|| CommandError::usage(format!("there is no task {id}"), "norma task list --all shows them"))?;
+        self.runnable(&reader, &task, new)?;
+        if !new && let Some(paused) = paused_run(&reader, &task)? {
+            return self.resume(&paused);
+        }
+        self.start(Order {
+            goal: task.goal,
+            criteria: task.acceptance_criteria,
+            task: Some(id),
+            parent: None,
+            budgets: None,
+        })
+    }
+
+    fn runnable(&self, reader: &Reader, task: &TaskView, new: bool) -> Outcome<()> {
+        if task.status == TaskStatus::Done && !new {
+            let hint = format!("to run it again: norma run {} --new", task.id);
+            return Err(CommandError::new(code::FAILED, format!("task {} is done", task.id), hint));
+        }
+        for other in &task.depends_on {
+            let waits = reader.task(*other)?.filter(|other| other.status != TaskStatus::Done);
+            if let Some(other) = waits {
+                let message =
+                    format!("task {} waits for task {}, which is {}", task.id, other.id, other.status.as_str());
+                return Err(CommandError::new(
+                    code::FAILED,
+                    message,
+                    format!("norma run {}, or `norma run` for every ready task", other.id),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn start(&self, order: Order) -> Outcome<RunView> {
+        let (store, objects) = (self.owner.store(), self.owner.objects());
+        let Context { user, trust, .. } = self.context;
+        let path_var = self.here.agent_path();
+        let config = (&self.config.0, self.config.1.as_path());
+        let (run, log) = runner::start(store, user, objects, trust, config, &path_var, order)?;
+        self.drive(run, log)
+    }
+
+    pub(crate) fn resume(&self, slug: &str) -> Outcome<RunView> {
+        let (id, events, _) = Reader::open(&self.context.layout)?.log(slug)?;
+        let known = Run::fold(id, &events).is_ok_and(|run| self.context.trust.started(&run.started.contract_digest));
+        if !known {
+            let hint = "start it anew: norma run … --new";
+            return Err(CommandError::new(
+                code::ENVIRONMENT,
+                format!("run {slug} was not started by you on this machine, so it is not gone on with"),
+                hint,
+            ));
+        }
+        let (run, log) = runner::resume(self.owner.store(), slug)?;
+        self.drive(run, log)
+    }
+
+    fn drive(&self, run: Run, log: RunLog) -> Outcome<RunView> {
+        let control = Control::new()?;
+        let slug = run.id.slug();
+        let mut reporter = Reporter::new(self.here, &self.context.layout, &run)?;
+        self.owner.set_current(Some((slug.clone(), control.clone())));
+        self.interrupts.watch(Some(control.clone()));
+        let Context { layout, user, agent_env, supervisor, .. } = self.context;
+        let mut machine =
+            Machine::new(layout, user, self.owner.objects(), agent_env, supervisor, control.cancel.clone());
+        let driven = Driver::new(self.owner.store(), run, log, &mut machine, &mut reporter, control)
+            .and_then(|mut driver| driver.drive());
+        self.interrupts.watch(None);
+        self.owner.set_current(None);
+        driven?;
+        let view = Reader::open(layout)?.run(&slug)?;
+        view.ok_or_else(|| store::Error::Refused(format!("there is no run {slug}")).into())
+    }
+
+    /// Prints how it ended and answers the exit code.
+    pub(crate) fn finish(&self, view: &RunView) -> ExitCode {
+        self.here.print(view, || ending(view));
+        exit_code(view)
+    }
+}
+
+/// The exit code of a run.
+pub(crate) fn exit_code(view: &RunView) -> ExitCode {
+    match view.status {
+        Status::Succeeded => ExitCode::SUCCESS,
+        Status::Paused => ExitCode::from(code::INTERRUPTED),
+        _ => ExitCode::from(code::FAILED),
+    }
+}
+
+/// What happened, is anything unsafe, what next.
+pub(crate) fn ending(view: &RunView) -> String {
+    let slug = &view.run_id;
+    let message = view.message.as_deref().map(safe).unwrap_or_default();
+    let evidence = format!("evidence: {}", view.run_dir);
+    let untouched = "is it safe: your branch, index and files are as they were";
+    match (view.status, &view.landing) {
+        (Status::Succeeded, Some(landing)) if landing.checkout => format!(
+            "{message} · landed {} {}→{}\n{evidence}\nnext: look: norma show {slug} · undo: norma undo {slug}",
+            short_ref(&landing.target),
+            short_id(&view.base),
+            short_id(&landing.commit)
+        ),
+        (Status::Succeeded, Some(landing)) => {
+            let branch = short_ref(&landing.target);
+            format!(
+                "{message} · the result is on branch {branch}\n{untouched}\n{evidence}\nnext: take it: norma land {slug}, or git merge {branch} · look: norma diff {slug}"
+            )
+        }
+        (Status::Succeeded, None) => {
+            format!("{message} · nothing had to change\n{evidence}\nnext: look: norma show {slug}")
+        }
+        (Status::Paused, _) => format!("paused: {message}\n{untouched}\n{evidence}\nnext: norma resume {slug}"),
+        (Status::Stopped, _) => format!(
+            "what happened: stopped: {message}\n{untouched}\n{evidence}\nnext: look: norma show {slug} · go on: norma resume {slug} --budget max_iterations=N"
+        ),
+        (status, _) => format!(
+            "what happened: {status} ({}): {message}\n{untouched}\n{evidence}\nnext: look: norma show {slug} · logs: {}/steps/*/logs · again: norma run … --new",
+            view.reason.map_or("", contract::Reason::as_str),
+            view.run_dir
+        ),
+    }
+}
+
+fn paused_run(reader: &Reader, task: &TaskView) -> Outcome<Option<String>> {
+    let Some(slug) = &task.run_id else { return Ok(None) };
+    let view = reader.run(slug)?;
+    Ok(view.filter(|view| view.status == Status::Paused).map(|view| view.run_id))
+}
+
+/// The configuration, if it is trusted or was named on the command line.
+pub(crate) fn trusted_config(here: &Surroundings, context: &Context) -> Outcome<(Config, PathBuf)> {
+    if let Some(path) = &here.config {
+        let path = here.cwd.join(path);
+        return Ok((load_config(&path)?.0, path));
+    }
+    let path = context.layout.config();
+    let (config, digest) = load_config(&path)?;
+    if !context.trust.trusts(&digest) {
+        let shown = context.layout.shown(&path);
+        let message =
+            format!("{shown} is not trusted, so nothing was run\n{}", super::trust::describe(&config, &digest));
+        return Err(CommandError::new(code::ENVIRONMENT, message, "if that is what you want: norma trust"));
+    }
+    Ok((config, path))
+}
+
+/// Takes the lock, or waits for whoever has it.
+pub(crate) fn wait_for_lock(here: &Surroundings, context: &Context, no_wait: bool) -> Outcome<Box<Owner>> {
+    let mut told = false;
+    loop {
+        let holder = match Owner::take(context)? {
+            Taken::Ours(owner) => {
+                here.tell_recovery(&owner);
+                return Ok(owner);
+            }
+            Taken::Theirs(holder) => holder,
+        };
+        if no_wait {
+            let who = holder
+                .map_or_else(|| "another norma".to_owned(), |owner| format!("`{}` (pid {})", owner.command, owner.pid));
+            return Err(CommandError::new(
+                code::ENVIRONMENT,
+                format!("{who} is at work here"),
+                "without --no-wait, norma waits for it",
+            ));
+        }
+        if !told {
+            waiting_for(here, holder.as_ref());
+            told = true;
+        }
+        std::thread::sleep(LOCK_POLL);
+    }
+}
+
+/// SIGINT and SIGTERM: end the turn cleanly and leave the run paused; without a run, just leave.
+#[derive(Clone)]
+pub(crate) struct Interrupts {
+    current: Arc<Mutex<Option<Control>>>,
+}
+
+impl Interrupts {
+    pub(crate) fn install() -> Outcome<Interrupts> {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| {
+            CommandError::new(code::ENVIRONMENT, format!("could not watch for signals: {e}"), "try again")
+        })?;
+        let current: Arc<Mutex<Option<Control>>> = Arc::default();
+        let watched = current.clone();
+        std::thread::spawn(move || {
+            for _ in signals.forever() {
+                match &*watched.lock().unwrap_or_else(PoisonError::into_inner) {
+                    Some(control) => control.request(Stop::Interrupt),
+                    None => std::process::exit(code::INTERRUPTED.into()),
+                }
+            }
+        });
+        Ok(Interrupts { current })
+    }
+
+    fn watch(&self, control: Option<Control>) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = control;
+    }
+}

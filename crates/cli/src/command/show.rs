@@ -1,0 +1,63 @@
+//! `norma show`: one run, its steps and where its evidence is.
+
+use crate::error::Outcome;
+use crate::surroundings::Surroundings;
+use crate::text::{duration, safe, short, short_id};
+use contract::{RunView, StepView};
+use std::process::ExitCode;
+use std::time::Duration;
+use store::Reader;
+
+/// Show a run: its steps, its verdict, where its evidence is
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  norma show @last")]
+pub(crate) struct Args {
+    /// Run id, a unique prefix of it, or @last
+    run: String,
+}
+
+impl Args {
+    pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
+        let layout = here.layout_of(&here.repository()?);
+        let reader = Reader::open(&layout)?;
+        let slug = reader.find_run(&self.run)?;
+        let view = reader.run(&slug)?.ok_or_else(|| store::Error::Refused(format!("there is no run {slug}")))?;
+        let view = here.truthful(&layout, view);
+        Ok(here.print(&view, || describe(&view)))
+    }
+}
+
+fn describe(view: &RunView) -> String {
+    let mut text = format!("run {} · {}", view.run_id, view.status);
+    if let Some(reason) = view.reason {
+        text.push_str(&format!(" ({reason})"));
+    }
+    text.push_str(&format!(
+        " · verdict {} · iteration {}\n",
+        view.verdict.map_or("-", contract::Verdict::as_str),
+        view.iteration
+    ));
+    text.push_str(&format!("goal: {}\n", safe(&view.goal)));
+    if let Some(message) = &view.message {
+        text.push_str(&format!("      {}\n", safe(message)));
+    }
+    for step in view.steps.iter().flatten() {
+        text.push_str(&line(step));
+    }
+    let landed = match (&view.landed, &view.result) {
+        (Some(commit), _) => format!("landed {}", short_id(commit)),
+        (None, Some(commit)) => format!("result {}, not landed", short_id(commit)),
+        (None, None) => "no result".to_owned(),
+    };
+    text.push_str(&format!("base {} · {landed} · sandbox {}\n", short_id(&view.base), view.sandbox));
+    text.push_str(&format!("evidence: {}", view.run_dir));
+    text
+}
+
+fn line(step: &StepView) -> String {
+    let ended = step.ended_at.map_or(step.started_at, |at| at).unix_ms();
+    let took = duration(Duration::from_millis(ended.saturating_sub(step.started_at.unix_ms())));
+    let attempt = if step.attempt > 1 { format!(" (attempt {})", step.attempt) } else { String::new() };
+    let summary = step.summary.as_deref().map(|summary| short(summary, 90)).unwrap_or_default();
+    format!("{:>3} {:<5} {:<4} {took:>6}  {summary}{attempt}\n", step.index, step.role, step.status.as_str())
+}

@@ -1,0 +1,89 @@
+//! The demo: a small repository with a failing test, four agents that are readable shell scripts, and a real
+//! run on it. Nothing here is special: the same steps work in any repository.
+
+use crate::command::run::{Interrupts, Session, ending, exit_code, wait_for_lock};
+use crate::error::{CommandError, Outcome, code};
+use crate::surroundings::Surroundings;
+use crate::text::out;
+use contract::Config;
+use runner::git::Repository;
+use runner::{Order, load_config};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What the demo's repository holds: path, content, whether it is executable.
+const FILES: [(&str, &str, bool); 8] = [
+    ("README.md", include_str!("demo/README.md"), false),
+    ("bin/slugify", include_str!("demo/slugify.sh"), true),
+    ("tests/run", include_str!("demo/tests.sh"), true),
+    ("agents/plan", include_str!("demo/plan.sh"), true),
+    ("agents/do", include_str!("demo/do.sh"), true),
+    ("agents/check", include_str!("demo/check.sh"), true),
+    ("agents/act", include_str!("demo/act.sh"), true),
+    (".norma/config.json", include_str!("demo/config.json"), false),
+];
+
+pub(crate) fn run(outer: &Surroundings) -> Outcome<ExitCode> {
+    let root = make_repository(outer)?;
+    let here = outer.at(root.clone());
+    if !here.json {
+        out(&format!("repository {} · a test fails in it · agents: four shell scripts in agents/", root.display()));
+    }
+    let interrupts = Interrupts::install()?;
+    let context = here.context_to_be()?;
+    let owner = wait_for_lock(&here, &context, true)?;
+    let path = context.layout.config();
+    let (config, digest): (Config, _) = load_config(&path)?;
+    context.trust.trust(digest)?;
+    let task =
+        owner.store().add_task("slugify must drop punctuation".into(), vec!["tests/run passes".into()]).wait()?;
+    let session = Session { here: &here, context: &context, owner: &owner, config: (config, path), interrupts };
+    let criteria =
+        store::Reader::open(&context.layout)?.task(task)?.map(|task| task.acceptance_criteria).unwrap_or_default();
+    let order =
+        Order { goal: "slugify must drop punctuation".into(), criteria, task: Some(task), parent: None, budgets: None };
+    let view = session.start(order)?;
+    let verified = store::verify(&store::Reader::open(&context.layout)?, &view.run_id, None)?;
+    here.print(&view, || ending(&view));
+    if !here.json {
+        let word = if verified.verified { "verified" } else { "NOT verified" };
+        out(&format!("log and evidence {word}: {} events, {} files", verified.events, verified.files));
+        out(&format!(
+            "try: cd {} && norma show @last · norma events @last · norma diff @last · norma undo @last",
+            root.display()
+        ));
+        out("then: cd your-repository && norma init");
+    }
+    Ok(exit_code(&view))
+}
+
+fn make_repository(outer: &Surroundings) -> Outcome<PathBuf> {
+    let failed = |what: &str, why: String| {
+        CommandError::new(
+            code::ENVIRONMENT,
+            format!("the demo could not {what}: {why}"),
+            "is there a writable temporary folder, and git?",
+        )
+    };
+    let dir =
+        tempfile::Builder::new().prefix("norma-demo-").tempdir().map_err(|e| failed("make a folder", e.to_string()))?;
+    let root = dir.keep().canonicalize().map_err(|e| failed("find its folder", e.to_string()))?;
+    for (path, content, executable) in FILES {
+        write(&root.join(path), content, executable).map_err(|e| failed("write its files", e.to_string()))?;
+    }
+    let ignore = "*\n!.gitignore\n!config.json\n";
+    std::fs::write(root.join(".norma/.gitignore"), ignore).map_err(|e| failed("write its files", e.to_string()))?;
+    Repository::create(&root, &outer.git, "a small tool with a failing test")
+        .map_err(|e| failed("make a repository", e.to_string()))?;
+    Ok(root)
+}
+
+fn write(path: &Path, content: &str, executable: bool) -> std::io::Result<()> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    std::fs::write(path, content)?;
+    let mode = if executable { 0o755 } else { 0o644 };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}

@@ -1,0 +1,29 @@
+//! SPEAKS. The command line: arguments in, one of the other crates does the work, text or JSON and an exit code
+//! out. Only this crate prints and reads the environment.
+
+mod command;
+mod demo;
+mod error;
+mod progress;
+mod surroundings;
+mod text;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // The supervisor of an agent is this same program; it is on the path of every turn, so it comes first.
+    if std::env::args_os().nth(1).is_some_and(|first| first == surroundings::SUPERVISE) {
+        return ExitCode::from(runner::process::supervise::main().clamp(0, 255) as u8);
+    }
+    if std::env::args_os().nth(1).is_some_and(|first| first == surroundings::SET_UP_SANDBOX) {
+        return sandbox::setup::main();
+    }
+    let cli = command::Cli::parse();
+    surroundings::arm_crash_point();
+    let json = cli.json;
+    match surroundings::Surroundings::read(&cli).and_then(|here| cli.verb.run(&here)) {
+        Ok(code) => code,
+        Err(error) => error.report(json),
+    }
+}

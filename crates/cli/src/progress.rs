@@ -1,0 +1,200 @@
+//! What people see while a run goes on: one line a step, with the time it takes on a terminal; plain lines
+//! elsewhere; JSON lines for programs. All of it eats the same stream of recorded events.
+
+use crate::error::Outcome;
+use crate::surroundings::Surroundings;
+use crate::text::{duration, err, out, raw_out, safe, short, short_id, short_ref};
+use contract::{Event, Fact, StepCommitted, StepRef, StepStatus, TurnEnd};
+use run::Run;
+use runner::Progress;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use store::{Layout, Reader};
+
+/// How often the running step's time is drawn again.
+const TICK: Duration = Duration::from_millis(250);
+
+/// See the module.
+pub(crate) struct Reporter {
+    /// For programs: where the lines are read from, exactly as stored, and the last one that was printed.
+    lines: Option<(Reader, u64)>,
+    color: bool,
+    ticker: Option<Ticker>,
+    last_step: Option<(StepRef, Instant)>,
+}
+
+impl Reporter {
+    /// A reporter on what happens to a run from its last event on.
+    pub(crate) fn new(here: &Surroundings, layout: &Layout, run: &Run) -> Outcome<Reporter> {
+        let ticker = (here.terminal && !here.json).then(Ticker::start);
+        let lines = if here.json { Some((Reader::open(layout)?, run.seq - 1)) } else { None };
+        let mut reporter = Reporter { lines, color: here.color, ticker, last_step: None };
+        match reporter.lines {
+            Some(_) => reporter.print_lines(run),
+            None => reporter.started(run),
+        }
+        Ok(reporter)
+    }
+
+    /// Prints what is on record and was not printed yet.
+    fn print_lines(&mut self, run: &Run) {
+        let Some((reader, printed)) = &mut self.lines else { return };
+        // They were committed before anybody was told; if they cannot be read now, `norma events` shows them later.
+        for line in reader.lines(&run.id.slug(), *printed, run.seq - *printed).unwrap_or_default() {
+            out(&line);
+            *printed += 1;
+        }
+    }
+
+    /// What a run starts from, and what that leaves out.
+    fn started(&self, run: &Run) {
+        let started = &run.started;
+        let branch = started.base.branch.as_deref().map_or("detached HEAD", short_ref);
+        out(&format!("run {} · base {branch} {} · sandbox none", run.id.slug(), short_id(&started.base.commit)));
+        out(&format!("goal: {}", short(&started.contract.goal, 100)));
+        if !started.left_out.is_empty() {
+            let names: Vec<String> = started.left_out.iter().take(5).map(|name| safe(name)).collect();
+            let more = if started.left_out.len() > 5 { " …" } else { "" };
+            out(&format!("your uncommitted files stay yours and are not part of the run: {}{more}", names.join(", ")));
+        }
+    }
+
+    fn tell(&mut self, event: &Event) {
+        match &event.fact {
+            Fact::StepStarted { step } => self.step_started(*step),
+            Fact::StepCommitted(done) => self.step_committed(done),
+            Fact::Verdict(given) => {
+                let word = self.paint(given.verdict.as_str(), given.verdict == contract::Verdict::Pass);
+                self.detail(&format!("verdict {word}"));
+                given.findings.iter().for_each(|finding| self.detail(&safe(finding)));
+            }
+            Fact::PatchApplied(applied) if applied.files.is_empty() => self.detail("the patch changes nothing"),
+            Fact::PatchApplied(applied) => self.detail(&format!("patch applied: {}", safe(&applied.files.join(", ")))),
+            Fact::ProtocolError { problems, .. } => {
+                problems.iter().take(5).for_each(|problem| self.detail(&safe(problem)))
+            }
+            Fact::ChangeDropped(dropped) => {
+                self.detail(&format!("patch refused ({})", dropped.reason));
+                dropped.findings.iter().take(5).for_each(|finding| self.detail(&safe(finding)));
+            }
+            Fact::Landed(landing) if !landing.checkout => {
+                self.detail(&format!("the result is kept on branch {}", short_ref(&landing.target)));
+            }
+            Fact::Landed(landing) => self.detail(&format!(
+                "landed {} {}→{}",
+                short_ref(&landing.target),
+                landing.from.as_deref().map_or("new", short_id),
+                short_id(&landing.commit)
+            )),
+            Fact::LandingDeclined(declined) => self.detail(&format!("not landed: {}", safe(&declined.why))),
+            _ => {}
+        }
+    }
+
+    fn step_started(&mut self, step: StepRef) {
+        self.last_step = Some((step, Instant::now()));
+        if let Some(ticker) = &self.ticker {
+            ticker.show(Some(format!("{:>3} {:<5}", step.index, step.role)));
+        }
+    }
+
+    fn step_committed(&mut self, done: &StepCommitted) {
+        if let Some(ticker) = &self.ticker {
+            ticker.show(None);
+        }
+        let elapsed = self.last_step.map(|(_, since)| since.elapsed()).unwrap_or_default();
+        let word = match (done.end, done.status) {
+            // Padded before it is painted: the codes of a colour have no width.
+            (TurnEnd::Answered, StepStatus::Ok) => self.paint("ok  ", true),
+            (TurnEnd::Interrupted, _) => "interrupted".to_owned(),
+            _ => self.paint("fail", false),
+        };
+        let role = format!("{:<5}", done.step.role);
+        out(&format!("{:>3} {role} {word} {:>6}  {}", done.step.index, duration(elapsed), short(&done.summary, 90)));
+        for note in done.notes.iter().take(5) {
+            self.detail(&format!("note: {}", safe(note)));
+        }
+    }
+
+    fn detail(&self, text: &str) {
+        out(&format!("          {text}"));
+    }
+
+    fn paint(&self, word: &str, good: bool) -> String {
+        match (self.color, good) {
+            (false, _) => word.to_owned(),
+            (true, true) => format!("\x1b[32m{word}\x1b[0m"),
+            (true, false) => format!("\x1b[31m{word}\x1b[0m"),
+        }
+    }
+}
+
+impl Progress for Reporter {
+    fn recorded(&mut self, run: &Run, events: &[Event]) {
+        if self.lines.is_some() {
+            return self.print_lines(run);
+        }
+        for event in events {
+            self.tell(event);
+        }
+    }
+}
+
+/// Draws the running step's time until it is told otherwise.
+struct Ticker {
+    label: Arc<Mutex<Option<(String, Instant)>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ticker {
+    fn start() -> Ticker {
+        let label: Arc<Mutex<Option<(String, Instant)>>> = Arc::default();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (shown, stopped) = (label.clone(), stop.clone());
+        let draw = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                if let Some((label, since)) = &*shown.lock().unwrap_or_else(PoisonError::into_inner) {
+                    raw_out(&format!("\r{label} …    {:>6}", duration(since.elapsed())));
+                }
+                std::thread::park_timeout(TICK);
+            }
+        };
+        Ticker { label, stop, thread: std::thread::Builder::new().spawn(draw).ok() }
+    }
+
+    fn show(&self, label: Option<String>) {
+        let mut shown = self.label.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.take().is_some() {
+            raw_out("\r\x1b[2K");
+        }
+        *shown = label.map(|label| (label, Instant::now()));
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.show(None);
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Tells who is waited for.
+pub(crate) fn waiting_for(here: &Surroundings, owner: Option<&store::Owner>) {
+    if here.json {
+        return;
+    }
+    match owner {
+        Some(owner) => err(&format!(
+            "waiting for `{}` (pid {}, since {}) to finish; --no-wait gives up instead",
+            owner.command, owner.pid, owner.since
+        )),
+        None => err("waiting for another norma to finish; --no-wait gives up instead"),
+    }
+}

@@ -1,0 +1,224 @@
+//! What norma finds around it: the directory, the environment, the terminal. Read once; everything else gets it
+//! as a parameter.
+
+use crate::command::Cli;
+use crate::error::{CommandError, Outcome};
+use contract::RunView;
+use runner::git::{Repository, UserEnvironment};
+use runner::process::Supervisor;
+use runner::{Answer, Context, Owner, Request, Taken, Trust};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use store::{Layout, Reader};
+
+/// The hidden verb under which norma runs as the supervisor of an agent.
+pub(crate) const SUPERVISE: &str = "__supervise";
+
+/// The hidden verb under which norma sets up sandboxes.
+pub(crate) const SET_UP_SANDBOX: &str = "__sandbox";
+
+/// What an agent gets of the user's environment; everything else is norma's business or a secret.
+const AGENT_VARIABLES: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
+/// See the module.
+pub(crate) struct Surroundings {
+    pub(crate) cwd: PathBuf,
+    pub(crate) json: bool,
+    /// Whether people watch.
+    pub(crate) terminal: bool,
+    /// Whether to use colour.
+    pub(crate) color: bool,
+    pub(crate) config: Option<PathBuf>,
+    pub(crate) exe: PathBuf,
+    state: Option<PathBuf>,
+    data_home: PathBuf,
+    pub(crate) git: UserEnvironment,
+    agent_env: BTreeMap<OsString, OsString>,
+    command: String,
+}
+
+impl Surroundings {
+    pub(crate) fn read(cli: &Cli) -> Outcome<Surroundings> {
+        let var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let cwd = match &cli.directory {
+            Some(dir) => dir.canonicalize(),
+            None => std::env::current_dir(),
+        };
+        let cwd = cwd.map_err(|e| {
+            CommandError::usage(format!("could not enter the directory: {e}"), "name one that exists with -C")
+        })?;
+        let exe = std::env::current_exe().map_err(|e| {
+            CommandError::new(
+                crate::error::code::ENVIRONMENT,
+                format!("norma cannot find itself: {e}"),
+                "is /proc mounted?",
+            )
+        })?;
+        let home = var("HOME").map(PathBuf::from);
+        let data = var("XDG_DATA_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let data_home = data
+            .or_else(|| home.map(|home| home.join(".local/share")))
+            .unwrap_or_else(|| "/var/lib".into())
+            .join("norma");
+        let state = var("NORMA_HOME").or_else(|| var("CORTEXPILOT_RUNTIME_ROOT")).map(|dir| cwd.join(dir));
+        let terminal = std::io::stdout().is_terminal();
+        let words: Vec<String> = std::env::args().skip(1).take(8).map(|word| crate::text::short(&word, 40)).collect();
+        Ok(Surroundings {
+            json: cli.json,
+            terminal,
+            color: terminal && var("NO_COLOR").is_none(),
+            config: cli.config.clone(),
+            state,
+            data_home,
+            git: UserEnvironment {
+                path: var("PATH"),
+                home: var("HOME"),
+                xdg_config_home: var("XDG_CONFIG_HOME"),
+                git_config_global: var("GIT_CONFIG_GLOBAL"),
+            },
+            agent_env: AGENT_VARIABLES.iter().filter_map(|name| Some((name.into(), var(name)?))).collect(),
+            command: format!("norma {}", words.join(" ")),
+            exe,
+            cwd,
+        })
+    }
+
+    /// The same surroundings in another directory, with its own state.
+    pub(crate) fn at(&self, cwd: PathBuf) -> Surroundings {
+        Surroundings {
+            cwd,
+            state: None,
+            config: None,
+            exe: self.exe.clone(),
+            data_home: self.data_home.clone(),
+            git: self.git.clone(),
+            agent_env: self.agent_env.clone(),
+            command: self.command.clone(),
+            ..*self
+        }
+    }
+
+    pub(crate) fn repository(&self) -> Outcome<Repository> {
+        let mut user = Repository::discover(&self.cwd, self.git.clone())?;
+        if let Some(inside) = self.state.as_ref().and_then(|state| state.strip_prefix(&user.root).ok()) {
+            user.state_directory = inside.as_os_str().as_encoded_bytes().to_vec();
+        }
+        Ok(user)
+    }
+
+    pub(crate) fn layout_of(&self, user: &Repository) -> Layout {
+        Layout::new(&user.root, self.state.as_deref())
+    }
+
+    pub(crate) fn trust_of(&self, layout: &Layout) -> Trust {
+        Trust::new(&self.data_home, &layout.state)
+    }
+
+    /// How norma becomes the process that sets up sandboxes.
+    pub(crate) fn sandbox_set_up(&self) -> sandbox::SetUp {
+        sandbox::SetUp { program: self.exe.clone(), args: vec![SET_UP_SANDBOX.into()] }
+    }
+
+    /// Where agents are looked for.
+    pub(crate) fn agent_path(&self) -> OsString {
+        self.agent_env.get(std::ffi::OsStr::new("PATH")).cloned().unwrap_or_default()
+    }
+
+    /// A reader that is in nobody's way.
+    pub(crate) fn reader(&self) -> Outcome<Reader> {
+        Ok(Reader::open(&self.layout_of(&self.repository()?))?)
+    }
+
+    /// Everything an owner needs to know. The state directory must exist.
+    pub(crate) fn context(&self) -> Outcome<Context> {
+        let context = self.context_to_be()?;
+        if !context.layout.exists() {
+            return Err(store::Error::NoState(context.layout.state).into());
+        }
+        Ok(context)
+    }
+
+    /// The same, before there is a state directory.
+    pub(crate) fn context_to_be(&self) -> Outcome<Context> {
+        let user = self.repository()?;
+        let layout = self.layout_of(&user);
+        let trust = self.trust_of(&layout);
+        let supervisor = Supervisor { program: self.exe.clone(), args: vec![SUPERVISE.into()] };
+        Ok(Context {
+            layout,
+            user,
+            trust,
+            agent_env: self.agent_env.clone(),
+            supervisor,
+            command: self.command.clone(),
+        })
+    }
+
+    /// Has a request carried out: by the owner if there is one, else by taking the lock for a moment.
+    pub(crate) fn request(&self, request: Request) -> Outcome<(String, serde_json::Value)> {
+        let context = self.context()?;
+        // Between the two questions an owner may come or go; a few rounds settle it.
+        for _ in 0..50 {
+            let answer = match runner::send(&context.layout, &request)? {
+                Some(answer) => Some(answer),
+                None => match Owner::take(&context)? {
+                    Taken::Ours(owner) => {
+                        self.tell_recovery(&owner);
+                        Some(owner.handle(request.clone()))
+                    }
+                    Taken::Theirs(_) => None,
+                },
+            };
+            match answer {
+                Some(Answer::Done { message, value }) => return Ok((message, value)),
+                Some(Answer::Refused { message, hint, code }) => {
+                    return Err(CommandError::refused(code, message, hint));
+                }
+                None => std::thread::sleep(std::time::Duration::from_millis(20)),
+            }
+        }
+        Err(CommandError::new(
+            crate::error::code::ENVIRONMENT,
+            "another norma holds the state directory but does not answer",
+            "see who it is: norma doctor",
+        ))
+    }
+
+    /// Tells what recovery found, on stderr, so that stdout stays what was asked for.
+    pub(crate) fn tell_recovery(&self, owner: &Owner) {
+        for note in owner.recovery.notes.iter().filter(|_| !self.json) {
+            crate::text::err(&format!("recovered: {}", crate::text::safe(note)));
+        }
+    }
+
+    /// Prints a value as one JSON line, or the text for people.
+    pub(crate) fn print(&self, value: &impl serde::Serialize, text: impl FnOnce() -> String) -> ExitCode {
+        if self.json {
+            crate::text::out(&serde_json::to_string(value).expect("BUG: a view is plain data"));
+        } else {
+            crate::text::out(text().trim_end_matches('\n'));
+        }
+        ExitCode::SUCCESS
+    }
+
+    /// A run as it is now: one whose process is gone is interrupted, even before somebody has recorded that.
+    pub(crate) fn truthful(&self, layout: &Layout, mut view: RunView) -> RunView {
+        if view.status == contract::Status::Running && !runner::is_owned(layout) {
+            view.status = contract::Status::Paused;
+            view.reason = Some(contract::Reason::Interrupted);
+        }
+        view
+    }
+}
+
+/// Tests kill norma at named points; only builds with debug assertions listen.
+pub(crate) fn arm_crash_point() {
+    if cfg!(debug_assertions)
+        && let Some(point) = std::env::var_os("NORMA_CRASH_POINT")
+    {
+        store::crash::arm(&point.to_string_lossy());
+    }
+}

@@ -1,0 +1,86 @@
+//! Words on a terminal: the one place that prints, and how times, ids and counts are shown.
+
+use std::io::Write;
+use std::time::Duration;
+
+/// Prints a line to stdout; a closed pipe ends the program quietly, as pagers expect.
+pub(crate) fn out(line: &str) {
+    raw_out(&format!("{line}\n"));
+}
+
+/// Prints bytes to stdout as they are.
+pub(crate) fn raw_out(text: &str) {
+    bytes_out(text.as_bytes());
+}
+
+/// Prints bytes to stdout as they are.
+pub(crate) fn bytes_out(bytes: &[u8]) {
+    let mut stdout = std::io::stdout().lock();
+    if stdout.write_all(bytes).and_then(|()| stdout.flush()).is_err() {
+        std::process::exit(0);
+    }
+}
+
+/// Prints a line to stderr.
+pub(crate) fn err(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Makes what an agent or a repository said safe to show: control and bidi characters become visible.
+pub(crate) fn safe(text: &str) -> String {
+    let hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    text.chars().map(|c| if hidden(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
+}
+
+/// One line of at most `chars` characters.
+pub(crate) fn short(text: &str, chars: usize) -> String {
+    let line = safe(text.lines().next().unwrap_or(""));
+    match line.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// `80ms`, `1.8s`, `12s`, `3m05s`, `2h07m`.
+pub(crate) fn duration(elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs();
+    match seconds {
+        0 => format!("{}ms", elapsed.as_millis()),
+        1..10 => format!("{:.1}s", elapsed.as_secs_f64()),
+        10..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// The first characters of an object id.
+pub(crate) fn short_id(id: &str) -> &str {
+    id.get(..10).unwrap_or(id)
+}
+
+/// `refs/heads/main` as people say it.
+pub(crate) fn short_ref(name: &str) -> &str {
+    name.strip_prefix("refs/heads/").unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_agents_cannot_write_to_the_terminal() {
+        assert_eq!(safe("a\u{1b}[2Jb\u{202e}"), "a\\u{1b}[2Jb\\u{202e}");
+        assert_eq!(short("one\ntwo", 10), "one");
+        assert_eq!(short("abcdef", 3), "abc…");
+    }
+
+    #[test]
+    fn durations_are_short() {
+        let shown: Vec<String> =
+            [80, 1800, 12_000, 185_000, 7_620_000].map(|ms| duration(Duration::from_millis(ms))).into();
+        assert_eq!(shown, ["80ms", "1.8s", "12s", "3m05s", "2h07m"]);
+    }
+}

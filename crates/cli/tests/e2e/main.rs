@@ -1,0 +1,15 @@
+//! The real binary, end to end: a scripted agent in a hermetic environment, whole outputs as snapshots.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod agents;
+mod conformance;
+mod environment;
+mod landing;
+mod pdca;
+mod repositories;
+mod sandbox;
+mod surroundings;
+mod terminals;
+mod trust;
+mod verbs;
