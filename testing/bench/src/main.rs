@@ -1,0 +1,95 @@
+//! The benchmarks: everything side by side in one run, as Markdown. `cargo xtask bench` builds this program and
+//! the norma it measures, optimized, and starts it. Nothing here is asserted: a wall clock tells about a machine
+//! and a moment. Each row names its target, as a ratio to a floor measured in the same run between the samples,
+//! and says whether it holds.
+
+mod barriers;
+mod executor;
+mod floor;
+mod host;
+mod log;
+mod page;
+mod runs;
+mod sample;
+mod step;
+mod world;
+
+use page::Section;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use world::World;
+
+/// Anything that keeps a benchmark from being run.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// What was typed.
+struct Args {
+    norma: PathBuf,
+    root: PathBuf,
+    quick: bool,
+    write: Option<PathBuf>,
+    dir: Option<PathBuf>,
+    names: Vec<String>,
+}
+
+/// Measures one thing.
+type Benchmark = fn(&World) -> Result<Section>;
+
+/// Every benchmark by name, in the order of the page.
+const BENCHMARKS: [(&str, Benchmark); 3] = [("step", step::run), ("log", log::run), ("runs", runs::run)];
+
+fn main() -> ExitCode {
+    match parse(std::env::args().skip(1)).and_then(|args| measure(&args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tell(&format!("bench: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(mut args: impl Iterator<Item = String>) -> Result<Args> {
+    let mut parsed =
+        Args { norma: PathBuf::new(), root: PathBuf::new(), quick: false, write: None, dir: None, names: Vec::new() };
+    while let Some(arg) = args.next() {
+        let mut value = || args.next().map(PathBuf::from).ok_or(format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--norma" => parsed.norma = value()?,
+            "--root" => parsed.root = value()?,
+            "--write" => parsed.write = Some(value()?),
+            "--dir" => parsed.dir = Some(value()?),
+            "--quick" => parsed.quick = true,
+            name if BENCHMARKS.iter().any(|(known, _)| *known == name) => parsed.names.push(arg),
+            other => return Err(format!("unknown argument `{other}`").into()),
+        }
+    }
+    Ok(parsed)
+}
+
+fn measure(args: &Args) -> Result<()> {
+    let world = World::create(&args.norma, args.dir.as_deref(), args.quick)?;
+    let host = host::describe(&world.dir, &args.root)?;
+    let mut sections = Vec::new();
+    for (name, benchmark) in BENCHMARKS {
+        if args.names.is_empty() || args.names.iter().any(|chosen| chosen == name) {
+            tell(&format!("bench: {name} …"));
+            sections.push(benchmark(&world)?);
+        }
+    }
+    let page = page::render(&host, &sections, args.quick);
+    match &args.write {
+        Some(path) => std::fs::write(path, page).map_err(|e| format!("could not write {}: {e}", path.display()))?,
+        None => print(&page),
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the answer")]
+fn print(text: &str) {
+    println!("{text}");
+}
+
+#[expect(clippy::print_stderr, reason = "progress and problems")]
+fn tell(text: &str) {
+    eprintln!("{text}");
+}

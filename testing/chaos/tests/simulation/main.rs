@@ -1,0 +1,252 @@
+//! Hundreds of bad days in seconds: the real loop and the real store, in a world of dice ([`world`]), with crashes
+//! wherever they hurt and disks that lose what was not synced ([`damage`]), judged from outside ([`checker`]).
+//!
+//! `NORMA_SIM_SEEDS=10000` runs more days; `NORMA_SIM_SEED=42` runs one day again.
+#![allow(clippy::unwrap_used, reason = "a test that cannot make its world stops there")]
+
+mod checker;
+mod damage;
+mod dice;
+#[path = "../place/mod.rs"]
+mod place;
+mod world;
+
+use contract::{
+    Author, Backend, Base, Config, Contract, ContractSchema, Fact, RunId, RunStarted, Status, TaskStatus, Workflow,
+};
+use run::Run;
+use runner::{Control, Driver};
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use store::crash::{self, Crashed};
+use store::{Layout, Reader, RunLog, Store};
+use world::{Outside, SIMULATED, Simulated, Teller};
+
+/// How many days there are unless somebody asks for more.
+const SEEDS: u64 = 250;
+
+/// How often a run is taken up again before the crashes stop, so that it ends.
+const CRASHES_MAX: u32 = 12;
+
+/// How many processes a day may need altogether.
+const PROCESSES_MAX: u32 = 200;
+
+const CONFIG: &str = r#"{
+  "agents": {
+    "plan": {"type": "exec", "cmd": ["a"]}, "do": {"type": "exec", "cmd": ["a"]},
+    "check": {"type": "exec", "cmd": ["a"]}, "act": {"type": "exec", "cmd": ["a"]}
+  },
+  "budgets": {"max_iterations": 4, "max_patch_kb": 4, "max_changed_files": 3},
+  "limits": {"protocol_retries": 1}
+}"#;
+
+/// One day, from the first run to the last; what happened in it, and what is broken.
+fn day(seed: u64) -> (String, Vec<String>) {
+    let memory = Path::new("/dev/shm");
+    let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let layout = Layout::new(dir.path(), None);
+    let outside = RefCell::new(Outside::new(seed));
+    let runs = 1 + outside.borrow_mut().dice.below(2);
+    let mut broken = Vec::new();
+    for process in 0..PROCESSES_MAX {
+        if process > CRASHES_MAX * runs as u32 {
+            outside.borrow_mut().crashes = 0;
+        }
+        match live(&layout, &outside, runs) {
+            Lived::Done => break,
+            Lived::Crashed => damage::damage(&layout, &mut outside.borrow_mut()),
+            Lived::Again => {}
+            Lived::Broken(found) => {
+                broken.extend(found);
+                break;
+            }
+        }
+    }
+    let store = Store::open(&layout).unwrap();
+    store::recover(&store).unwrap();
+    if broken.is_empty() {
+        broken = checker::judge(&store, &outside.borrow());
+    }
+    (story(&layout, &outside.borrow()), broken)
+}
+
+/// How the life of one process ended.
+enum Lived {
+    Done,
+    Again,
+    Crashed,
+    Broken(Vec<String>),
+}
+
+/// One process: opens, recovers, goes on with what is paused or starts what is left to do, until it ends or dies.
+fn live(layout: &Layout, outside: &RefCell<Outside>, runs: u64) -> Lived {
+    crash::simulate(next_crash(&mut outside.borrow_mut()));
+    let lived = catch_unwind(AssertUnwindSafe(|| process(layout, outside, runs)));
+    crash::simulate(None);
+    match lived {
+        Ok(Ok(lived)) => lived,
+        Ok(Err(runner::Error::Io { action: SIMULATED, .. })) => Lived::Crashed,
+        Ok(Err(error)) => Lived::Broken(vec![format!("a process could not work: {error}")]),
+        Err(payload) if payload.is::<Crashed>() => Lived::Crashed,
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+fn next_crash(outside: &mut Outside) -> Option<(&'static str, u32)> {
+    let dice = &mut outside.dice;
+    let (armed, point, visit) = (dice.percent(60), *dice.pick(crash::POINTS), 1 + dice.below(4) as u32);
+    // A turn is taken many times, the rest once or twice.
+    let visit = if point.starts_with("step") { visit } else { 1 };
+    (armed && outside.crashes > 0).then_some((point, visit))
+}
+
+fn process(layout: &Layout, outside: &RefCell<Outside>, runs: u64) -> runner::Result<Lived> {
+    let store = Store::open(layout)?;
+    store::recover(&store)?;
+    let suspicious = outside.borrow_mut().dice.percent(10);
+    let broken = if suspicious { checker::check_idempotence(&store) } else { Vec::new() };
+    if !broken.is_empty() {
+        return Ok(Lived::Broken(broken));
+    }
+    let views = Reader::open(layout)?.runs(None)?;
+    let paused = views.iter().find(|view| view.status == Status::Paused).map(|view| view.run_id.clone());
+    let (run, log) = match paused {
+        Some(slug) => runner::resume(&store, &slug)?,
+        None if views.len() as u64 == runs => return Ok(Lived::Done),
+        None => start(&store, outside)?,
+    };
+    let control = Control::new()?;
+    let mut world = Simulated { outside, control: control.clone() };
+    let mut teller = Teller(outside);
+    Driver::new(&store, run, log, &mut world, &mut teller, control)?.drive()?;
+    Ok(Lived::Again)
+}
+
+/// As `runner::start` does it, without a repository.
+fn start(store: &Store, outside: &RefCell<Outside>) -> runner::Result<(Run, RunLog)> {
+    let todo = Reader::open(&store.layout)?.tasks(Some(TaskStatus::Todo))?;
+    let task = match todo.first() {
+        Some(task) => task.id,
+        None => store.add_task("do it".into(), vec!["it is done".into()]).wait()?,
+    };
+    let mut outside = outside.borrow_mut();
+    let config = Config::parse(CONFIG.as_bytes()).unwrap();
+    let criteria = Reader::open(&store.layout)?.task(task)?.unwrap().acceptance_criteria;
+    let contract = Contract {
+        schema: ContractSchema::V1,
+        workflow: Workflow::Pdca,
+        goal: "do it".into(),
+        acceptance_criteria: criteria,
+        budgets: config.budgets.clone(),
+        limits: config.limits.clone(),
+        landing: config.landing.clone(),
+        agents: config.pdca_agents().unwrap(),
+        sandbox: Backend::None,
+        task_id: Some(task),
+    };
+    let commit = outside.branch.clone();
+    let tree = outside.commits[&commit].clone();
+    // Later runs sort later, whatever the clock says.
+    let id = RunId::new(1_700_000_000_000 + outside.dice.roll() % 1_000_000_000, [outside.dice.roll() as u8; 10]);
+    let started = RunStarted {
+        contract_digest: contract.digest(),
+        contract,
+        base: Base { commit, tree: tree.clone(), branch: Some("refs/heads/main".into()) },
+        tree,
+        author: Author { name: "A".into(), email: "a@example.org".into() },
+        left_out: Vec::new(),
+        parent: None,
+        run_dir: store.layout.shown(&store.layout.run(&id.slug())),
+        pid: 1,
+        version: "0".into(),
+    };
+    store.create_run_dir(&id.slug(), &started)?;
+    crash::point("run.before_start");
+    let mut log = RunLog::new(id, Some(task), &started.contract_digest);
+    let events = store.append(&mut log, vec![Fact::RunStarted(Box::new(started))], Vec::new())?;
+    crash::point("run.after_start");
+    Ok((Run::start(id, &events[0]).unwrap(), log))
+}
+
+/// What happened, without what differs between two days of the same seed: times and event ids.
+fn story(layout: &Layout, outside: &Outside) -> String {
+    let reader = Reader::open(layout).unwrap();
+    let mut story = format!("main at {} after {} moves of the user\n", outside.branch, outside.user_moves);
+    for view in reader.runs(None).unwrap() {
+        let kinds = reader.log(&view.run_id).unwrap().1.into_iter().map(|event| event.fact.parts().0);
+        story += &format!("{} {:?}: {}\n", view.run_id, view.status, kinds.collect::<Vec<_>>().join(" "));
+    }
+    story
+}
+
+/// Runs a day and says which it was if anything is wrong with it.
+fn check(seed: u64) -> Result<String, String> {
+    let again = format!("NORMA_SIM_SEED={seed}");
+    match catch_unwind(|| day(seed)) {
+        Ok((story, broken)) if broken.is_empty() => Ok(story),
+        Ok((story, broken)) => Err(format!("{again}: {}\n{story}", broken.join("\n"))),
+        Err(payload) => {
+            let text = payload.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string));
+            Err(format!("{again}: panicked: {}", text.unwrap_or_default()))
+        }
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+#[test]
+fn no_bad_day_loses_a_fact_or_lands_what_did_not_pass() {
+    if let Some(seed) = number("NORMA_SIM_SEED") {
+        println!("{}", check(seed).unwrap_or_else(|broken| panic!("{broken}")));
+        return;
+    }
+    let seeds = number("NORMA_SIM_SEEDS").unwrap_or(SEEDS);
+    let (next, broken, told) = (AtomicU64::new(0), Mutex::new(Vec::new()), Mutex::new(String::new()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds {
+                        break;
+                    }
+                    match check(seed) {
+                        Ok(story) => told.lock().unwrap().push_str(&story),
+                        Err(what) => broken.lock().unwrap().push(what),
+                    }
+                }
+            });
+        }
+    });
+    let (broken, told) = (broken.into_inner().unwrap(), told.into_inner().unwrap());
+    let count = |word: &str| told.matches(word).count();
+    println!(
+        "{seeds} days: {} succeeded, {} landed, {} resumed, {} changes recovered, {} steps reconciled, {} evidence lost",
+        count(" Succeeded:"),
+        count(" landed "),
+        count(" run_resumed"),
+        count(" change_recovered"),
+        count(" reconciled_step"),
+        count(" evidence_lost"),
+    );
+    assert!(
+        broken.is_empty(),
+        "{} of {seeds} days are broken:\n{}",
+        broken.len(),
+        broken[..broken.len().min(5)].join("\n")
+    );
+}
+
+#[test]
+fn the_same_seed_is_the_same_day() {
+    for seed in 0..5 {
+        assert_eq!(day(seed).0, day(seed).0, "seed {seed}");
+    }
+}

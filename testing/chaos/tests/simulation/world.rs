@@ -1,0 +1,305 @@
+//! The simulated world: agents that answer as they please, git as a map of commits and one branch that its user
+//! moves when nobody expects it, and crashes before and after everything. It outlives every simulated process and
+//! remembers what it was asked, what it answered and what was told, all of it outside the log.
+
+use crate::dice::Dice;
+use contract::{Event, Landing, LandingMode, ProcessEnd, Reason, Role, StepRef};
+use run::Run;
+use run::gate::change::ChangedPath;
+use runner::{Control, Execution, LandResult, PatchResult, Progress, Result, Stop, TurnOrder, World};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use store::crash::Crashed;
+
+/// More than the store keeps in a commit.
+const LARGE_BYTES: usize = 70_000;
+
+/// What an error of this world says was tried; no error of norma's own does.
+pub(crate) const SIMULATED: &str = "simulate";
+
+/// One turn that an agent took, as the world knows it.
+pub(crate) struct Turn {
+    pub(crate) run: String,
+    pub(crate) step: StepRef,
+    /// The tree it was taken on.
+    pub(crate) tree: String,
+    /// Whether it was a check whose PASS must count.
+    pub(crate) passes: bool,
+}
+
+/// One move of the branch by norma.
+pub(crate) struct Move {
+    pub(crate) run: String,
+    pub(crate) commit: String,
+    /// How often the user had moved it before.
+    pub(crate) user_moves: u64,
+}
+
+/// See the module.
+pub(crate) struct Outside {
+    pub(crate) dice: Dice,
+    /// How many of a hundred calls crash.
+    pub(crate) crashes: u64,
+    /// Tree by commit.
+    pub(crate) commits: BTreeMap<String, String>,
+    pub(crate) branch: String,
+    pub(crate) user_moves: u64,
+    pub(crate) own_branches: BTreeMap<String, String>,
+    pub(crate) moves: Vec<Move>,
+    pub(crate) turns: Vec<Turn>,
+    pub(crate) told: Vec<(String, Event)>,
+    /// Runs whose evidence was spoilt beyond repair while they were under way.
+    pub(crate) spoilt: Vec<String>,
+}
+
+impl Outside {
+    pub(crate) fn new(seed: u64) -> Outside {
+        let mut dice = Dice::new(seed);
+        let (branch, tree, crashes) = (dice.id(), dice.id(), dice.below(12));
+        Outside {
+            commits: BTreeMap::from([(branch.clone(), tree)]),
+            branch,
+            dice,
+            crashes,
+            user_moves: 0,
+            own_branches: BTreeMap::new(),
+            moves: Vec::new(),
+            turns: Vec::new(),
+            told: Vec::new(),
+            spoilt: Vec::new(),
+        }
+    }
+
+    /// The user does as users do; then, perhaps, everything ends here.
+    fn meanwhile(&mut self) {
+        if self.dice.percent(2) {
+            let (commit, tree) = (self.dice.id(), self.dice.id());
+            self.commits.insert(commit.clone(), tree);
+            self.branch = commit;
+            self.user_moves += 1;
+        }
+        self.maybe_crash();
+    }
+
+    fn maybe_crash(&mut self) {
+        let chance = self.crashes;
+        if self.dice.percent(chance) {
+            std::panic::resume_unwind(Box::new(Crashed("world")));
+        }
+    }
+
+    /// An error of the machine, which ends the process as a crash does, but through every `?` on the way.
+    fn maybe_fail(&mut self) -> Result<()> {
+        let chance = self.crashes / 4;
+        if self.dice.percent(chance) {
+            let source = std::io::Error::other("simulated");
+            return Err(runner::Error::Io { action: SIMULATED, path: PathBuf::from("the world"), source });
+        }
+        Ok(())
+    }
+}
+
+/// The world as one simulated process sees it.
+pub(crate) struct Simulated<'a> {
+    pub(crate) outside: &'a RefCell<Outside>,
+    pub(crate) control: Control,
+}
+
+/// Is told what is on record.
+pub(crate) struct Teller<'a>(pub(crate) &'a RefCell<Outside>);
+
+impl Progress for Teller<'_> {
+    fn recorded(&mut self, run: &Run, events: &[Event]) {
+        let slug = run.id.slug();
+        self.0.borrow_mut().told.extend(events.iter().map(|event| (slug.clone(), event.clone())));
+    }
+}
+
+impl World for Simulated<'_> {
+    fn workspace(&mut self, _: &Run) -> Result<PathBuf> {
+        let mut outside = self.outside.borrow_mut();
+        outside.meanwhile();
+        outside.maybe_fail()?;
+        Ok(PathBuf::from("/nowhere"))
+    }
+
+    fn execute(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
+        let mut outside = self.outside.borrow_mut();
+        outside.meanwhile();
+        let (execution, passes) = take_turn(&mut outside.dice, order, &self.control);
+        let (run, tree) = (order.run.id.slug(), order.run.tree.clone());
+        outside.turns.push(Turn { run, step: order.step, tree, passes });
+        outside.maybe_crash();
+        outside.maybe_fail()?;
+        Ok(execution)
+    }
+
+    fn apply(&mut self, run: &Run, patch: &[u8]) -> Result<PatchResult> {
+        let mut outside = self.outside.borrow_mut();
+        outside.meanwhile();
+        outside.maybe_fail()?;
+        let text = String::from_utf8_lossy(patch);
+        let refused = |reason| PatchResult::Refused { reason, findings: vec!["simulated".into()] };
+        let result = match text.split_whitespace().next() {
+            Some("conflict") => refused(Reason::PatchFailed),
+            Some("unsafe") => refused(Reason::PolicyViolation),
+            Some("link") => tree_with(run, patch, &[("l", Some(0o120_000))]),
+            Some("many") => tree_with(run, patch, &[("a", None), ("b", None), ("c", None), ("d", None)]),
+            _ => tree_with(run, patch, &[("a", None)]),
+        };
+        outside.maybe_crash();
+        Ok(result)
+    }
+
+    fn plan_landing(&mut self, run: &Run) -> Result<Landing> {
+        let mut outside = self.outside.borrow_mut();
+        outside.meanwhile();
+        outside.maybe_fail()?;
+        let commit = hash(&[run.tree.as_bytes(), run.started.base.commit.as_bytes(), run.id.slug().as_bytes()]);
+        outside.commits.insert(commit.clone(), run.tree.clone());
+        if run.declined.is_some() || run.started.contract.landing.mode == LandingMode::Branch {
+            let target = format!("refs/heads/norma/{}", run.id.slug());
+            return Ok(Landing { target, from: None, commit, checkout: false });
+        }
+        let from = Some(run.started.base.commit.clone());
+        Ok(Landing { target: "refs/heads/main".into(), from, commit, checkout: true })
+    }
+
+    fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult> {
+        let mut outside = self.outside.borrow_mut();
+        outside.meanwhile();
+        outside.maybe_fail()?;
+        let result = if landing.checkout {
+            land_on_main(&mut outside, run, landing)
+        } else {
+            let at = outside.own_branches.entry(landing.target.clone()).or_insert_with(|| landing.commit.clone());
+            if *at == landing.commit { LandResult::Done } else { LandResult::Declined("it exists".into()) }
+        };
+        outside.maybe_crash();
+        outside.maybe_fail()?;
+        Ok(result)
+    }
+
+    fn diff(&mut self, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
+        let mut outside = self.outside.borrow_mut();
+        outside.meanwhile();
+        outside.maybe_fail()?;
+        Ok((format!("{} to {}\n", run.started.base.tree, run.tree).into_bytes(), b"a\n".to_vec()))
+    }
+
+    fn release(&mut self, _: &Run) -> Result<()> {
+        let mut outside = self.outside.borrow_mut();
+        outside.meanwhile();
+        outside.maybe_fail()
+    }
+}
+
+fn land_on_main(outside: &mut Outside, run: &Run, landing: &Landing) -> LandResult {
+    if outside.branch == landing.commit {
+        return LandResult::Done;
+    }
+    if Some(&outside.branch) != landing.from.as_ref() {
+        return LandResult::Declined("main has moved meanwhile".into());
+    }
+    if outside.dice.percent(5) {
+        return LandResult::Declined("your uncommitted changes are in the way".into());
+    }
+    outside.branch = landing.commit.clone();
+    let user_moves = outside.user_moves;
+    outside.moves.push(Move { run: run.id.slug(), commit: landing.commit.clone(), user_moves });
+    LandResult::Done
+}
+
+fn tree_with(run: &Run, patch: &[u8], paths: &[(&str, Option<u32>)]) -> PatchResult {
+    let changes = paths.iter().map(|(path, mode)| ChangedPath {
+        path: path.as_bytes().to_vec(),
+        old_mode: None,
+        new_mode: Some(mode.unwrap_or(0o100_644)),
+        binary: false,
+    });
+    PatchResult::Tree { tree: hash(&[run.tree.as_bytes(), patch]), changes: changes.collect() }
+}
+
+fn hash(parts: &[&[u8]]) -> String {
+    contract::hash::sha256(&parts.join(&0)).to_string()[..40].to_owned()
+}
+
+/// How an agent fares, and whether it was a check whose PASS must count.
+fn take_turn(dice: &mut Dice, order: &TurnOrder<'_>, control: &Control) -> (Execution, bool) {
+    let ok = r#"{"version":1,"status":"ok","summary":"done"}"#;
+    let (process, stdout) = match dice.below(100) {
+        0 => (ProcessEnd::Exited(1), ok),
+        1 => (ProcessEnd::WallDeadline, ""),
+        2 => (ProcessEnd::Signaled(11), ""),
+        3..=7 => (ProcessEnd::Exited(0), "{\"version\":1,"),
+        8 => (ProcessEnd::Exited(0), r#"{"version":1,"status":"fail","summary":"cannot"}"#),
+        9 | 10 => {
+            control.request(if dice.percent(20) { Stop::Cancel } else { Stop::Interrupt });
+            (ProcessEnd::Canceled, "")
+        }
+        _ => (ProcessEnd::Exited(0), ok),
+    };
+    let answered = process == ProcessEnd::Exited(0) && stdout == ok;
+    let good_files = leave_files(dice, order);
+    let passes = answered && good_files && order.step.role == Role::Check;
+    let stderr = b"said\n".to_vec();
+    let (stdout, stderr_truncated) = (stdout.as_bytes().to_vec(), dice.percent(2));
+    (Execution { process, stdout, stdout_truncated: false, stderr, stderr_truncated }, passes)
+}
+
+/// Fills the live directory. For a check: whether what it left is a PASS that must count.
+fn leave_files(dice: &mut Dice, order: &TurnOrder<'_>) -> bool {
+    if dice.percent(1) {
+        std::fs::remove_dir_all(order.live_dir).unwrap();
+        return false;
+    }
+    match order.step.role {
+        Role::Plan => write(order.live_dir, "plan.md", b"plan\n"),
+        Role::Do => {
+            write(order.live_dir, "files/test.log", b"ran\n");
+            if dice.percent(20) {
+                write(order.live_dir, "files/large.log", &vec![b'x'; LARGE_BYTES]);
+            }
+        }
+        Role::Check => return leave_verdict(dice, order.live_dir),
+        Role::Act => {
+            let patch = match dice.below(20) {
+                0 => Some("conflict".to_owned()),
+                1 => Some("unsafe".to_owned()),
+                2 => Some("link".to_owned()),
+                3 => Some("many".to_owned()),
+                4 => Some("x".repeat(5000)),
+                5 | 6 => None,
+                _ => Some(format!("apply {}", dice.below(4))),
+            };
+            patch.into_iter().for_each(|patch| write(order.live_dir, "patch.diff", patch.as_bytes()));
+        }
+    }
+    false
+}
+
+fn leave_verdict(dice: &mut Dice, dir: &Path) -> bool {
+    let (verdict, pass) = if dice.percent(45) { ("PASS", true) } else { ("FAIL", false) };
+    let covered = *dice.pick(&["AC1", "AC1", "AC1", "AC1", "AC1", "AC1", "AC9"]);
+    let held = dice.percent(92);
+    // The evidence is there if this iteration's do left it, which the contract of this world cannot know: a check
+    // that names its own file is sure.
+    let evidence = *dice.pick(&["scorecard.md", "scorecard.md", "scorecard.md", "scorecard.md", "nothing.log", ""]);
+    let text = format!(
+        r#"{{"version":1,"verdict":"{verdict}","criteria":[{{"id":"{covered}","pass":{held},"evidence":"{evidence}"}}]}}"#
+    );
+    let scorecard = dice.percent(96);
+    if scorecard {
+        write(dir, "scorecard.md", b"score\n");
+    }
+    let valid = dice.percent(96);
+    write(dir, "verdict.json", if valid { text.as_bytes() } else { b"PASS" });
+    pass && covered == "AC1" && held && evidence == "scorecard.md" && scorecard && valid
+}
+
+fn write(dir: &Path, name: &str, bytes: &[u8]) {
+    let path = dir.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, bytes).unwrap();
+}

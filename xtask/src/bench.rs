@@ -1,0 +1,33 @@
+//! `cargo xtask bench`: builds the release norma and the benchmark program, and runs the latter on the former.
+//! The measuring itself is a program of its own (`testing/bench`), because it links what it measures, optimized,
+//! while this program should build in a second and has no business with SQLite.
+
+use crate::Outcome;
+use crate::parts::{cargo, must_pass};
+use std::path::Path;
+use std::process::Command;
+
+/// What `--write` replaces.
+const PAGE: &str = "docs/benchmarks.md";
+
+pub(crate) fn run(root: &Path, args: &[String]) -> Outcome {
+    let write = args.iter().any(|arg| arg == "--write");
+    let passed_on: Vec<&String> = args.iter().filter(|arg| *arg != "--write").collect();
+    must_pass(&mut cargo(root, &["build", "--release", "-p", "norma", "-p", "bench"]))?;
+    let release = release_dir(root)?;
+    let mut command = Command::new(release.join("bench"));
+    command.arg("--norma").arg(release.join("norma")).arg("--root").arg(root).args(passed_on);
+    if !write {
+        return must_pass(&mut command).map(|_| String::new());
+    }
+    let page = root.join(PAGE);
+    must_pass(command.arg("--write").arg(&page))?;
+    Ok(format!("{PAGE} is written"))
+}
+
+/// Where cargo puts release programs: it alone knows.
+fn release_dir(root: &Path) -> Result<std::path::PathBuf, Vec<String>> {
+    let metadata = crate::tidy::metadata(root).map_err(|problem| vec![problem])?;
+    let target = metadata["target_directory"].as_str().unwrap_or("target");
+    Ok(Path::new(target).join("release"))
+}

@@ -1,0 +1,66 @@
+//! `cargo xtask <verb>`: the one entry point of this project's automation. People and CI call the same verbs;
+//! each answers with a summary, or with every problem it found, and the exit code tells which.
+
+mod bench;
+mod parts;
+mod seeds;
+mod tidy;
+mod verbs;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What a verb answers: a summary, or every problem it found.
+type Outcome = Result<String, Vec<String>>;
+
+const USAGE: &str = "usage: cargo xtask <verb>
+
+  test [ARGS]             build, cargo test --workspace ARGS, seeds, tidy
+  ci                      fmt, clippy, test, deny: what must hold before a commit
+  tidy                    the rules of this code base that no other tool knows
+  seeds [--json]
+                          docs/conformance.md promises nothing that is not there
+  schemas                 rewrite schemas/ from the types
+  bench [--quick] [--write] [--dir DIR] [step|log|runs]…
+                          measure; --write replaces docs/benchmarks.md";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((verb, args)) = args.split_first() else {
+        return fail(&[USAGE.to_owned()]);
+    };
+    let root = root();
+    let outcome = match verb.as_str() {
+        "test" => verbs::test(&root, args),
+        "ci" => verbs::ci(&root),
+        "tidy" => tidy::check(&root),
+        "seeds" => seeds::check(&root, args),
+        "schemas" => verbs::schemas(&root),
+        "bench" => bench::run(&root, args),
+        "help" | "--help" | "-h" => Ok(USAGE.to_owned()),
+        other => Err(vec![format!("unknown verb `{other}`\n\n{USAGE}")]),
+    };
+    match outcome {
+        Ok(summary) => say(&summary),
+        Err(problems) => fail(&problems),
+    }
+}
+
+/// The root of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("BUG: xtask lies in the workspace").to_owned()
+}
+
+#[expect(clippy::print_stdout, reason = "the answer of a verb")]
+fn say(summary: &str) -> ExitCode {
+    println!("{summary}");
+    ExitCode::SUCCESS
+}
+
+#[expect(clippy::print_stderr, reason = "the problems a verb found")]
+fn fail(problems: &[String]) -> ExitCode {
+    for problem in problems {
+        eprintln!("{problem}");
+    }
+    ExitCode::FAILURE
+}

@@ -1,0 +1,108 @@
+//! A verb made of parts: each is timed, its outcome kept, and at the end a summary says what every one of them
+//! took and came to. A part that fails does not hide the others.
+
+use crate::Outcome;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What became of a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Ended {
+    Passed,
+    Failed(Vec<String>),
+    Skipped(String),
+}
+
+/// The parts of one verb so far.
+#[derive(Default)]
+pub(crate) struct Parts {
+    parts: Vec<(&'static str, Duration, Ended)>,
+}
+
+impl Parts {
+    /// Runs a part and keeps how it ended; answers whether it passed.
+    pub(crate) fn run(&mut self, name: &'static str, part: impl FnOnce() -> Outcome) -> bool {
+        let started = Instant::now();
+        let ended = part().map_or_else(Ended::Failed, |_| Ended::Passed);
+        let passed = ended == Ended::Passed;
+        self.parts.push((name, started.elapsed(), ended));
+        passed
+    }
+
+    /// Notes a part that was not run, and why.
+    pub(crate) fn skip(&mut self, name: &'static str, why: &str) {
+        self.parts.push((name, Duration::ZERO, Ended::Skipped(why.to_owned())));
+    }
+
+    /// The summary: one line a part; the problems of all of them if there are any.
+    pub(crate) fn summary(self) -> Outcome {
+        let mut lines = Vec::new();
+        let mut problems = Vec::new();
+        for (name, elapsed, ended) in self.parts {
+            let seconds = elapsed.as_secs_f64();
+            match ended {
+                Ended::Passed => lines.push(format!("{name:<8} {seconds:>7.1} s  ok")),
+                Ended::Skipped(why) => lines.push(format!("{name:<8}       -    skipped: {why}")),
+                Ended::Failed(found) => {
+                    lines.push(format!("{name:<8} {seconds:>7.1} s  FAILED"));
+                    problems.extend(found.into_iter().map(|problem| format!("{name}: {problem}")));
+                }
+            }
+        }
+        if problems.is_empty() {
+            return Ok(lines.join("\n"));
+        }
+        problems.extend(lines);
+        Err(problems)
+    }
+}
+
+/// `cargo` with arguments, in the workspace; the same cargo that started this program.
+pub(crate) fn cargo(root: &Path, args: &[&str]) -> Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(root).args(args);
+    command
+}
+
+/// Runs a command to its end with this process's output.
+pub(crate) fn must_pass(command: &mut Command) -> Outcome {
+    let shown = shown(command);
+    match command.stdin(Stdio::null()).status() {
+        Ok(status) if status.success() => Ok(shown),
+        Ok(status) => Err(vec![format!("`{shown}` ended with {status}")]),
+        Err(error) => Err(vec![format!("could not run `{shown}`: {error}")]),
+    }
+}
+
+fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_fails_fails_the_verb_and_hides_no_other() {
+        let mut parts = Parts::default();
+        assert!(!parts.run("first", || Err(vec!["it broke".into()])));
+        assert!(parts.run("second", || Ok(String::new())));
+        parts.skip("third", "not installed");
+        let problems = parts.summary().unwrap_err();
+        assert_eq!(problems[0], "first: it broke");
+        assert!(problems[1].starts_with("first") && problems[1].ends_with("FAILED"));
+        assert!(problems[2].starts_with("second") && problems[2].ends_with("ok"));
+        assert!(problems[3].ends_with("skipped: not installed"));
+    }
+
+    #[test]
+    fn a_command_that_cannot_run_or_fails_is_a_problem() {
+        assert!(must_pass(&mut Command::new("/nowhere/at-all")).unwrap_err()[0].contains("could not run `at-all`"));
+        let mut failing = Command::new("sh");
+        assert!(must_pass(failing.args(["-c", "exit 3"])).unwrap_err()[0].contains("exit status: 3"));
+    }
+}
