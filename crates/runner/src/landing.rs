@@ -181,9 +181,7 @@ pub fn undo(store: &Store, user: &Repository, objects: &Objects, slug: &str) -> 
 
 fn load(store: &Store, slug: &str) -> Result<(Run, contract::RunView)> {
     let reader = Reader::open(&store.layout)?;
-    let (id, events, _) = reader.log(slug)?;
-    let damaged = |why: run::Illegal| store::Error::Damaged { log: slug.to_owned(), why: why.to_string() };
-    let run = Run::fold(id, &events).map_err(damaged)?;
+    let (run, _) = reader.load(slug)?;
     let view = reader.run(slug)?.ok_or_else(|| store::Error::Refused(format!("there is no run {slug}")))?;
     Ok((run, view))
 }

@@ -153,9 +153,7 @@ fn finish_landings(shared: &Shared, context: &Context) -> Result<Vec<String>> {
     let reader = Reader::open(&shared.store.layout)?;
     let mut notes = Vec::new();
     for slug in reader.unsealed()? {
-        let (id, events, _) = reader.log(&slug)?;
-        let damaged = |why: run::Illegal| store::Error::Damaged { log: slug.clone(), why: why.to_string() };
-        let run::Stage::LandingOpen(open) = run::Run::fold(id, &events).map_err(damaged)?.stage else { continue };
+        let run::Stage::LandingOpen(open) = reader.load(&slug)?.0.stage else { continue };
         if shared.user.read_ref(&open.target)?.map(|id| id.to_string()) != Some(open.commit) {
             continue;
         }
@@ -310,10 +308,7 @@ fn cancel(shared: &Shared, slug: &str) -> Result<Answer> {
         control.request(Stop::Cancel);
         return done("the run is asked to end; its turn is being stopped");
     }
-    let reader = Reader::open(&shared.store.layout)?;
-    let (id, events, mut log) = reader.log(slug)?;
-    let damaged = |why: run::Illegal| store::Error::Damaged { log: slug.to_owned(), why: why.to_string() };
-    let run = run::Run::fold(id, &events).map_err(damaged)?;
+    let (run, mut log) = Reader::open(&shared.store.layout)?.load(slug)?;
     if run.status.is_terminal() {
         return Err(Error::declined(
             format!("run {slug} is {} already", run.status),

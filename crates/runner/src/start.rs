@@ -103,10 +103,7 @@ fn base_of(head: &crate::git::Head, parent: Option<&Run>) -> Base {
 
 /// Takes up a paused run where it was left.
 pub fn resume(store: &Store, slug: &str) -> Result<(Run, RunLog)> {
-    let reader = Reader::open(&store.layout)?;
-    let (id, events, mut log) = reader.log(slug)?;
-    let damaged = |why: run::Illegal| store::Error::Damaged { log: slug.to_owned(), why: why.to_string() };
-    let mut run = Run::fold(id, &events).map_err(damaged)?;
+    let (mut run, mut log) = Reader::open(&store.layout)?.load(slug)?;
     match run.status {
         Status::Paused => {}
         Status::Stopped => {
@@ -119,7 +116,7 @@ pub fn resume(store: &Store, slug: &str) -> Result<(Run, RunLog)> {
         }
     }
     for event in store.append(&mut log, vec![Fact::RunResumed { pid: std::process::id() }], Vec::new())? {
-        run.apply(&event).map_err(damaged)?;
+        run.apply(&event).expect("BUG: a paused run can be resumed");
     }
     Ok((run, log))
 }

@@ -6,6 +6,7 @@ use contract::{
     Digest, Event, EventLine, LogName, Role, RunId, RunView, Status, StepStatus, StepView, TaskStatus, TaskView,
     Verdict,
 };
+use run::Run;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
@@ -120,6 +121,13 @@ impl Reader {
         Ok((last.run_uuid, events, RunLog { name, seq: last.seq, head }))
     }
 
+    /// A run as its log tells it, and the log's end.
+    pub fn load(&self, slug: &str) -> Result<(Run, RunLog)> {
+        let (id, events, log) = self.log(slug)?;
+        let damaged = |why: run::Illegal| Error::Damaged { log: slug.to_owned(), why: why.to_string() };
+        Ok((Run::fold(id, &events).map_err(damaged)?, log))
+    }
+
     /// Slugs of runs whose directory may still change, oldest first.
     pub fn unsealed(&self) -> Result<Vec<String>> {
         let mut statement = self.db.prepare("SELECT run_id FROM runs WHERE sealed = 0 ORDER BY run_id")?;
@@ -142,16 +150,6 @@ impl Reader {
         let mut statement = self.db.prepare("SELECT run_id FROM runs")?;
         let ids = statement.query_map([], |row| row.get(0))?;
         Ok(ids.collect::<rusqlite::Result<_>>()?)
-    }
-
-    /// Whether a run with this slug is known.
-    pub fn has_run(&self, slug: &str) -> Result<bool> {
-        let found: Option<i64> = self
-            .db
-            .prepare_cached("SELECT 1 FROM runs WHERE run_id = ?1")?
-            .query_row([slug], |row| row.get(0))
-            .optional()?;
-        Ok(found.is_some())
     }
 
     /// The files on record of a directory of a run (`None`: of all of them), with the bytes of small ones.

@@ -38,13 +38,11 @@ pub fn recover(store: &Store) -> Result<Recovery> {
 }
 
 fn recover_run(store: &Store, reader: &Reader, slug: &str, found: &mut Recovery) -> Result<()> {
-    let (id, events, log) = reader.log(slug)?;
-    let damaged = |why: run::Illegal| crate::Error::Damaged { log: slug.to_owned(), why: why.to_string() };
-    let run = Run::fold(id, &events).map_err(damaged)?;
+    let (run, log) = reader.load(slug)?;
     let mut open = Recovering { store, slug, dir: store.layout.run(slug), run, log };
     // First of all the directory itself and the mirror in it: what is recorded below is appended there, and a
     // line that the crash kept from it must not become a gap.
-    open.restore_files(&events, found)?;
+    open.restore_files(found)?;
     open.mirror(reader, found)?;
     let whole = open.restore_evidence(reader, found)?;
     open.clear_steps(found)?;
@@ -212,14 +210,13 @@ impl Recovering<'_> {
 
     /// `contract.json` and `norma.md` are written before the first event is acknowledged; both follow from it.
     /// Files under a temporary name are what a crash left of writing one of the run's own.
-    fn restore_files(&self, events: &[Event], found: &mut Recovery) -> Result<()> {
+    fn restore_files(&self, found: &mut Recovery) -> Result<()> {
         for name in names(&self.dir)? {
             if name.to_string_lossy().contains(".tmp-") {
                 remove_tree(&self.dir.join(name))?;
             }
         }
-        let Some(Fact::RunStarted(started)) = events.first().map(|event| &event.fact) else { return Ok(()) };
-        for (name, bytes) in run_files(started) {
+        for (name, bytes) in run_files(&self.run.started) {
             if std::fs::read(self.dir.join(name)).ok().as_deref() != Some(&bytes[..]) {
                 self.rewrite(name, &bytes)?;
                 found.notes.push(format!("{}: {name} was not what the log says; written anew", self.slug));

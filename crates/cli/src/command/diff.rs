@@ -25,9 +25,7 @@ impl Args {
             Ok(patch) => patch,
             // Under way: the run's tree so far.
             Err(_) => {
-                let (id, events, _) = reader.log(&slug)?;
-                let damaged = |why: run::Illegal| store::Error::Damaged { log: slug.clone(), why: why.to_string() };
-                let run = run::Run::fold(id, &events).map_err(damaged)?;
+                let (run, _) = reader.load(&slug)?;
                 let objects = Objects::open_or_create(&layout.git(), &user)?;
                 let parse = |text: &str| {
                     ObjectId::from_hex(text.as_bytes())

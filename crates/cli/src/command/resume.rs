@@ -35,10 +35,7 @@ impl Args {
         let view = if self.budget.is_empty() {
             session.resume(&slug)?
         } else {
-            let (id, events, _) = reader.log(&slug)?;
-            let parent = Run::fold(id, &events)
-                .map_err(|why| store::Error::Damaged { log: slug.clone(), why: why.to_string() })?;
-            session.start(child(parent, &self.budget)?)?
+            session.start(child(reader.load(&slug)?.0, &self.budget)?)?
         };
         Ok(session.finish(&view))
     }

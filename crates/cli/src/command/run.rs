@@ -160,9 +160,8 @@ impl Session<'_> {
     }
 
     pub(crate) fn resume(&self, slug: &str) -> Outcome<RunView> {
-        let (id, events, _) = Reader::open(&self.context.layout)?.log(slug)?;
-        let known = Run::fold(id, &events).is_ok_and(|run| self.context.trust.started(&run.started.contract_digest));
-        if !known {
+        let (run, _) = Reader::open(&self.context.layout)?.load(slug)?;
+        if !self.context.trust.started(&run.started.contract_digest) {
             let hint = "start it anew: norma run … --new";
             return Err(CommandError::new(
                 code::ENVIRONMENT,
