@@ -46,6 +46,8 @@ pub(crate) struct Job {
 pub(crate) enum Message {
     /// Sockets that listen inside, handed over with the message, in the order of the addresses.
     Listening(Vec<String>),
+    /// The directories that hold what is changed in each overlay, handed over with the message.
+    Layers,
     /// The confinement stands; the program waits for the word.
     Ready(Box<Effective>),
     /// The confinement could not be built.

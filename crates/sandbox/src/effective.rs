@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{Policy, Root};
+use crate::policy::Policy;
 
 /// The namespaces a confined program never shares with the caller.
 const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
@@ -168,6 +168,21 @@ impl Effective {
                 weaker.push(format!("{} is not hidden", root.path.display()));
             }
         }
+        for overlay in &policy.overlays {
+            if at(&overlay.path).is_none_or(|mount| mount.kind != "overlay") {
+                weaker.push(format!("{} is no view of its own", overlay.path.display()));
+            }
+        }
+        for root in &policy.empty {
+            if at(&root.path).is_none_or(|mount| !mount.read_only || mount.kind != "tmpfs") {
+                weaker.push(format!("{} is not an empty directory", root.path.display()));
+            }
+        }
+        for placed in policy.placed.iter().filter(|it| !it.writable) {
+            if at(&placed.path).is_none_or(|mount| !mount.read_only) {
+                weaker.push(format!("{} is writable", placed.path.display()));
+            }
+        }
         let own = PRIVATE.iter().map(Path::new).chain([policy.home.as_path()]);
         for path in own.filter(|path| at(path).is_none_or(|mount| mount.kind != "tmpfs")) {
             weaker.push(format!("{} is not private", path.display()));
@@ -182,10 +197,9 @@ impl Effective {
 /// What is wrong with one mount that is there.
 fn weaker_mount(mount: &Mount, policy: &Policy) -> Vec<String> {
     let path = &mount.path;
-    let below = |roots: &[Root]| roots.iter().any(|root| path.starts_with(&root.path));
     let mut weaker = Vec::new();
     let mut own_writable = PRIVATE.iter().map(Path::new).chain([policy.home.as_path(), Path::new("/dev/pts")]);
-    let writable = below(&policy.write) || own_writable.any(|own| path.starts_with(own));
+    let writable = policy.changeable().any(|it| path.starts_with(it)) || own_writable.any(|own| path.starts_with(own));
     if !mount.read_only && !writable {
         weaker.push(format!("{} is writable", path.display()));
     }
@@ -196,7 +210,7 @@ fn weaker_mount(mount: &Mount, policy: &Policy) -> Vec<String> {
         weaker.push(format!("{} honours device files", path.display()));
     }
     let own = path == Path::new("/") || path.starts_with("/proc") || path.starts_with("/dev");
-    if !own && !writable && !below(&policy.read) {
+    if !own && !writable && !policy.seen().any(|it| path.starts_with(it)) {
         weaker.push(format!("{} is visible", path.display()));
     }
     weaker

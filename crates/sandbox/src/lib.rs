@@ -17,7 +17,7 @@ mod control;
 mod start;
 
 pub use effective::Effective;
-pub use policy::{HostPort, Identity, Limits, Network, Policy, Root, Violation};
+pub use policy::{HostPort, Identity, Limits, Network, Overlay, Placed, Policy, Root, Upper, Violation};
 pub use probe::{Level, Probe, probe};
 pub use report::{End, Exhausted, Failure, Report, Usage};
 pub use start::{Command, Confined, Error, Prepared, Sandbox, SetUp, Streams};

@@ -27,6 +27,9 @@ const HOSTNAME_BYTES_MAX: usize = 64;
 /// one message, which has room for 64 and for the proxy's own.
 pub const LOOPBACK_MAX: usize = 48;
 
+/// Most overlays: each has a layer whose directory is handed out with the others in one message.
+pub const OVERLAYS_MAX: usize = 16;
+
 /// Directories the sandbox fills itself, so that no root may be placed on or above them.
 const OWN_DIRECTORIES: [&str; 2] = ["/proc", "/dev"];
 
@@ -38,6 +41,12 @@ pub struct Policy {
     pub read: Vec<Root>,
     /// What can be changed.
     pub write: Vec<Root>,
+    /// Directories of the machine that are seen at another path than their own.
+    pub placed: Vec<Placed>,
+    /// Empty, unchangeable directories of the sandbox's own, in which other entries may be placed.
+    pub empty: Vec<Root>,
+    /// Writable views of unchangeable directories.
+    pub overlays: Vec<Overlay>,
     /// What stays unchangeable though it lies below a `write` root. Must exist.
     pub protected: Vec<Root>,
     /// What is covered by an empty file or directory though it lies below another root. Must exist.
@@ -75,6 +84,51 @@ impl Root {
     pub fn new(path: impl Into<PathBuf>, reason: impl Into<String>) -> Self {
         Self { path: path.into(), reason: reason.into() }
     }
+}
+
+/// One directory or file that is seen at another path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Placed {
+    /// Where it is on the machine.
+    pub source: PathBuf,
+    /// Where it is inside.
+    pub path: PathBuf,
+    /// Whether it can be changed.
+    pub writable: bool,
+    /// For people.
+    pub reason: String,
+}
+
+/// One directory that can be changed at will, while what it shows stays as it is: changes go to a layer on top,
+/// which the caller is handed and which is all that has to be looked at, or dropped, afterwards.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overlay {
+    /// Where the view is inside.
+    pub path: PathBuf,
+    /// The directories it shows, the topmost first. They must not change while it is there.
+    pub lower: Vec<PathBuf>,
+    /// Where changes go.
+    pub upper: Upper,
+    /// For people.
+    pub reason: String,
+}
+
+/// Where the changes to an overlay go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Upper {
+    /// A file system in memory that holds this much and is gone when nobody holds it.
+    Memory {
+        /// Its size.
+        bytes: u64,
+    },
+    /// The directory `upper` in this one, which is made if need be; nothing bounds it but the disk.
+    Directory {
+        /// An existing directory, on a file system that can carry an overlay.
+        path: PathBuf,
+    },
 }
 
 /// The network as the program finds it.
@@ -193,12 +247,28 @@ impl Policy {
     /// All that is wrong; empty for a policy that can be tried.
     pub fn violations(&self) -> Vec<Violation> {
         let mut found = Found(Vec::new());
-        let lists =
-            [("read", &self.read), ("write", &self.write), ("protected", &self.protected), ("hidden", &self.hidden)];
+        let lists = [
+            ("read", &self.read),
+            ("write", &self.write),
+            ("empty", &self.empty),
+            ("protected", &self.protected),
+            ("hidden", &self.hidden),
+        ];
         for (name, roots) in lists {
             for (index, root) in roots.iter().enumerate() {
                 found.root(&format!("{name}[{index}]"), root);
             }
+        }
+        for (index, placed) in self.placed.iter().enumerate() {
+            found.root(&format!("placed[{index}]"), &Root::new(&placed.path, &placed.reason));
+            found.path(&format!("placed[{index}].source"), &placed.source);
+        }
+        if self.overlays.len() > OVERLAYS_MAX {
+            found.add("overlays", format!("are more than {OVERLAYS_MAX}"));
+        }
+        for (index, overlay) in self.overlays.iter().enumerate() {
+            found.root(&format!("overlays[{index}]"), &Root::new(&overlay.path, &overlay.reason));
+            found.overlay(&format!("overlays[{index}]"), overlay);
         }
         found.path("cwd", &self.cwd);
         found.path("home", &self.home);
@@ -208,8 +278,20 @@ impl Policy {
         found.0
     }
 
+    /// The paths at and below which the program can change something, private directories aside.
+    pub(crate) fn changeable(&self) -> impl Iterator<Item = &Path> {
+        let write = self.write.iter().map(|root| &root.path);
+        let placed = self.placed.iter().filter(|it| it.writable).map(|it| &it.path);
+        write.chain(placed).chain(self.overlays.iter().map(|it| &it.path)).map(PathBuf::as_path)
+    }
+
+    /// The paths at and below which the program sees something, private directories aside.
+    pub(crate) fn seen(&self) -> impl Iterator<Item = &Path> {
+        let roots = self.read.iter().chain(&self.empty).map(|root| root.path.as_path());
+        roots.chain(self.placed.iter().map(|it| it.path.as_path())).chain(self.changeable())
+    }
+
     fn places(&self, found: &mut Found) {
-        let roots = || self.read.iter().chain(&self.write);
         for (name, list) in [("read", &self.read), ("write", &self.write)] {
             for (index, _) in list.iter().enumerate().filter(|(_, root)| root.path == Path::new("/")) {
                 found.add(format!("{name}[{index}]"), "the whole machine cannot be a root");
@@ -221,21 +303,21 @@ impl Policy {
             }
         }
         for (index, root) in self.protected.iter().enumerate() {
-            if !self.write.iter().any(|write| root.path.starts_with(&write.path)) {
+            if !self.changeable().any(|path| root.path.starts_with(path)) {
                 found.add(format!("protected[{index}]"), "lies below no write root, so there is nothing to protect");
             }
         }
         for (index, root) in self.hidden.iter().enumerate() {
-            if !roots().any(|other| root.path.starts_with(&other.path)) {
+            if !self.seen().any(|path| root.path.starts_with(path)) {
                 found.add(format!("hidden[{index}]"), "lies below no root, so there is nothing to hide");
             }
-            if self.write.iter().any(|write| write.path.starts_with(&root.path)) {
+            if self.changeable().any(|path| path.starts_with(&root.path)) {
                 found.add(format!("hidden[{index}]"), "would hide a write root");
             }
         }
         let private = ["/tmp", "/var/tmp", "/run"].map(Path::new);
         let inside = |path: &Path| private.iter().any(|it| path.starts_with(it)) || path.starts_with(&self.home);
-        if !roots().any(|root| self.cwd.starts_with(&root.path)) && !inside(&self.cwd) {
+        if !self.seen().any(|path| self.cwd.starts_with(path)) && !inside(&self.cwd) {
             found.add("cwd", "is not visible inside");
         }
     }
@@ -302,6 +384,20 @@ impl Found {
         }
     }
 
+    fn overlay(&mut self, place: &str, overlay: &Overlay) {
+        if overlay.lower.is_empty() {
+            self.add(format!("{place}.lower"), "shows nothing");
+        }
+        for (index, lower) in overlay.lower.iter().enumerate() {
+            self.path(&format!("{place}.lower[{index}]"), lower);
+        }
+        match &overlay.upper {
+            Upper::Memory { bytes: 0 } => self.add(format!("{place}.upper"), "must not be zero"),
+            Upper::Memory { .. } => {}
+            Upper::Directory { path } => self.path(&format!("{place}.upper"), path),
+        }
+    }
+
     fn path(&mut self, place: &str, path: &Path) {
         let Some(text) = path.to_str() else {
             return self.add(place, format!("{} is not UTF-8, which the policy document needs", path.display()));
@@ -330,6 +426,9 @@ pub(crate) mod tests {
         Policy {
             read: vec![Root::new("/usr", "programs")],
             write: vec![Root::new("/srv/work", "the workspace")],
+            placed: Vec::new(),
+            empty: Vec::new(),
+            overlays: Vec::new(),
             protected: vec![Root::new("/srv/work/.git", "history")],
             hidden: vec![Root::new("/srv/work/.env", "secrets")],
             env: BTreeMap::from([("PATH".to_owned(), "/usr/bin".to_owned())]),

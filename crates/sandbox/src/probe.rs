@@ -137,6 +137,9 @@ fn smallest(landlock_abi_min: u32) -> Policy {
     Policy {
         read: read.map(|it| Root::new(*it, "any file, to see that binding works")).collect(),
         write: Vec::new(),
+        placed: Vec::new(),
+        empty: Vec::new(),
+        overlays: Vec::new(),
         protected: Vec::new(),
         hidden: Vec::new(),
         env: BTreeMap::new(),

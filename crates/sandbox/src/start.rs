@@ -110,6 +110,8 @@ struct Held {
     pidfd: OwnedFd,
     control: OwnedFd,
     proxy: Option<Proxy>,
+    /// What is changed in each overlay.
+    layers: Vec<OwnedFd>,
     /// Messages read and not used yet.
     messages: VecDeque<Message>,
     program: PathBuf,
@@ -202,7 +204,16 @@ impl Server {
         let (pid, pidfd) = control::receive_process(self.socket.as_fd())?;
         let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("the set-up server names no process"))?;
         let program = program.to_owned();
-        Ok(Held { pid, pidfd, control, proxy: None, messages: VecDeque::new(), program, ended: false })
+        Ok(Held {
+            pid,
+            pidfd,
+            control,
+            proxy: None,
+            layers: Vec::new(),
+            messages: VecDeque::new(),
+            program,
+            ended: false,
+        })
     }
 }
 
@@ -268,6 +279,12 @@ impl Confined {
         self.held.proxy.as_ref().map(|proxy| proxy.attempts().0).unwrap_or_default()
     }
 
+    /// The directories that hold what is changed in each overlay, in the policy's order. To be read when the
+    /// program has ended; a layer in memory lives as long as its descriptor.
+    pub fn take_layers(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.held.layers)
+    }
+
     /// Waits for the end, and says how it came.
     pub fn finish(mut self) -> Result<Report, Error> {
         let program = self.held.program.clone();
@@ -288,6 +305,7 @@ impl Held {
                 match message {
                     Message::Ready(effective) => return Ok(*effective),
                     Message::BootFailure(why) => return Err(Error::BootFailure(why)),
+                    Message::Layers => self.layers = descriptors,
                     Message::Listening(addresses) => {
                         let started = self.start_proxy(policy, &addresses, descriptors);
                         started.map_err(|error| failed(&self.program, error))?;
@@ -363,7 +381,7 @@ impl Held {
                 Message::BootFailure(why) => return Ok(Err(Error::BootFailure(why))),
                 Message::Ended(end, exhausted) => (report.end, report.exhausted) = (end, exhausted),
                 Message::Used(usage) => report.usage = usage,
-                Message::Ready(_) | Message::Listening(_) => {}
+                Message::Ready(_) | Message::Listening(_) | Message::Layers => {}
             }
         }
         Ok(Ok(report))

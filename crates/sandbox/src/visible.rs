@@ -162,7 +162,7 @@ pub fn find_secrets(root: &Path) -> io::Result<Vec<Root>> {
 /// One line of an explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// `read`, `write`, `protected`, `hidden`, `private`, `network`, `limit` or `refused`.
+    /// `read`, `write`, `protected`, `hidden`, `overlay`, `empty`, `private`, `network`, `limit` or `refused`.
     pub what: &'static str,
     /// What it is about.
     pub subject: String,
@@ -184,6 +184,13 @@ pub fn explain(policy: &Policy) -> Vec<Line> {
     for (what, roots) in lists {
         lines.extend(roots.iter().map(|root| line(what, path(&root.path), &root.reason)));
     }
+    for overlay in &policy.overlays {
+        lines.push(line("overlay", path(&overlay.path), &overlay.reason));
+    }
+    for placed in &policy.placed {
+        lines.push(line(if placed.writable { "write" } else { "read" }, path(&placed.path), &placed.reason));
+    }
+    lines.extend(policy.empty.iter().map(|root| line("empty", path(&root.path), &root.reason)));
     lines.push(line("private", path(&policy.home), "an empty home that is gone afterwards"));
     for own in crate::effective::PRIVATE {
         lines.push(line("private", own.to_owned(), "empty, and gone afterwards"));

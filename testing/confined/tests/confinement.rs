@@ -14,14 +14,16 @@ use std::time::{Duration, Instant};
 
 use confined::launch::{self, Ran};
 use sandbox::proxy::Verdict;
-use sandbox::{End, Error, Exhausted, Failure, HostPort, Level, Network, Policy, Root, Streams};
+use sandbox::{
+    End, Error, Exhausted, Failure, HostPort, Level, Network, Overlay, Placed, Policy, Root, Streams, Upper,
+};
 use tempfile::TempDir;
 
 /// Longest that a death may take to show; it takes milliseconds on a machine that is idle.
 const DEATH_PATIENCE: Duration = Duration::from_secs(10);
 
 struct Place {
-    _directory: TempDir,
+    dir: TempDir,
     helper: PathBuf,
     work: PathBuf,
     policy: Policy,
@@ -34,7 +36,7 @@ fn place() -> Place {
     fs::create_dir(at("work")).expect("make");
     launch::copy_helper(env!("CARGO_BIN_EXE_confined"), &at("bin/confined"));
     let policy = launch::policy(&at("bin/confined"), &at("work"));
-    Place { helper: at("bin/confined"), work: at("work"), policy, _directory: directory }
+    Place { helper: at("bin/confined"), work: at("work"), policy, dir: directory }
 }
 
 impl Place {
@@ -494,4 +496,85 @@ fn a_listed_name_that_leads_to_this_machine_is_refused() {
     let script = ask(&format!("CONNECT {name}:{port} HTTP/1.1\\r\\n\\r\\n"));
     let ran = place.run("/bin/bash", &["-c", &script]).expect("run");
     assert_eq!(ran.report.network[0].verdict, Verdict::Refused("the name leads to this machine".to_owned()));
+}
+
+/// The names in a directory that is only known by its descriptor.
+fn names_in(directory: &OwnedFd) -> Vec<String> {
+    let entries = rustix::fs::Dir::read_from(directory).expect("list");
+    let names = entries.map(|it| it.expect("an entry").file_name().to_string_lossy().into_owned());
+    let mut names: Vec<_> = names.filter(|it| it != "." && it != "..").collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn changes_to_a_view_are_in_its_layer_and_nowhere_else() {
+    let mut place = place();
+    let base = place.dir.path().join("base, with: odd\\name");
+    let (top, view) = (place.dir.path().join("top"), place.dir.path().join("seen/here"));
+    for dir in [base.join("gone"), top.clone()] {
+        fs::create_dir_all(dir).expect("make");
+    }
+    for name in ["kept", "gone/a", "edited"] {
+        fs::write(base.join(name), "below").expect("write");
+    }
+    fs::write(top.join("kept"), "above").expect("write");
+    place.policy.overlays.push(Overlay {
+        path: view.clone(),
+        lower: vec![top, base.clone()],
+        upper: Upper::Memory { bytes: 1 << 20 },
+        reason: "the view".to_owned(),
+    });
+    place.policy.cwd = view;
+    let script = "cat kept; rm -r gone && mkdir gone && echo x >>edited && echo new >made && echo x >../escaped; \
+                  head -c 2000000 /dev/zero >big; exit 3";
+    let (output, theirs) = std::io::pipe().expect("pipe");
+    let null = || OwnedFd::from(File::options().read(true).write(true).open("/dev/null").expect("open"));
+    let streams = Streams { stdin: null(), stdout: theirs.into(), stderr: null() };
+    let sandbox = sandbox::Sandbox::new(launch::set_up(&place.helper));
+    let command = launch::command("/bin/sh", &["-c", script]);
+    let mut confined = sandbox.prepare(&place.policy, &command, &streams).and_then(|it| it.start()).expect("start");
+    drop(streams);
+    let layers = confined.take_layers();
+    let report = confined.finish().expect("an end");
+    assert_eq!(std::io::read_to_string(output).expect("read"), "above");
+    assert_eq!((report.end, report.failure()), (End::Exited(3), Some(Failure::DiskFull)));
+    assert_eq!(names_in(&layers[0]), ["big", "edited", "gone", "made"]);
+    assert_eq!(fs::read_to_string(base.join("edited")).expect("read"), "below");
+    assert!(base.join("gone/a").exists() && !place.dir.path().join("seen").exists());
+}
+
+#[test]
+fn a_directory_is_seen_where_it_is_placed_and_around_it_is_nothing() {
+    let mut place = place();
+    let at = |name: &str| place.dir.path().join(name);
+    for name in ["live", "earlier", "base/.norma/runs"] {
+        fs::create_dir_all(at(name)).expect("make");
+    }
+    fs::write(at("base/.norma/secret"), "x").expect("write");
+    fs::write(at("earlier/plan.md"), "plan").expect("write");
+    let (repo, run) = (at("repo"), at("repo/.norma/runs/1/steps"));
+    let placed = |source: &str, name: &str, writable| Placed {
+        source: at(source),
+        path: run.join(name),
+        writable,
+        reason: "a step".to_owned(),
+    };
+    let both = vec![placed("live", "002-do", true), placed("earlier", "001-plan", false)];
+    let overlay = Overlay {
+        path: repo.clone(),
+        lower: vec![at("base")],
+        upper: Upper::Memory { bytes: 1 << 20 },
+        reason: "the tree".to_owned(),
+    };
+    let live = at("live");
+    place.policy.empty = vec![Root::new(repo.join(".norma"), "the state directory")];
+    (place.policy.placed, place.policy.overlays, place.policy.cwd) = (both, vec![overlay], repo);
+    let script = "cat .norma/runs/1/steps/001-plan/plan.md; ls -A .norma; echo done >.norma/runs/1/steps/002-do/out; \
+                  echo x >.norma/runs/1/steps/001-plan/plan.md; echo x >.norma/x; mkdir .norma/runs/2; \
+                  rm -r .norma/runs/1/steps/001-plan; mv .norma other; true";
+    let ran = place.run("/bin/sh", &["-c", script]).expect("run");
+    assert_eq!(ran.stdout, "planruns\n", "{ran:?}");
+    assert_eq!(fs::read_to_string(live.join("out")).expect("read"), "done\n");
+    assert_eq!(fs::read_to_string(place.dir.path().join("earlier/plan.md")).expect("read"), "plan");
 }

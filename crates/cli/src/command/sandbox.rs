@@ -151,6 +151,9 @@ fn policy(here: &Surroundings, grants: &Grants) -> Outcome<Policy> {
         hidden,
         read,
         write,
+        placed: Vec::new(),
+        empty: Vec::new(),
+        overlays: Vec::new(),
         env: BTreeMap::from([
             ("PATH".to_owned(), path),
             ("HOME".to_owned(), home.to_string_lossy().into_owned()),

@@ -12,8 +12,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use libc::{SIGCHLD, SIGTERM, pid_t};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use super::mounts::{self, View};
 use super::watch::{self, Sample};
-use super::{mounts, payload, sys};
+use super::{payload, sys};
 use crate::control::{self, Job, Message};
 use crate::policy::{Limits, Network, Policy};
 use crate::proxy::PROXY_PORT;
@@ -30,7 +31,7 @@ pub(super) struct Outside {
 
 /// Runs the program to its end. Never returns: the end of this process is the end of the sandbox.
 pub(super) fn run(job: &Job, outside: &Outside, streams: [OwnedFd; 3], control: BorrowedFd<'_>) -> ! {
-    let code = match build(&job.policy, outside, control).and_then(|scratch| start(job, streams, control, scratch)) {
+    let code = match build(&job.policy, outside, control).and_then(|view| start(job, streams, control, &view)) {
         Ok(()) => 0,
         Err(why) => {
             let _ = control::tell(control, &Message::BootFailure(why), &[]);
@@ -40,7 +41,7 @@ pub(super) fn run(job: &Job, outside: &Outside, streams: [OwnedFd; 3], control: 
     sys::exit_now(code)
 }
 
-fn build(policy: &Policy, outside: &Outside, control: BorrowedFd<'_>) -> Result<OwnedFd, String> {
+fn build(policy: &Policy, outside: &Outside, control: BorrowedFd<'_>) -> Result<View, String> {
     let step = |what: &'static str| move |error: io::Error| format!("could not {what}: {error}");
     sys::die_with_parent().map_err(step("tie the sandbox to its parent"))?;
     map_identity(policy, outside).map_err(step("map the user"))?;
@@ -48,13 +49,17 @@ fn build(policy: &Policy, outside: &Outside, control: BorrowedFd<'_>) -> Result<
     sys::bring_loopback_up().map_err(step("bring the loopback up"))?;
     listen(policy, control)?;
     rustix::system::sethostname(policy.hostname.as_bytes()).map_err(|error| step("set the host name")(error.into()))?;
-    let scratch = mounts::enter(policy)?;
+    let view = mounts::enter(policy)?;
+    let layers: Vec<_> = view.layers.iter().map(AsFd::as_fd).collect();
+    if !layers.is_empty() {
+        control::tell(control, &Message::Layers, &layers).map_err(step("hand out the layers"))?;
+    }
     sys::set_no_new_privileges().map_err(step("forbid new privileges"))?;
     sys::drop_capabilities().map_err(step("drop the capabilities"))?;
     sys::set_undumpable().map_err(step("close the sandbox's first process"))?;
     // Dropping capabilities may have cut the tie.
     sys::die_with_parent().map_err(step("tie the sandbox to its parent"))?;
-    Ok(scratch)
+    Ok(view)
 }
 
 /// One user and one group: this one. The kernel takes that from anybody, without help from root.
@@ -84,7 +89,7 @@ fn listen(policy: &Policy, control: BorrowedFd<'_>) -> Result<(), String> {
         .map_err(|error| format!("could not hand out the listeners: {error}"))
 }
 
-fn start(job: &Job, streams: [OwnedFd; 3], control: BorrowedFd<'_>, scratch: OwnedFd) -> Result<(), String> {
+fn start(job: &Job, streams: [OwnedFd; 3], control: BorrowedFd<'_>, view: &View) -> Result<(), String> {
     let signals = sys::signals_as_descriptor(&[SIGCHLD, SIGTERM]).map_err(|error| error.to_string())?;
     let program = match sys::fork().map_err(|error| format!("could not fork: {error}"))? {
         None => payload::become_program(job, streams, control),
@@ -94,7 +99,8 @@ fn start(job: &Job, streams: [OwnedFd; 3], control: BorrowedFd<'_>, scratch: Own
     drop(streams);
     let limits = &job.policy.limits;
     let (end, mut exhausted) = until_ended(program, signals.as_fd(), limits);
-    if rustix::fs::fstatvfs(&scratch).is_ok_and(|it| it.f_bavail == 0 || it.f_ffree == 0) {
+    let is_full = |file: &OwnedFd| rustix::fs::fstatvfs(file).is_ok_and(|it| it.f_bavail == 0 || it.f_ffree == 0);
+    if is_full(&view.scratch) || view.layers.iter().any(is_full) {
         exhausted.push(Exhausted::Disk);
     }
     let _ = control::tell(control, &Message::Ended(end, exhausted), &[]);

@@ -83,8 +83,14 @@ pub(super) fn enforce(policy: &Policy) -> io::Result<u32> {
             other => other?,
         }
     }
-    for root in &policy.write {
-        allow(&root.path, READ | CHANGE | REFER | TRUNCATE)?;
+    for root in &policy.empty {
+        allow(&root.path, READ_DIR)?;
+    }
+    for placed in policy.placed.iter().filter(|it| !it.writable) {
+        allow(&placed.path, READ)?;
+    }
+    for path in policy.changeable() {
+        allow(path, READ | CHANGE | REFER | TRUNCATE)?;
     }
     sys::landlock_enforce(&ruleset)?;
     Ok(abi)

@@ -8,6 +8,7 @@
 
 mod init;
 mod landlock;
+mod layers;
 mod mounts;
 mod payload;
 mod seccomp;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
+use super::layers;
 use super::sys::{self, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::effective::{CANARY, PRIVATE, PROC_COVERED};
 use crate::policy::Policy;
@@ -46,33 +47,59 @@ enum Source {
 /// The file systems in which mount points may be made: the sandbox's own. In any other, a missing
 /// place is an error, because making it would change the machine.
 struct Own {
-    devices: [u64; 2],
+    devices: Vec<u64>,
 }
 
-/// Builds the view and enters it; the returned directory tells how full the private ones are.
-pub(super) fn enter(policy: &Policy) -> Result<OwnedFd, String> {
+/// What the first process keeps of the view.
+pub(super) struct View {
+    /// Tells how full the private directories are.
+    pub(super) scratch: OwnedFd,
+    /// What is changed in each overlay, in the policy's order.
+    pub(super) layers: Vec<OwnedFd>,
+}
+
+/// Builds the view and enters it.
+pub(super) fn enter(policy: &Policy) -> Result<View, String> {
     sys::make_mounts_private().map_err(|error| format!("could not separate the mounts: {error}"))?;
     let mut pending = collect(policy)?;
+    let views = layers::open(policy)?;
     let devices = DEVICES.map(|name| (name, sys::open_tree(Path::new("/dev").join(name).as_path())));
     let own = |error: io::Error| format!("could not build the root directory: {error}");
     sys::mount_new(c"tmpfs", STAGE, libc::MS_NOSUID | libc::MS_NODEV, ROOT_OPTIONS).map_err(own)?;
     rustix::process::chdir(STAGE).map_err(|error| own(error.into()))?;
     let scratch = scratch(policy, &mut pending).map_err(own)?;
+    let mut devices_own = vec![device(CWD).map_err(own)?, device(scratch.as_fd()).map_err(own)?];
+    let mut layers = Vec::new();
+    for view in views {
+        let (target, mounted) = (view.target().to_owned(), view.mount());
+        let (tree, layer) =
+            mounted.map_err(|error| format!("could not lay a view over {}: {error}", target.display()))?;
+        devices_own.push(device(tree.as_fd()).map_err(own)?);
+        pending.push(Pending { target, source: Source::Tree(tree) });
+        layers.push(layer);
+    }
+    for (index, root) in policy.empty.iter().enumerate() {
+        pending.push(Pending { target: root.path.clone(), source: Source::Tree(empty(index).map_err(own)?) });
+    }
     pending.sort_by_key(|it| it.target.components().count());
     skeleton().map_err(own)?;
     proc(policy).map_err(|error| format!("could not mount /proc: {error}"))?;
     device_files(devices).map_err(|error| format!("could not fill /dev: {error}"))?;
-    let devices = [device(CWD).map_err(own)?, device(scratch.as_fd()).map_err(own)?];
+    let place = Own { devices: devices_own };
     for Pending { target, source } in pending {
-        let placed = Own { devices }.place(&source, &target);
+        let placed = place.place(&source, &target);
         placed.map_err(|error| format!("could not mount {}: {error}", target.display()))?;
+    }
+    for root in &policy.empty {
+        let close = open_path(&root.path).and_then(|place| sys::add_mount_attributes(place.as_fd(), RDONLY, false));
+        close.map_err(|error| format!("could not close {}: {error}", root.path.display()))?;
     }
     carve(policy)?;
     let here =
         rustix::fs::open(".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(|error| own(error.into()))?;
     sys::add_mount_attributes(here.as_fd(), RDONLY, false).map_err(own)?;
     sys::pivot_to_cwd().map_err(|error| format!("could not enter the root directory: {error}"))?;
-    Ok(scratch)
+    Ok(View { scratch, layers })
 }
 
 /// Copies every root of the policy, with its attributes. A root that is a symbolic link stays one.
@@ -86,14 +113,31 @@ fn collect(policy: &Policy) -> Result<Vec<Pending>, String> {
             pending.push(Pending { target, source: Source::Link(link) });
             continue;
         }
-        let copy = sys::open_tree(&root.path).and_then(|tree| {
-            sys::add_mount_attributes(tree.as_fd(), attributes, true)?;
-            Ok(tree)
-        });
-        let tree = copy.map_err(|error| format!("could not copy {}: {error}", root.path.display()))?;
-        pending.push(Pending { target, source: Source::Tree(tree) });
+        pending.push(Pending { target, source: copied(&root.path, attributes)? });
+    }
+    for placed in &policy.placed {
+        let attributes = if placed.writable { NOSUID | NODEV } else { RDONLY | NOSUID | NODEV };
+        pending.push(Pending { target: placed.path.clone(), source: copied(&placed.source, attributes)? });
     }
     Ok(pending)
+}
+
+/// A copy of what is at a path, with its attributes.
+fn copied(path: &Path, attributes: u64) -> Result<Source, String> {
+    let copy = sys::open_tree(path).and_then(|tree| {
+        sys::add_mount_attributes(tree.as_fd(), attributes, true)?;
+        Ok(Source::Tree(tree))
+    });
+    copy.map_err(|error| format!("could not copy {}: {error}", path.display()))
+}
+
+/// An empty directory in the root's own file system, under a name that is found nowhere.
+fn empty(index: usize) -> io::Result<OwnedFd> {
+    let name = format!(".empty-{index}");
+    rustix::fs::mkdir(&name, Mode::from(0o755))?;
+    let tree = sys::open_tree(Path::new(&name))?;
+    sys::add_mount_attributes(tree.as_fd(), NOSUID | NODEV | NOEXEC, false)?;
+    Ok(tree)
 }
 
 /// The number of the file system an open file is on.
