@@ -6,6 +6,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod events;
+mod exec_check;
 mod gc;
 mod hash;
 mod init;
@@ -68,6 +69,7 @@ pub(crate) enum Verb {
     Verify(verify::Args),
     Hash(hash::Args),
     Sandbox(sandbox::Args),
+    ExecCheck(exec_check::Args),
     Reindex(reindex::Args),
     Gc(gc::Args),
     Completions(completions::Args),
@@ -100,6 +102,7 @@ impl Verb {
             Verb::Verify(args) => args.run(here),
             Verb::Hash(args) => args.run(here),
             Verb::Sandbox(args) => args.run(here),
+            Verb::ExecCheck(args) => args.run(here),
             Verb::Reindex(args) => args.run(here),
             Verb::Gc(args) => args.run(here),
             Verb::Completions(args) => args.run(),

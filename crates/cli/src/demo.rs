@@ -5,9 +5,8 @@ use crate::command::run::{Interrupts, Session, ending, exit_code, wait_for_lock}
 use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::out;
-use contract::Config;
 use runner::git::Repository;
-use runner::{Order, load_config};
+use runner::{Order, load_settings, write_policies};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,12 +32,12 @@ pub(crate) fn run(outer: &Surroundings) -> Outcome<ExitCode> {
     let interrupts = Interrupts::install()?;
     let context = here.context_to_be()?;
     let owner = wait_for_lock(&here, &context, true)?;
-    let path = context.layout.config();
-    let (config, digest): (Config, _) = load_config(&path)?;
-    context.trust.trust(digest)?;
+    write_policies(&context.layout)?;
+    let settings = load_settings(&context.layout.config(), &context.layout)?;
+    context.trust.trust(&settings)?;
     let task =
         owner.store().add_task("slugify must drop punctuation".into(), vec!["tests/run passes".into()]).wait()?;
-    let session = Session { here: &here, context: &context, owner: &owner, config: (config, path), interrupts };
+    let session = Session { here: &here, context: &context, owner: &owner, settings, interrupts };
     let criteria =
         store::Reader::open(&context.layout)?.task(task)?.map(|task| task.acceptance_criteria).unwrap_or_default();
     let order =

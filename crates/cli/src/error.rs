@@ -11,6 +11,8 @@ pub(crate) mod code {
     pub(crate) const FAILED: u8 = 1;
     /// The request makes no sense.
     pub(crate) const USAGE: u8 = 2;
+    /// A person has to say yes first.
+    pub(crate) const WAITING: u8 = 3;
     /// The machine, the configuration or the lock is not ready.
     pub(crate) const ENVIRONMENT: u8 = 4;
     /// Recorded evidence does not verify.

@@ -13,11 +13,15 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // The supervisor of an agent is this same program; it is on the path of every turn, so it comes first.
-    if std::env::args_os().nth(1).is_some_and(|first| first == surroundings::SUPERVISE) {
+    let first = std::env::args_os().nth(1).unwrap_or_default();
+    if first == surroundings::SUPERVISE {
         return ExitCode::from(runner::process::supervise::main().clamp(0, 255) as u8);
     }
-    if std::env::args_os().nth(1).is_some_and(|first| first == surroundings::SET_UP_SANDBOX) {
+    if first == surroundings::SET_UP_SANDBOX {
         return sandbox::setup::main();
+    }
+    if first == surroundings::DRILL_ROLES.drill {
+        return sandbox::drill::main(&surroundings::DRILL_ROLES);
     }
     let cli = command::Cli::parse();
     surroundings::arm_crash_point();

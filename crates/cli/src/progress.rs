@@ -52,7 +52,8 @@ impl Reporter {
     fn started(&self, run: &Run) {
         let started = &run.started;
         let branch = started.base.branch.as_deref().map_or("detached HEAD", short_ref);
-        out(&format!("run {} · base {branch} {} · sandbox none", run.id.slug(), short_id(&started.base.commit)));
+        let sandbox = started.contract.sandbox.as_str();
+        out(&format!("run {} · base {branch} {} · sandbox {sandbox}", run.id.slug(), short_id(&started.base.commit)));
         out(&format!("goal: {}", short(&started.contract.goal, 100)));
         if !started.left_out.is_empty() {
             let names: Vec<String> = started.left_out.iter().take(5).map(|name| safe(name)).collect();

@@ -3,15 +3,18 @@
 
 use crate::command::Cli;
 use crate::error::{CommandError, Outcome};
-use contract::RunView;
-use runner::git::{Repository, UserEnvironment};
+use contract::{Mode, RunView};
+use runner::git::{GitError, Repository, UserEnvironment};
 use runner::process::Supervisor;
+use runner::workspace::Progress;
 use runner::{Answer, Context, Owner, Request, Taken, Trust};
+use sandbox::{Sandbox, SetUp};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use store::{Layout, Reader};
 
 /// The hidden verb under which norma runs as the supervisor of an agent.
@@ -20,13 +23,22 @@ pub(crate) const SUPERVISE: &str = "__supervise";
 /// The hidden verb under which norma sets up sandboxes.
 pub(crate) const SET_UP_SANDBOX: &str = "__sandbox";
 
+/// The hidden verbs under which norma takes part in the escape drill.
+pub(crate) const DRILL_ROLES: sandbox::drill::Roles =
+    sandbox::drill::Roles { drill: "__drill", set_up: SET_UP_SANDBOX };
+
 /// What an agent gets of the user's environment; everything else is norma's business or a secret.
 const AGENT_VARIABLES: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
+/// How many files of a first workspace are worth a line of progress.
+const FILES_A_LINE: usize = 20_000;
 
 /// See the module.
 pub(crate) struct Surroundings {
     pub(crate) cwd: PathBuf,
     pub(crate) json: bool,
+    /// How much the machine is trusted with, as `NORMA_MODE` says; it never weakens what the configuration says.
+    pub(crate) mode: Mode,
     /// Whether people watch.
     pub(crate) terminal: bool,
     /// Whether to use colour.
@@ -64,10 +76,12 @@ impl Surroundings {
             .unwrap_or_else(|| "/var/lib".into())
             .join("norma");
         let state = var("NORMA_HOME").or_else(|| var("CORTEXPILOT_RUNTIME_ROOT")).map(|dir| cwd.join(dir));
+        let mode = mode(var("NORMA_MODE"))?;
         let terminal = std::io::stdout().is_terminal();
         let words: Vec<String> = std::env::args().skip(1).take(8).map(|word| crate::text::short(&word, 40)).collect();
         Ok(Surroundings {
             json: cli.json,
+            mode,
             terminal,
             color: terminal && var("NO_COLOR").is_none(),
             config: cli.config.clone(),
@@ -113,18 +127,44 @@ impl Surroundings {
         Layout::new(&user.root, self.state.as_deref())
     }
 
-    pub(crate) fn trust_of(&self, layout: &Layout) -> Trust {
-        Trust::new(&self.data_home, &layout.state)
+    /// The state directory of this place, if there is one here.
+    pub(crate) fn layout(&self) -> Outcome<Option<Layout>> {
+        let layout = match Repository::discover(&self.cwd, self.git.clone()) {
+            Ok(user) => Some(self.layout_of(&user)),
+            Err(GitError::NotARepository { .. } | GitError::BareRepository { .. }) => {
+                self.state.as_deref().map(|state| Layout::new(&self.cwd, Some(state)))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(layout.filter(|layout| layout.state.is_dir()))
     }
 
-    /// How norma becomes the process that sets up sandboxes.
-    pub(crate) fn sandbox_set_up(&self) -> sandbox::SetUp {
-        sandbox::SetUp { program: self.exe.clone(), args: vec![SET_UP_SANDBOX.into()] }
+    pub(crate) fn trust_of(&self, layout: &Layout) -> Trust {
+        Trust::new(&self.data_home, &layout.state)
     }
 
     /// Where agents are looked for.
     pub(crate) fn agent_path(&self) -> OsString {
         self.agent_env.get(std::ffi::OsStr::new("PATH")).cloned().unwrap_or_default()
+    }
+
+    /// Tells people how far the first workspace of a large repository has come.
+    fn workspace_progress(&self) -> Box<dyn Fn(Progress) + Send + Sync> {
+        let (quiet, every) = (self.json, if self.terminal { FILES_A_LINE } else { usize::MAX });
+        let told = AtomicUsize::new(0);
+        Box::new(move |Progress { done, of }| {
+            let due = told.load(Ordering::Relaxed);
+            if quiet || of < FILES_A_LINE || done < due {
+                return;
+            }
+            told.store(done.saturating_add(every), Ordering::Relaxed);
+            crate::text::err(&format!("preparing the first workspace of this repository: {done} of {of} files"));
+        })
+    }
+
+    /// What confines programs; nothing is started before it is used.
+    pub(crate) fn sandbox(&self) -> Sandbox {
+        Sandbox::new(SetUp { program: self.exe.clone(), args: vec![SET_UP_SANDBOX.into()] })
     }
 
     /// A reader that is in nobody's way.
@@ -153,6 +193,8 @@ impl Surroundings {
             trust,
             agent_env: self.agent_env.clone(),
             supervisor,
+            sandbox: self.sandbox(),
+            told: self.workspace_progress(),
             command: self.command.clone(),
         })
     }
@@ -211,6 +253,18 @@ impl Surroundings {
             view.reason = Some(contract::Reason::Interrupted);
         }
         view
+    }
+}
+
+/// A mode that is misspelt must not mean the weaker one.
+fn mode(value: Option<OsString>) -> Outcome<Mode> {
+    match value.as_deref().map(|it| it.to_str()) {
+        None | Some(Some("development")) => Ok(Mode::Development),
+        Some(Some("production")) => Ok(Mode::Production),
+        Some(other) => Err(CommandError::usage(
+            format!("NORMA_MODE is {:?}", other.unwrap_or("not text")),
+            "set it to production or development, or unset it",
+        )),
     }
 }
 

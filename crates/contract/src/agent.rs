@@ -206,6 +206,22 @@ pub enum ProcessEnd {
     Canceled,
     /// Never ran.
     NotStarted(String),
+    /// Ended because it ran into this limit of its sandbox.
+    LimitReached(ProcessLimit),
+    /// Never ran, because nothing could confine it.
+    NotConfined(String),
+}
+
+/// What a confined process can run out of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessLimit {
+    /// The memory of all its processes.
+    Memory,
+    /// The files it may write, one or all together.
+    Disk,
+    /// Processor time.
+    CpuTime,
 }
 
 /// One file of sealed evidence.

@@ -3,7 +3,9 @@
 //! here it is only read, with every violation named at once.
 
 use crate::json::{self, Limits as JsonLimits, Violation};
-use crate::{Digest, Role};
+use crate::path::lies_within;
+use crate::policy::{Policies, allowed_path};
+use crate::{Digest, Mode, RepoPath, Role, SandboxConfig, Scope, WorkspaceConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,6 +25,18 @@ pub struct Config {
     /// Limits on a single turn.
     #[serde(default)]
     pub limits: TurnLimits,
+    /// How much the machine is trusted with.
+    #[serde(default)]
+    pub mode: Mode,
+    /// What confines agents.
+    #[serde(default)]
+    pub sandbox: SandboxConfig,
+    /// What their workspaces are made of.
+    #[serde(default)]
+    pub workspace: WorkspaceConfig,
+    /// What a run may change.
+    #[serde(default, skip_serializing_if = "ScopeConfig::is_default")]
+    pub scope: ScopeConfig,
 }
 
 /// What a run may use up. At the limit the run is `stopped`.
@@ -92,6 +106,9 @@ pub struct AgentConfig {
     /// Variables added to the clean environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// What it may reach, as `host:port`; nothing else exists for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub network: Vec<String>,
 }
 
 /// How a passed run reaches the user's branch.
@@ -118,6 +135,41 @@ pub enum LandingMode {
     Auto,
     /// Leave the result on `norma/<run>`.
     Branch,
+}
+
+/// What a run may change, as it is written. Protected paths need to be named here even so.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScopeConfig {
+    /// Files and directories, from the repository's root; without them, the whole tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub allowed_paths: Option<Vec<String>>,
+    /// Whether files may have binary content.
+    pub allow_binary: bool,
+}
+
+impl ScopeConfig {
+    fn is_default(&self) -> bool {
+        *self == ScopeConfig::default()
+    }
+
+    /// What it means where the state directory lies here, or every violation with its JSON pointer.
+    pub fn compile(&self, state_dir: Option<&RepoPath>) -> Result<Scope, Vec<Violation>> {
+        let mut scope = Scope { allowed_paths: Vec::new(), allow_binary: self.allow_binary };
+        let mut problems = Vec::new();
+        for (index, text) in self.allowed_paths.iter().flatten().enumerate() {
+            match allowed_path(text) {
+                Ok(path) if state_dir.is_some_and(|dir| lies_within(&path, dir)) => {
+                    problems.push((index, format!("{text:?} is in the state directory, which is not for agents")));
+                }
+                Ok(path) => scope.allowed_paths.push(path),
+                Err(message) => problems.push((index, message)),
+            }
+        }
+        let violation = |(index, message)| Violation { pointer: format!("/scope/allowed_paths/{index}"), message };
+        if problems.is_empty() { Ok(scope) } else { Err(problems.into_iter().map(violation).collect()) }
+    }
 }
 
 /// Limits on a single turn.
@@ -175,13 +227,21 @@ impl Config {
             },
             landing: LandingConfig::default(),
             limits: TurnLimits::default(),
+            mode: Mode::default(),
+            sandbox: SandboxConfig::default(),
+            workspace: WorkspaceConfig::default(),
+            scope: ScopeConfig::default(),
         }
     }
 
     /// Reads a configuration; on failure every violation with its JSON pointer.
     pub fn parse(bytes: &[u8]) -> Result<Config, Vec<Violation>> {
         let config: Config = json::decode(bytes, &JsonLimits::DOCUMENT)?;
-        let problems: Vec<Violation> = config.agents.iter().flat_map(|(name, agent)| agent.violations(name)).collect();
+        let mut problems: Vec<Violation> =
+            config.agents.iter().flat_map(|(name, agent)| agent.violations(name)).collect();
+        problems.extend(config.sandbox.violations(config.mode));
+        problems.extend(config.workspace.violations());
+        problems.extend(config.scope.compile(None).err().into_iter().flatten());
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
 
@@ -205,9 +265,14 @@ impl Config {
         if problems.is_empty() { Ok(found) } else { Err(problems) }
     }
 
-    /// The digest that trust is bound to: of the file's own bytes.
-    pub fn trust_digest(bytes: &[u8]) -> Digest {
-        crate::hash::sha256(bytes)
+    /// The digest that trust is bound to: of the file's own bytes, and of every policy beside it that is not the
+    /// built-in one, since a policy can weaken protection as a configuration can.
+    pub fn trust_digest(bytes: &[u8], policies: &Policies) -> Digest {
+        let config = crate::hash::sha256(bytes);
+        match policies.trust_digest() {
+            None => config,
+            Some(policies) => crate::hash::sha256(format!("norma trust v2\n{config}\n{policies}\n").as_bytes()),
+        }
     }
 }
 
@@ -233,9 +298,14 @@ impl AgentConfig {
         }
         if let Some(path) = &self.path
             && path != "."
-            && let Err(problem) = crate::RepoPath::parse(path)
+            && let Err(problem) = RepoPath::parse(path)
         {
             add("/path", format!("path must be a directory of the repository: {problem}"));
+        }
+        for (index, entry) in self.network.iter().enumerate() {
+            if !crate::confinement::is_host_port(entry) {
+                add(&format!("/network/{index}"), format!("{entry:?} is not host:port"));
+            }
         }
         for key in self.env.keys() {
             if key.is_empty() || key.contains(['=', '\0']) {
@@ -297,6 +367,42 @@ mod tests {
     fn max_iterations_is_required() {
         assert!(pointers(r#"{"budgets":{}}"#)[0].starts_with("/budgets"));
         assert_eq!(pointers("{}").len(), 1);
+    }
+
+    #[test]
+    fn a_scope_names_paths_and_never_the_whole_tree_or_the_state_directory() {
+        let config =
+            |paths: &str| format!(r#"{{"budgets":{{"max_iterations":1}},"scope":{{"allowed_paths":{paths}}}}}"#);
+        let good = Config::parse(config(r#"["src/", "/docs", "a/b.txt"]"#).as_bytes()).unwrap();
+        let scope = good.scope.compile(None).unwrap();
+        assert_eq!(scope.allowed_paths.iter().map(RepoPath::as_str).collect::<Vec<_>>(), ["src", "docs", "a/b.txt"]);
+        assert!(!scope.allow_binary);
+        let bad = config(r#"["", ".", "/", "**", "src/*", "../a", "ok", "./src", 7]"#);
+        let pointer = |index: usize| format!("/scope/allowed_paths/{index}");
+        assert_eq!(pointers(&bad), [pointer(8)]);
+        let bad = config(r#"["", ".", "/", "**", "src/*", "../a", "ok", "./src"]"#);
+        assert_eq!(pointers(&bad), [0, 1, 2, 3, 4, 5, 7].map(pointer));
+        assert_eq!(pointers(&config("[]")), ["/scope/allowed_paths"]);
+        let state = RepoPath::parse("var/norma").unwrap();
+        for (path, held) in [("var/norma", true), ("var/Norma/runs", true), ("var", false), ("var/normal", false)] {
+            let scope = ScopeConfig { allowed_paths: Some(vec![path.to_owned()]), allow_binary: false };
+            assert_eq!(scope.compile(Some(&state)).is_err(), held, "{path}");
+        }
+    }
+
+    #[test]
+    fn trust_covers_every_policy_that_is_not_the_built_in_one() {
+        let other = r#"{"rules":[]}"#.as_bytes().to_vec();
+        let with = |name: &str| Policies::check([(name.to_owned(), other.clone())].into()).unwrap();
+        let plain = Config::trust_digest(b"{}", &Policies::built_in());
+        assert_eq!(plain, crate::hash::sha256(b"{}"));
+        let digests = [
+            plain,
+            Config::trust_digest(b"{}", &with("scratch_paths.json")),
+            Config::trust_digest(b"{}", &with("protected_paths.json")),
+            Config::trust_digest(b"{ }", &with("protected_paths.json")),
+        ];
+        assert_eq!(digests.iter().collect::<std::collections::BTreeSet<_>>().len(), 4);
     }
 
     #[test]

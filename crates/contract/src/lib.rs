@@ -5,12 +5,14 @@
 mod agent;
 mod audit;
 mod config;
+mod confinement;
 mod event;
 mod fact;
 pub mod hash;
 pub mod id;
 pub mod json;
 pub mod path;
+pub mod policy;
 pub mod schema;
 mod status;
 mod terms;
@@ -19,10 +21,11 @@ mod view;
 
 pub use agent::{
     AcceptanceCriterion, AgentRequest, AgentResponse, CriterionResult, Manifest, ManifestFile, PROTOCOL_VERSION,
-    ProcessEnd, RequestContext, RequestPaths, RequestStep, RequestTerms, ResponseStatus, VerdictFile,
+    ProcessEnd, ProcessLimit, RequestContext, RequestPaths, RequestStep, RequestTerms, ResponseStatus, VerdictFile,
 };
 pub use audit::{Audit, AuditLine};
-pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, TurnLimits};
+pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ScopeConfig, TurnLimits};
+pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
 pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};
 pub use fact::{
     Author, Base, BudgetExceeded, ChangeDropped, End, Fact, Landing, LandingDeclined, PatchApplied, RunStarted,
@@ -32,7 +35,8 @@ pub use hash::{Digest, Domain};
 pub use id::RunId;
 pub use json::{Limits, Violation};
 pub use path::RepoPath;
+pub use policy::Policies;
 pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
-pub use terms::{Backend, Contract, ContractSchema, Workflow};
+pub use terms::{Contract, ContractSchema, Scope, Workflow};
 pub use time::Timestamp;
 pub use view::{RunView, StepView, TaskView};

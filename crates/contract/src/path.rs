@@ -10,6 +10,7 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
+use unicode_normalization::UnicodeNormalization;
 
 /// Longest path in bytes: Linux's `PATH_MAX`, past which no system call would take it.
 pub const PATH_BYTES_MAX: usize = 4096;
@@ -145,6 +146,23 @@ impl RepoPath {
     }
 }
 
+/// The form in which a file system that ignores case and normalisation compares names: two names with the same
+/// folded form are one file there.
+pub fn fold(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
+    // Upper case first: it joins what lower case alone keeps apart (ß and ss, ς and σ, ſ and s).
+    let upper: String = text.nfd().flat_map(char::to_uppercase).collect();
+    upper.nfd().flat_map(char::to_lowercase).nfd().collect()
+}
+
+/// Whether a path is `dir` or lies below it, as a file system that ignores case and normalisation sees it.
+pub fn lies_within(path: &RepoPath, dir: &RepoPath) -> bool {
+    let mut components = path.components();
+    dir.components().all(|name| components.next().is_some_and(|component| fold(component) == fold(name)))
+}
+
 fn check_characters(text: &str) -> Result<(), PathProblem> {
     for character in text.chars() {
         let code = u32::from(character);
@@ -158,11 +176,18 @@ fn check_characters(text: &str) -> Result<(), PathProblem> {
         if character.is_control() {
             return Err(PathProblem::Control { path: path(), code });
         }
-        if INVISIBLE.iter().any(|&(first, last)| (first..=last).contains(&code)) {
+        if is_invisible(character) {
             return Err(PathProblem::Invisible { path: path(), code });
         }
     }
     Ok(())
+}
+
+/// Whether a character shows nothing or reorders what is shown, so that people would approve another text than they
+/// see.
+pub fn is_invisible(character: char) -> bool {
+    let code = u32::from(character);
+    INVISIBLE.iter().any(|&(first, last)| (first..=last).contains(&code))
 }
 
 /// `/x`, and `c:` or `c:/x`, which Windows takes from a drive.
@@ -338,7 +363,23 @@ mod tests {
         ] {
             assert_eq!(path(inner).is_within(&path(dir)), expected, "{inner} in {dir}");
         }
+        assert!(lies_within(&path("SRC/a"), &path("src")) && !lies_within(&path("src-evil/a"), &path("src")));
+        assert!(!lies_within(&path("src"), &path("src/a")));
         assert_eq!(path("a/b/c").components().collect::<Vec<_>>(), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn names_that_some_file_system_takes_for_one_have_one_folded_form() {
+        for (one, other) in [
+            ("README", "readme"),
+            ("gr\u{f6}\u{df}e", "GRO\u{308}SSE"),
+            ("\u{3c3}\u{3c2}", "\u{3a3}\u{3a3}"),
+            ("\u{212a}", "k"),
+            ("\u{17f}", "s"),
+        ] {
+            assert_eq!(fold(one), fold(other), "{one:?} and {other:?}");
+        }
+        assert_ne!(fold("a"), fold("\u{e4}"));
     }
 
     #[test]

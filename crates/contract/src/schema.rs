@@ -1,6 +1,7 @@
 //! The documents that cross a boundary, each with its generated JSON Schema. `schemas/` holds them for outside
 //! tools; a test compares, so a type cannot change without its schema.
 
+use crate::policy::{CommandAllowlist, ForbiddenActions, ProtectedPathsFile, ScratchPathsFile};
 use crate::{
     AgentRequest, AgentResponse, AuditLine, Config, Contract, EventLine, Fact, Manifest, RunView, TaskView, VerdictFile,
 };
@@ -12,12 +13,16 @@ pub fn all() -> Vec<(&'static str, Value)> {
         ("agent_request.v1.json", of::<AgentRequest>()),
         ("agent_response.v1.json", of::<AgentResponse>()),
         ("audit_line.v1.json", of::<AuditLine>()),
+        ("command_allowlist.v1.json", of::<CommandAllowlist>()),
         ("config.v1.json", of::<Config>()),
         ("contract.v1.json", of::<Contract>()),
         ("event_line.v1.json", of::<EventLine>()),
         ("fact.v1.json", of::<Fact>()),
+        ("forbidden_actions.v1.json", of::<ForbiddenActions>()),
         ("manifest.v1.json", of::<Manifest>()),
+        ("protected_paths.v1.json", of::<ProtectedPathsFile>()),
         ("run_view.v1.json", of::<RunView>()),
+        ("scratch_paths.v1.json", of::<ScratchPathsFile>()),
         ("task_view.v1.json", of::<TaskView>()),
         ("verdict.v1.json", of::<VerdictFile>()),
     ]

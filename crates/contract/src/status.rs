@@ -133,6 +133,14 @@ pub enum Reason {
     AgentMissing,
     /// The agent ran past its wall-clock or idle deadline.
     AgentTimeout,
+    /// The agent used more memory than its sandbox allows.
+    OutOfMemory,
+    /// The agent wrote more than its sandbox allows.
+    DiskFull,
+    /// The agent used more processor time than its sandbox allows.
+    OutOfCpuTime,
+    /// Nothing could confine the agent as its contract asks, so it was not started.
+    SandboxUnavailable,
     /// The agent's answer or its required files break the protocol.
     ProtocolError,
     /// The patch does not apply to the run's tree.
@@ -158,6 +166,10 @@ impl Reason {
             Reason::AgentFailed => "agent_failed",
             Reason::AgentMissing => "agent_missing",
             Reason::AgentTimeout => "agent_timeout",
+            Reason::OutOfMemory => "out_of_memory",
+            Reason::DiskFull => "disk_full",
+            Reason::OutOfCpuTime => "out_of_cpu_time",
+            Reason::SandboxUnavailable => "sandbox_unavailable",
             Reason::ProtocolError => "protocol_error",
             Reason::PatchFailed => "patch_failed",
             Reason::PolicyViolation => "policy_violation",

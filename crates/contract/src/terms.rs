@@ -2,7 +2,10 @@
 //! before anything starts. It is stored beside the run, embedded in its first event, and its digest starts
 //! the chain: a run cannot be shown under another contract than the one it ran under.
 
-use crate::{AcceptanceCriterion, AgentConfig, Budgets, Digest, Domain, LandingConfig, Role, TurnLimits};
+use crate::{
+    AcceptanceCriterion, AgentConfig, Backend, Budgets, Digest, Domain, LandingConfig, RepoPath, Role, SandboxLimits,
+    TurnLimits, WorkspaceConfig,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,9 +32,41 @@ pub struct Contract {
     pub agents: BTreeMap<Role, AgentConfig>,
     /// What confines the agents.
     pub sandbox: Backend,
+    /// What each of them may use up in there.
+    #[serde(default)]
+    pub sandbox_limits: SandboxLimits,
+    /// What they see of the machine besides the tools on the PATH.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sandbox_read: Vec<String>,
+    /// How their workspaces are made.
+    #[serde(default)]
+    pub workspace: WorkspaceConfig,
     /// The task it came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<i64>,
+    /// What may change. Left out of the canonical bytes where nothing is said, so that contracts from before there
+    /// were scopes keep their digests.
+    #[serde(default, skip_serializing_if = "Scope::is_default")]
+    pub scope: Scope,
+    /// The SHA-256 of every policy that the run is judged by, by file name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub policies: BTreeMap<String, Digest>,
+}
+
+/// What a run may change, apart from what policy protects.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scope {
+    /// Files and directories; the whole tree if there are none.
+    pub allowed_paths: Vec<RepoPath>,
+    /// Whether files may have binary content.
+    pub allow_binary: bool,
+}
+
+impl Scope {
+    fn is_default(&self) -> bool {
+        *self == Scope::default()
+    }
 }
 
 impl Contract {
@@ -60,12 +95,4 @@ pub enum ContractSchema {
 pub enum Workflow {
     /// plan → do → check → act until PASS.
     Pdca,
-}
-
-/// What confines an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Backend {
-    /// Nothing does; on record in every run that used it.
-    None,
 }

@@ -349,12 +349,12 @@ impl Run {
     }
 
     fn over_budget(&self, applied: &PatchApplied) -> Option<BudgetExceeded> {
-        let sizes = crate::gate::change::Sizes {
+        let sizes = crate::gate::budget::Sizes {
             patch_bytes: applied.patch_bytes,
             files: applied.file_count,
             risky: applied.risky_count,
         };
-        crate::gate::change::over_budget(&self.started.contract.budgets, &sizes)
+        crate::gate::budget::over_budget(&self.started.contract.budgets, &sizes)
     }
 
     fn drop_change(&mut self, dropped: &ChangeDropped) -> Outcome {

@@ -4,8 +4,8 @@
 use crate::bounded::{bounded, cut};
 use crate::gate::verdict::{self, IterationFiles};
 use contract::{
-    AgentResponse, Contract, Fact, ProcessEnd, Reason, ResponseStatus, Role, StepRef, StepStatus, TurnEnd, Verdict,
-    VerdictFile, VerdictGiven, Violation,
+    AgentResponse, Contract, Fact, ProcessEnd, ProcessLimit, Reason, ResponseStatus, Role, StepRef, StepStatus,
+    TurnEnd, Verdict, VerdictFile, VerdictGiven, Violation,
 };
 
 /// The longest summary that goes into the log; the whole text stays in `output.json`.
@@ -87,7 +87,20 @@ fn process_failure(process: &ProcessEnd) -> Option<(TurnEnd, Reason, String)> {
             Some((TurnEnd::Interrupted, Reason::Interrupted, "interrupted: norma was asked to stop".into()))
         }
         ProcessEnd::NotStarted(why) => Some((TurnEnd::Failed, Reason::AgentMissing, format!("agent_missing: {why}"))),
+        ProcessEnd::LimitReached(limit) => Some(limit_reached(*limit)),
+        ProcessEnd::NotConfined(why) => {
+            Some((TurnEnd::Failed, Reason::SandboxUnavailable, format!("sandbox_unavailable: {why}")))
+        }
     }
+}
+
+fn limit_reached(limit: ProcessLimit) -> (TurnEnd, Reason, String) {
+    let (reason, why) = match limit {
+        ProcessLimit::Memory => (Reason::OutOfMemory, "more memory than sandbox.limits.memory_mb"),
+        ProcessLimit::Disk => (Reason::DiskFull, "more written than the limits of sandbox and workspace allow"),
+        ProcessLimit::CpuTime => (Reason::OutOfCpuTime, "more processor time than sandbox.limits.cpu_seconds"),
+    };
+    (TurnEnd::Failed, reason, format!("{reason}: {why}"))
 }
 
 fn answer(evidence: &TurnEvidence<'_>) -> Result<AgentResponse, Vec<String>> {

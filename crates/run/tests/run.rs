@@ -6,12 +6,14 @@ mod history;
 #[path = "run/property.rs"]
 mod property;
 
+use contract::policy::ProtectedPaths;
 use contract::{
     Budget, BudgetExceeded, Budgets, Fact, ProcessEnd, Reason, ResponseStatus, Role, Status, StepRef, StepStatus,
     TurnEnd, Verdict,
 };
 use history::{History, budgets, committed, contract, end, landing, verdict};
-use run::gate::change::{ChangedPath, Sizes, judge as judge_change, over_budget};
+use run::gate::budget::{Sizes, over_budget};
+use run::gate::scope::{ChangedPath, Observed, Scope, judge as judge_scope};
 use run::gate::verdict::IterationFiles;
 use run::turn::{Judgement, TurnEvidence, judge};
 use run::{Due, Run};
@@ -500,7 +502,8 @@ fn a_patch_over_a_budget_is_refused() {
 #[test]
 fn both_sides_of_a_change_are_judged() {
     let gone = ChangedPath { path: b".git/hooks/x".to_vec(), old_mode: Some(0o100_644), new_mode: None, binary: false };
-    assert_eq!(judge_change(&[gone], None).policy.len(), 1);
+    let observed = Observed { changes: vec![gone], ..Observed::default() };
+    assert_eq!(judge_scope(&observed, &Scope::default(), &ProtectedPaths::built_in(), None).len(), 1);
 }
 
 #[test]

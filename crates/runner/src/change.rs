@@ -4,17 +4,19 @@
 use crate::drive::Driver;
 use crate::world::PatchResult;
 use crate::{Error, Result};
-use contract::{BudgetExceeded, ChangeDropped, Fact, PatchApplied, Reason, RepoPath, StepRef};
+use contract::{BudgetExceeded, ChangeDropped, Fact, PatchApplied, Reason, StepRef};
 use run::bounded;
-use run::gate::change::{ChangeFindings, Sizes, judge, over_budget};
+use run::gate::budget::{Sizes, over_budget, risky};
+use run::gate::scope::{Observed, Scope, judge};
+use run::gate::{Finding, Rule, shown};
 use serde_json::json;
 use std::io::Read;
 use store::{Preparing, crash, now};
 
 /// What became of the patch, before it is on record.
 enum Judged {
-    Applied { tree: String, found: ChangeFindings },
-    Dropped { reason: Reason, findings: Vec<String>, budget: Option<BudgetExceeded> },
+    Applied { tree: String, files: Vec<String>, risky: Vec<String> },
+    Dropped { reason: Reason, findings: Vec<Finding>, budget: Option<BudgetExceeded> },
 }
 
 pub(crate) fn judge_and_apply(driver: &mut Driver<'_>, change: u32, step: StepRef) -> Result<()> {
@@ -28,16 +30,16 @@ pub(crate) fn judge_and_apply(driver: &mut Driver<'_>, change: u32, step: StepRe
     evidence.write("patch.diff", &patch)?;
     evidence.write("gates.json", &gates_json(&before, &judged))?;
     let fact = match judged {
-        Judged::Applied { tree, found } => Fact::PatchApplied(PatchApplied {
+        Judged::Applied { tree, files, risky } => Fact::PatchApplied(PatchApplied {
             change,
             step: step.index,
             before,
             after: tree,
-            file_count: found.files.len() as u64,
-            files: bounded(found.files),
+            file_count: files.len() as u64,
+            files: bounded(files),
             patch_bytes: patch.len() as u64,
-            risky_count: found.risky.len() as u64,
-            risky: bounded(found.risky),
+            risky_count: risky.len() as u64,
+            risky: bounded(risky),
             evidence: evidence.evidence(),
         }),
         Judged::Dropped { reason, findings, budget } => Fact::ChangeDropped(ChangeDropped {
@@ -45,7 +47,7 @@ pub(crate) fn judge_and_apply(driver: &mut Driver<'_>, change: u32, step: StepRe
             step: step.index,
             before,
             reason,
-            findings: bounded(findings),
+            findings: bounded(findings.iter().map(Finding::to_string).collect()),
             budget,
             evidence: evidence.evidence(),
         }),
@@ -68,44 +70,44 @@ fn read_patch(driver: &Driver<'_>, step: StepRef) -> Result<Vec<u8>> {
 }
 
 fn judge_patch(driver: &mut Driver<'_>, patch: &[u8]) -> Result<Judged> {
-    let budgets = driver.run.started.contract.budgets.clone();
+    let contract = driver.run.started.contract.clone();
+    let budgets = &contract.budgets;
     let mut sizes = Sizes { patch_bytes: patch.len() as u64, ..Sizes::default() };
-    if let Some(over) = over_budget(&budgets, &sizes) {
+    if let Some(over) = over_budget(budgets, &sizes) {
         return Ok(stopped(over));
     }
     let (tree, changes) = match driver.world.apply(&driver.run, patch)? {
         PatchResult::Tree { tree, changes } => (tree, changes),
         PatchResult::Refused { reason, findings } => return Ok(Judged::Dropped { reason, findings, budget: None }),
     };
-    let found = judge(&changes, state_dir(driver).as_ref());
-    if !found.policy.is_empty() {
-        return Ok(Judged::Dropped { reason: Reason::PolicyViolation, findings: found.policy, budget: None });
+    // A patch is made on objects: there is no workspace in which anything else could lie about.
+    let observed = Observed { changes, ..Observed::default() };
+    let scope = Scope::new(&contract.scope, driver.policies.scratch_paths());
+    let state_dir = driver.store.layout.state_in_repository();
+    let findings = judge(&observed, &scope, &driver.policies.protected_paths(), state_dir.as_ref());
+    if !findings.is_empty() {
+        return Ok(Judged::Dropped { reason: Reason::PolicyViolation, findings, budget: None });
     }
-    sizes.files = found.files.len() as u64;
-    sizes.risky = found.risky.len() as u64;
-    match over_budget(&budgets, &sizes) {
+    let files: Vec<String> = observed.changes.iter().map(|change| shown(&change.path)).collect();
+    let risky = risky(&observed.changes);
+    (sizes.files, sizes.risky) = (files.len() as u64, risky.len() as u64);
+    match over_budget(budgets, &sizes) {
         Some(over) => Ok(stopped(over)),
-        None => Ok(Judged::Applied { tree, found }),
+        None => Ok(Judged::Applied { tree, files, risky }),
     }
 }
 
 fn stopped(over: BudgetExceeded) -> Judged {
     let finding = format!("{}: {} > {}", over.budget, over.actual, over.limit);
-    Judged::Dropped { reason: Reason::BudgetExceeded, findings: vec![finding], budget: Some(over) }
-}
-
-/// The state directory, where it lies in the repository.
-fn state_dir(driver: &Driver<'_>) -> Option<RepoPath> {
-    let layout = &driver.store.layout;
-    let inside = layout.state.strip_prefix(&layout.root).ok()?;
-    RepoPath::parse(&inside.to_string_lossy()).ok()
+    let findings = vec![Finding::whole(Rule::Budget, finding)];
+    Judged::Dropped { reason: Reason::BudgetExceeded, findings, budget: Some(over) }
 }
 
 /// `gates.json`: what was judged, for people and for whoever judges again.
 fn gates_json(before: &str, judged: &Judged) -> Vec<u8> {
     let value = match judged {
-        Judged::Applied { tree, found } => json!({
-            "before": before, "after": tree, "verdict": "pass", "files": found.files, "risky": found.risky, "findings": [],
+        Judged::Applied { tree, files, risky } => json!({
+            "before": before, "after": tree, "verdict": "pass", "files": files, "risky": risky, "findings": [],
         }),
         Judged::Dropped { reason, findings, budget } => json!({
             "before": before, "after": before, "verdict": "fail", "reason": reason, "findings": findings, "budget": budget,

@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 32;
 const NOTES_MAX: usize = 50;
 
 /// Names at the top that norma writes itself.
-const RESERVED: [&str; 4] = ["input.json", "output.json", "manifest.json", "logs"];
+const RESERVED: [&str; 5] = ["input.json", "output.json", "manifest.json", "sandbox.json", "logs"];
 
 struct Collector<'a> {
     into: &'a mut Preparing,
@@ -27,9 +27,14 @@ struct Collector<'a> {
     unlisted: u64,
 }
 
-/// Copies the files of `live`; answers what was noticed.
-pub(crate) fn collect(live: &Path, limits: &TurnLimits, into: &mut Preparing) -> Result<Vec<String>> {
+/// Opens the directory an agent wrote, if it is still one.
+pub(crate) fn open(dir: &Path) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(dir, flags, Mode::empty()).ok()
+}
+
+/// Copies the files of a directory; answers what was noticed.
+pub(crate) fn collect(dir: Option<OwnedFd>, limits: &TurnLimits, into: &mut Preparing) -> Result<Vec<String>> {
     let mut collector = Collector {
         into,
         bytes_left: u64::from(limits.evidence_mb) << 20,
@@ -37,9 +42,9 @@ pub(crate) fn collect(live: &Path, limits: &TurnLimits, into: &mut Preparing) ->
         notes: Vec::new(),
         unlisted: 0,
     };
-    match rustix::fs::open(live, flags, Mode::empty()) {
-        Ok(dir) => collector.walk(dir, "", 0)?,
-        Err(_) => collector.note("the agent removed its step directory".into()),
+    match dir {
+        Some(dir) => collector.walk(dir, "", 0)?,
+        None => collector.note("the agent removed its step directory".into()),
     }
     if collector.unlisted > 0 {
         collector.notes.push(format!("and {} more like these", collector.unlisted));

@@ -3,7 +3,7 @@
 
 use crate::world::World;
 use crate::{Result, change, landing, turn};
-use contract::{End, Event, Fact, Reason, Status};
+use contract::{End, Event, Fact, Policies, Reason, Status};
 use run::{Due, Run};
 use std::fs::File;
 use std::io::Write;
@@ -78,6 +78,8 @@ pub struct Driver<'a> {
     pub(crate) progress: &'a mut dyn Progress,
     /// Who may stop it.
     pub(crate) control: Control,
+    /// What its changes are judged by; those that its contract names.
+    pub(crate) policies: &'a Policies,
 }
 
 impl<'a> Driver<'a> {
@@ -89,9 +91,10 @@ impl<'a> Driver<'a> {
         world: &'a mut dyn World,
         progress: &'a mut dyn Progress,
         control: Control,
+        policies: &'a Policies,
     ) -> Result<Driver<'a>> {
         let reader = Reader::open(&store.layout)?;
-        Ok(Driver { store, reader, run, log, world, progress, control })
+        Ok(Driver { store, reader, run, log, world, progress, control, policies })
     }
 
     /// Goes on until the run has ended or was asked to stop.
@@ -157,7 +160,7 @@ impl<'a> Driver<'a> {
 
     /// Durable first, believed second, told third.
     pub(crate) fn record(&mut self, facts: Vec<Fact>, files: Vec<(String, store::StepFile)>) -> Result<()> {
-        self.record_while(facts, files, |_| Ok(()))
+        self.record_while(facts, files, |_, _| Ok(()))
     }
 
     /// The same, with something to do while the disk is waited for: something that has no effect by itself.
@@ -165,10 +168,10 @@ impl<'a> Driver<'a> {
         &mut self,
         facts: Vec<Fact>,
         files: Vec<(String, store::StepFile)>,
-        meanwhile: impl FnOnce(&mut dyn World) -> Result<()>,
+        meanwhile: impl FnOnce(&mut dyn World, &Run) -> Result<()>,
     ) -> Result<()> {
         let (events, end, ticket) = self.store.submit_append(&self.log, facts, files);
-        let done = meanwhile(self.world);
+        let done = meanwhile(self.world, &self.run);
         ticket.wait()?;
         self.log = end;
         for event in &events {

@@ -4,27 +4,34 @@
 
 mod change;
 mod collect;
+mod confine;
 mod drive;
 mod error;
+mod execute;
 pub mod git;
 mod landing;
 mod machine;
 mod owner;
+mod policy;
 pub mod process;
 mod request;
+mod show;
 mod start;
 mod state_hash;
 mod trust;
 mod turn;
+pub mod workspace;
 mod world;
 
+pub use confine::check_sandbox;
 pub use drive::{Control, Driver, Progress, Stop};
 pub use error::{Error, Result};
 pub use landing::{land_later, undo};
 pub use machine::Machine;
 pub use owner::{Context, Owner, Taken, is_owned, send};
+pub use policy::{load_policies, write_policies};
 pub use request::{Answer, Request};
 pub use start::{Order, resume, start};
-pub use state_hash::{hash_dir, hash_tree};
-pub use trust::{Trust, load_config};
-pub use world::{Execution, LandResult, PatchResult, TurnOrder, World};
+pub use state_hash::{Memo, hash_dir, hash_tree, hash_tree_with};
+pub use trust::{Settings, Trust, load_settings};
+pub use world::{Execution, LandResult, PatchResult, Place, TurnOrder, World};

@@ -5,9 +5,11 @@ use crate::drive::{Control, Driver, Progress, Stop};
 use crate::git::{Objects, Repository};
 use crate::machine::{MARKER, Machine};
 use crate::process::Supervisor;
-use crate::{Answer, Error, Request, Result, Trust, landing};
-use contract::Status;
+use crate::start::take_up;
+use crate::{Answer, Error, Request, Result, Trust, landing, workspace};
+use contract::{Policies, Status};
 use rustix::net::sockopt::socket_peercred;
+use sandbox::Sandbox;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -38,6 +40,10 @@ pub struct Context {
     pub agent_env: BTreeMap<OsString, OsString>,
     /// How norma becomes the supervisor of an agent.
     pub supervisor: Supervisor,
+    /// What confines agents.
+    pub sandbox: Sandbox,
+    /// Is told how far the first workspace of a repository has come, which takes as long as the repository is large.
+    pub told: Box<dyn Fn(workspace::Progress) + Send + Sync>,
     /// What was typed, for whoever waits.
     pub command: String,
 }
@@ -153,16 +159,19 @@ fn finish_landings(shared: &Shared, context: &Context) -> Result<Vec<String>> {
     let reader = Reader::open(&shared.store.layout)?;
     let mut notes = Vec::new();
     for slug in reader.unsealed()? {
-        let run::Stage::LandingOpen(open) = reader.load(&slug)?.0.stage else { continue };
-        if shared.user.read_ref(&open.target)?.map(|id| id.to_string()) != Some(open.commit) {
+        let (run, log) = reader.load(&slug)?;
+        let run::Stage::LandingOpen(open) = run.stage.clone() else { continue };
+        let moved = shared.user.read_ref(&open.target)?.map(|id| id.to_string()) == Some(open.commit);
+        if !moved || run.status != Status::Paused {
             continue;
         }
         let control = Control::new()?;
         let cancel = control.cancel.clone();
-        let Context { layout, agent_env, supervisor, .. } = context;
-        let mut machine = Machine::new(layout, &shared.user, &shared.objects, agent_env, supervisor, cancel);
-        let (run, log) = crate::resume(&shared.store, &slug)?;
-        Driver::new(&shared.store, run, log, &mut machine, &mut Untold, control)?.drive()?;
+        let mut machine = Machine::new(context, &shared.objects, cancel);
+        let (run, log) = take_up(&shared.store, run, log)?;
+        // Everything was judged before the landing began; no policy is asked any more.
+        let policies = Policies::built_in();
+        Driver::new(&shared.store, run, log, &mut machine, &mut Untold, control, &policies)?.drive()?;
         notes.push(format!("{slug}: its landing on {} had moved the branch already and was completed", open.target));
     }
     Ok(notes)

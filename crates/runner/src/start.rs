@@ -4,10 +4,11 @@
 use crate::git::{DirtyPath, Objects, Repository, Swap};
 use crate::landing::id;
 use crate::machine::base_ref;
-use crate::{Error, Result, Trust};
+use crate::trust::invalid;
+use crate::{Error, Result, Settings, Trust};
 use contract::{
-    AcceptanceCriterion, AgentConfig, Author, Backend, Base, Budgets, Config, Contract, ContractSchema, Fact, Role,
-    RunId, RunStarted, Status, Workflow,
+    AcceptanceCriterion, AgentConfig, Author, Base, Budgets, Contract, ContractSchema, Fact, Policies, Role, RunId,
+    RunStarted, Status, Workflow,
 };
 use run::Run;
 use std::collections::BTreeMap;
@@ -39,11 +40,14 @@ pub fn start(
     user: &Repository,
     objects: &Objects,
     trust: &Trust,
-    config: (&Config, &Path),
+    settings: &Settings,
     path_var: &OsStr,
     order: Order,
 ) -> Result<(Run, RunLog)> {
-    let agents = config.0.pdca_agents().map_err(|violations| no_agents(config.1, &violations))?;
+    let Settings { config, path, policies, .. } = settings;
+    let agents = config.pdca_agents().map_err(|violations| no_agents(path, &violations))?;
+    let state_dir = store.layout.state_in_repository();
+    let scope = config.scope.compile(state_dir.as_ref()).map_err(|violations| invalid(path, &violations))?;
     let head = user.head()?;
     let base = base_of(&head, order.parent.as_deref());
     let tree = order.parent.as_ref().map_or_else(|| base.tree.clone(), |parent| parent.tree.clone());
@@ -53,12 +57,17 @@ pub fn start(
         workflow: Workflow::Pdca,
         goal: order.goal,
         acceptance_criteria: order.criteria,
-        budgets: order.budgets.unwrap_or_else(|| config.0.budgets.clone()),
-        limits: config.0.limits.clone(),
-        landing: config.0.landing.clone(),
+        budgets: order.budgets.unwrap_or_else(|| config.budgets.clone()),
+        limits: config.limits.clone(),
+        landing: config.landing.clone(),
         agents,
-        sandbox: Backend::None,
+        sandbox: config.sandbox.backend,
+        sandbox_limits: config.sandbox.limits.clone(),
+        sandbox_read: config.sandbox.read.clone(),
+        workspace: config.workspace.clone(),
         task_id: order.task,
+        scope,
+        policies: policies.digests(),
     };
     let id = store::new_run_id();
     let identity = user.identity();
@@ -101,11 +110,11 @@ fn base_of(head: &crate::git::Head, parent: Option<&Run>) -> Base {
     }
 }
 
-/// Takes up a paused run where it was left.
-pub fn resume(store: &Store, slug: &str) -> Result<(Run, RunLog)> {
-    let (mut run, mut log) = Reader::open(&store.layout)?.load(slug)?;
+/// Takes up a paused run where it was left, under the policies it was started under.
+pub fn resume(store: &Store, policies: &Policies, slug: &str) -> Result<(Run, RunLog)> {
+    let (run, log) = Reader::open(&store.layout)?.load(slug)?;
     match run.status {
-        Status::Paused => {}
+        Status::Paused => same_policies(&run, policies)?,
         Status::Stopped => {
             let hint = format!("give it more: norma resume {slug} --budget max_iterations=10");
             return Err(Error::declined(format!("run {slug} is stopped: its budget is used up"), hint));
@@ -115,10 +124,33 @@ pub fn resume(store: &Store, slug: &str) -> Result<(Run, RunLog)> {
             return Err(Error::declined(format!("run {slug} is {status}; only a paused run can be resumed"), hint));
         }
     }
+    take_up(store, run, log)
+}
+
+/// Puts on record that a paused run goes on.
+pub(crate) fn take_up(store: &Store, mut run: Run, mut log: RunLog) -> Result<(Run, RunLog)> {
     for event in store.append(&mut log, vec![Fact::RunResumed { pid: std::process::id() }], Vec::new())? {
         run.apply(&event).expect("BUG: a paused run can be resumed");
     }
     Ok((run, log))
+}
+
+/// A run is judged by one set of policies from its start to its end. One from before there were policies names
+/// none, and goes on under those of today.
+fn same_policies(run: &Run, policies: &Policies) -> Result<()> {
+    let today = policies.digests();
+    let bound = run.started.contract.policies.iter();
+    let other: Vec<&str> =
+        bound.filter(|(name, digest)| today.get(*name) != Some(*digest)).map(|(name, _)| name.as_str()).collect();
+    if other.is_empty() {
+        return Ok(());
+    }
+    let message =
+        format!("run {} was started under other policies than those of today: {}", run.id.slug(), other.join(", "));
+    Err(Error::environment(
+        message,
+        "put them back as they were, or start anew under those of today: norma run … --new",
+    ))
 }
 
 fn no_agents(path: &Path, violations: &[contract::Violation]) -> Error {

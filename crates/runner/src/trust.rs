@@ -1,12 +1,14 @@
-//! What is kept outside the repository: which configurations a person trusts, and the last checkpoint of the
-//! audit log. A repository can carry a `config.json` that would choose what runs on somebody's machine; it
-//! counts only if its exact bytes were trusted here, for this very place.
+//! What is kept outside the repository: which settings a person trusts, and the last checkpoint of the audit log.
+//! A repository can carry a `config.json` that would choose what runs on somebody's machine, and policies that
+//! would let it do more there; they count only if their exact bytes were trusted here, for this very place.
 
+use crate::policy::load_policies;
 use crate::{Error, Result};
-use contract::{Config, Digest, Violation};
+use contract::{Config, Digest, Policies, Violation};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use store::Layout;
 
 /// A configuration is at most this large.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
@@ -22,8 +24,11 @@ pub struct Trust {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Kept {
-    /// Digests of trusted configurations, newest last.
+    /// Digests of trusted configurations with the policies beside them, newest last.
     config: Vec<Digest>,
+    /// Digests of trusted policies by themselves, newest last.
+    #[serde(default)]
+    policies: Vec<Digest>,
     /// Digests of contracts that were started here, newest last.
     #[serde(default)]
     contracts: Vec<Digest>,
@@ -43,17 +48,33 @@ impl Trust {
         Trust { dir: data_home.join(&id[..16]) }
     }
 
-    /// Whether exactly these bytes are trusted. Anything unreadable is not.
-    pub fn trusts(&self, digest: &Digest) -> bool {
-        self.kept().config.contains(digest)
+    /// Whether exactly this configuration with exactly these policies is trusted. Anything unreadable is not.
+    pub fn trusts(&self, settings: &Settings) -> bool {
+        self.kept().config.contains(&settings.digest)
     }
 
-    /// Trusts these bytes from now on.
-    pub fn trust(&self, digest: Digest) -> Result<()> {
+    /// Whether exactly these policies are trusted, whatever the configuration. The built-in ones always are.
+    pub fn trusts_policies(&self, policies: &Policies) -> bool {
+        policies.trust_digest().is_none_or(|digest| self.kept().policies.contains(&digest))
+    }
+
+    /// Trusts these settings from now on.
+    pub fn trust(&self, settings: &Settings) -> Result<()> {
+        self.keep_trusted(settings.digest, settings.policies.trust_digest())
+    }
+
+    /// Trusts a configuration that norma itself wrote, with the built-in policies and no others.
+    pub fn trust_written(&self, config: &[u8]) -> Result<()> {
+        self.keep_trusted(Config::trust_digest(config, &Policies::built_in()), None)
+    }
+
+    fn keep_trusted(&self, config: Digest, policies: Option<Digest>) -> Result<()> {
         let _alone = self.alone()?;
         let mut kept = self.kept();
-        kept.config.retain(|known| *known != digest);
-        kept.config.push(digest);
+        for (list, digest) in [(&mut kept.config, Some(config)), (&mut kept.policies, policies)] {
+            list.retain(|known| Some(*known) != digest);
+            list.extend(digest);
+        }
         self.write("trust.json", &kept)
     }
 
@@ -127,8 +148,31 @@ fn place(dir: &Path) -> PathBuf {
     }
 }
 
-/// Reads a configuration; every violation is in the message.
-pub fn load_config(path: &Path) -> Result<(Config, Digest)> {
+/// What a run is started with, all of it read at one time: a configuration and the policies beside it.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The configuration.
+    pub config: Config,
+    /// Where it was read.
+    pub path: PathBuf,
+    /// The SHA-256 of its bytes.
+    pub config_digest: Digest,
+    /// The policies of the state directory.
+    pub policies: Policies,
+    /// What trust is bound to.
+    pub digest: Digest,
+}
+
+impl Settings {
+    /// A configuration that was read from these bytes, with these policies.
+    pub fn new(config: Config, bytes: &[u8], path: &Path, policies: Policies) -> Settings {
+        let digest = Config::trust_digest(bytes, &policies);
+        Settings { config, path: path.to_owned(), config_digest: contract::hash::sha256(bytes), policies, digest }
+    }
+}
+
+/// Reads a configuration, and the policies of a state directory; every violation is in the message.
+pub fn load_settings(path: &Path, layout: &Layout) -> Result<Settings> {
     use std::io::Read;
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(|source| match source.kind() {
@@ -138,12 +182,11 @@ pub fn load_config(path: &Path) -> Result<(Config, Digest)> {
         _ => Error::io("open", path, source),
     })?;
     file.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|source| Error::io("read", path, source))?;
-    let digest = Config::trust_digest(&bytes);
     let config = Config::parse(&bytes).map_err(|violations| invalid(path, &violations))?;
-    Ok((config, digest))
+    Ok(Settings::new(config, &bytes, path, load_policies(layout)?))
 }
 
-fn invalid(path: &Path, violations: &[Violation]) -> Error {
+pub(crate) fn invalid(path: &Path, violations: &[Violation]) -> Error {
     let lines: Vec<String> = violations.iter().map(|violation| format!("\n  {violation}")).collect();
     Error::usage(
         format!("{} is not a valid configuration:{}", path.display(), lines.concat()),

@@ -1,7 +1,7 @@
 //! One turn: intent on record, agent in its live directory, everything dead, files copied out, judged, sealed
 //! and put on record. The agent's directory is never adopted: what becomes evidence is norma's own copy.
 
-use crate::collect::collect;
+use crate::collect::{collect, open};
 use crate::drive::Driver;
 use crate::world::{Execution, TurnOrder};
 use crate::{Error, Result};
@@ -20,19 +20,24 @@ use store::{Preparing, crash, now};
 const NOTES_CHARS_MAX: usize = 16 * 1024;
 
 pub(crate) fn take(driver: &mut Driver<'_>, step: StepRef) -> Result<()> {
-    let workspace = driver.world.workspace(&driver.run)?;
+    let place = driver.world.workspace(&driver.run)?;
     let notes = notes(driver);
     let target = driver.run_dir().join("steps").join(step.dir_name());
     let live = LiveDir { path: store::temporary_name(&target) };
     let stored = request(driver, step, &driver.store.layout.root, &target, &notes);
-    let sent = request(driver, step, &workspace, &live.path, &notes);
+    let seen = if place.final_names { &target } else { &live.path };
+    let sent = request(driver, step, &place.repo_root, seen, &notes);
     let time_left = driver.run.remaining_ms().map(Duration::from_millis);
-    let (request, live_dir) = (&sent, live.path.as_path());
-    driver.record_while(vec![Fact::StepStarted { step }], Vec::new(), |world| world.prepare())?;
+    let (live_dir, step_dir) = (live.path.as_path(), target.as_path());
+    let request = &sent;
+    driver.record_while(vec![Fact::StepStarted { step }], Vec::new(), |world, run| {
+        live.create()?;
+        live.write("input.json", &pretty(request))?;
+        world.prepare(Some(&TurnOrder { run, step, request, live_dir, step_dir, time_left }))
+    })?;
     crash::point("step.after_intent");
-    live.create()?;
-    live.write("input.json", &pretty(&sent))?;
-    let execution = driver.world.execute(&TurnOrder { run: &driver.run, step, request, live_dir, time_left })?;
+    let order = TurnOrder { run: &driver.run, step, request, live_dir, step_dir, time_left };
+    let execution = driver.world.execute(&order)?;
     crash::point("step.after_agent");
     seal(driver, step, &target, &live, &stored, execution)
 }
@@ -43,18 +48,21 @@ fn seal(
     target: &Path,
     live: &LiveDir,
     stored: &AgentRequest,
-    execution: Execution,
+    mut execution: Execution,
 ) -> Result<()> {
     // The turn may have taken long, and what is prepared now must not end up in a new, empty state directory.
     driver.store.check_place()?;
     let dir = format!("steps/{}", step.dir_name());
     let mut evidence = Preparing::new(target)?;
-    let mut notes = collect(&live.path, &driver.run.started.contract.limits, &mut evidence)?;
-    // Agents are not confined yet: one could have made the directory that its evidence is about to become.
+    let written = execution.written.take().map_or_else(|| open(&live.path), Some);
+    let mut notes = collect(written, &driver.run.started.contract.limits, &mut evidence)?;
+    // An agent that nothing confines could have made the directory that its evidence is about to become.
     notes.extend(store::make_way(driver.store, target, "norma did not make it")?);
+    notes.append(&mut execution.notes);
     notes.extend(cut_note("stdout", execution.stdout_truncated));
     notes.extend(cut_note("stderr", execution.stderr_truncated));
     evidence.write("input.json", &pretty(stored))?;
+    evidence.write("sandbox.json", &pretty(&execution.sandbox))?;
     evidence.write("logs/stdout.txt", &execution.stdout)?;
     evidence.write("logs/stderr.txt", &execution.stderr)?;
     let judged = judged(driver, step, &evidence, &execution, notes)?;
@@ -76,7 +84,7 @@ fn seal(
     facts.extend(judged.facts);
     let points = ["step.before_rename", "step.after_rename"];
     let sealed = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, points)?;
-    driver.record_while(sealed.facts, sealed.files, |world| live.remove().and_then(|()| world.prepare()))?;
+    driver.record_while(sealed.facts, sealed.files, |world, _| live.remove().and_then(|()| world.prepare(None)))?;
     crash::point("step.after_commit");
     Ok(())
 }

@@ -5,8 +5,10 @@
 use crate::Result;
 use contract::{AgentRequest, Landing, ProcessEnd, Reason, StepRef};
 use run::Run;
-use run::gate::change::ChangedPath;
-use std::path::Path;
+use run::gate::Finding;
+use run::gate::scope::ChangedPath;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// One turn to be taken.
@@ -17,8 +19,10 @@ pub struct TurnOrder<'a> {
     pub step: StepRef,
     /// The request, with the paths that are true while the turn lasts.
     pub request: &'a AgentRequest,
-    /// The directory the agent may write.
+    /// The directory that holds what the agent is given of its step, under a temporary name.
     pub live_dir: &'a Path,
+    /// The name it will have.
+    pub step_dir: &'a Path,
     /// What is left of the run's time.
     pub time_left: Option<Duration>,
 }
@@ -35,6 +39,20 @@ pub struct Execution {
     pub stderr: Vec<u8>,
     /// Whether stderr was cut.
     pub stderr_truncated: bool,
+    /// What it wrote of its step, where that is not in the live directory.
+    pub written: Option<OwnedFd>,
+    /// What confined it, for the record.
+    pub sandbox: serde_json::Value,
+    /// What was noticed meanwhile.
+    pub notes: Vec<String>,
+}
+
+/// Where a turn finds things.
+pub struct Place {
+    /// The run's tree.
+    pub repo_root: PathBuf,
+    /// Whether the step's directory is seen under its final name while it is written.
+    pub final_names: bool,
 }
 
 /// What came of a patch.
@@ -51,7 +69,7 @@ pub enum PatchResult {
         /// Why.
         reason: Reason,
         /// What exactly.
-        findings: Vec<String>,
+        findings: Vec<Finding>,
     },
 }
 
@@ -67,10 +85,10 @@ pub enum LandResult {
 /// See the module.
 pub trait World {
     /// Where the run's tree can be seen; made or brought up to date if need be.
-    fn workspace(&mut self, run: &Run) -> Result<std::path::PathBuf>;
-    /// Gets ready for a turn that may come, while something is on its way to the disk. Nothing of an agent may run
-    /// yet, and nothing may be left if the turn never comes.
-    fn prepare(&mut self) -> Result<()> {
+    fn workspace(&mut self, run: &Run) -> Result<Place>;
+    /// Gets ready for a turn that may come, while something is on its way to the disk; without an order, for any.
+    /// Nothing of an agent may run yet, and nothing may be left if the turn never comes.
+    fn prepare(&mut self, _order: Option<&TurnOrder<'_>>) -> Result<()> {
         Ok(())
     }
     /// Has an agent take a turn.

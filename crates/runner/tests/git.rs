@@ -14,7 +14,7 @@ use runner::git::{
     Swap, UserEnvironment, land_on_branch, undo_on_branch,
 };
 
-const LIMITS: PatchLimits = PatchLimits { patch_bytes_max: 1 << 20, result_bytes_max: 1 << 22 };
+const LIMITS: PatchLimits = PatchLimits { patch_bytes_max: 1 << 20, result_bytes_max: 1 << 22, binary: false };
 const MAIN: &str = "refs/heads/main";
 
 /// A user's repository and norma's beside it.
@@ -302,6 +302,29 @@ fn binary_huge_and_inflating_patches_are_refused() {
         .collect();
     let problem = world.objects.apply(tree, copies.as_bytes(), &LIMITS);
     assert!(matches!(problem, Err(PatchProblem::Inflates { bytes, .. }) if bytes > 8 << 20));
+}
+
+#[test]
+fn a_binary_patch_is_applied_where_it_is_allowed_and_only_as_far_as_it_can_be_measured() {
+    let world = World::new();
+    let tree = world.base().1;
+    let allowed = PatchLimits { binary: true, ..LIMITS };
+    let section = |first: &str| {
+        let ids = "0000000000000000000000000000000000000000..1a23e4be731d2f539deeea324686d000ccdfbfcd";
+        format!(
+            "diff --git a/x.bin b/x.bin\nnew file mode 100644\nindex {ids}\nGIT binary patch\n{first}\nLcmYdfNa6wj0#*Rd\n\nliteral 0\nHcmV?d00001\n\n"
+        )
+    };
+    let applied = world.objects.apply(tree, section("literal 4").as_bytes(), &allowed).unwrap();
+    assert_eq!(applied.changes.len(), 1);
+    assert!(world.objects.looks_binary(applied.changes[0].new.unwrap().id).unwrap());
+    assert!(matches!(world.apply(&section("literal 4")), Err(PatchProblem::Binary)));
+    let refused = |patch: &str| world.objects.apply(tree, patch.as_bytes(), &allowed).unwrap_err();
+    assert!(matches!(refused(&section("delta 4")), PatchProblem::BinaryDelta));
+    assert!(matches!(refused(&section("literal 99999999")), PatchProblem::Inflates { .. }));
+    assert!(matches!(refused(&section("literal 99999999999999999999999")), PatchProblem::Inflates { .. }));
+    let differ = "diff --git a/plain b/plain\nBinary files a/plain and b/plain differ\n";
+    assert!(matches!(refused(differ), PatchProblem::Binary));
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! holds in fact, refuses what is weaker than asked, and only then lets the program run. It is the
 //! only crate of the project that may use `unsafe`, and Linux is the only system it knows.
 
+pub mod drill;
 pub mod effective;
 pub mod policy;
 pub mod probe;
@@ -18,6 +19,6 @@ mod start;
 
 pub use effective::Effective;
 pub use policy::{HostPort, Identity, Limits, Network, Overlay, Placed, Policy, Root, Upper, Violation};
-pub use probe::{Level, Probe, probe};
+pub use probe::{Level, Probe, has_overlays, probe};
 pub use report::{End, Exhausted, Failure, Report, Usage};
 pub use start::{Command, Confined, Error, Prepared, Sandbox, SetUp, Streams};

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{Identity, Limits, Network, Policy, Root};
+use crate::policy::{Identity, Limits, Network, Overlay, Policy, Root, Upper};
 use crate::setup::sys::landlock_abi;
 use crate::start::{Command, Error, Sandbox, Streams};
 
@@ -69,20 +69,40 @@ pub fn probe(sandbox: &Sandbox) -> &'static Probe {
     FOUND.get_or_init(|| probe_now(sandbox))
 }
 
+/// Whether overlays with a layer in memory can be had. Found at the first call, in the same way.
+pub fn has_overlays(sandbox: &Sandbox) -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| has_overlays_now(sandbox))
+}
+
+/// A file system in memory takes the marks an overlay needs since Linux 6.6. Before, one can be mounted, and removing
+/// a directory in it then fails.
+const OVERLAYS_SINCE: (u32, u32) = (6, 6);
+
+fn has_overlays_now(sandbox: &Sandbox) -> bool {
+    let overlay = Overlay {
+        path: "/tmp/view".into(),
+        lower: vec!["/usr".into()],
+        upper: Upper::Memory { bytes: 1 << 20 },
+        reason: "anything, to see that it works".to_owned(),
+    };
+    crate::setup::kernel_version() >= OVERLAYS_SINCE
+        && try_to_build(sandbox, &Policy { overlays: vec![overlay], ..smallest(0) }).is_ok()
+}
+
+fn try_to_build(sandbox: &Sandbox, policy: &Policy) -> Result<(), Error> {
+    let nothing =
+        || Ok::<OwnedFd, std::io::Error>(fs::File::options().read(true).write(true).open("/dev/null")?.into());
+    let failed = |error| Error::SetUp { program: "/dev/null".into(), error };
+    let [stdin, stdout, stderr] = [nothing().map_err(failed)?, nothing().map_err(failed)?, nothing().map_err(failed)?];
+    let command = Command { program: "/".to_owned(), args: Vec::new() };
+    // Prepared and dropped: nothing is executed.
+    sandbox.prepare(policy, &command, &Streams { stdin, stdout, stderr }).map(drop)
+}
+
 /// Finds the answer afresh.
 pub fn probe_now(sandbox: &Sandbox) -> Probe {
     let abi = landlock_abi();
-    let attempt = |landlock_abi_min| {
-        let policy = smallest(landlock_abi_min);
-        let nothing =
-            || Ok::<OwnedFd, std::io::Error>(fs::File::options().read(true).write(true).open("/dev/null")?.into());
-        let failed = |error| Error::SetUp { program: "/dev/null".into(), error };
-        let [stdin, stdout, stderr] =
-            [nothing().map_err(failed)?, nothing().map_err(failed)?, nothing().map_err(failed)?];
-        let command = Command { program: "/".to_owned(), args: Vec::new() };
-        // Prepared and dropped: nothing is executed.
-        sandbox.prepare(&policy, &command, &Streams { stdin, stdout, stderr }).map(drop)
-    };
     let mut missing = Vec::new();
     if abi < LANDLOCK_ABI_FULL {
         missing.push(Missing {
@@ -90,7 +110,7 @@ pub fn probe_now(sandbox: &Sandbox) -> Probe {
             fix: "use Linux 6.12 or later, built with CONFIG_SECURITY_LANDLOCK=y and with landlock in lsm=".to_owned(),
         });
     }
-    let level = match attempt(if abi < LANDLOCK_ABI_FULL { 0 } else { LANDLOCK_ABI_FULL }) {
+    let level = match try_to_build(sandbox, &smallest(if abi < LANDLOCK_ABI_FULL { 0 } else { LANDLOCK_ABI_FULL })) {
         Ok(()) if abi < LANDLOCK_ABI_FULL => Level::AMinus,
         Ok(()) => Level::A,
         Err(error) => {

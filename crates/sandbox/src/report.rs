@@ -51,7 +51,7 @@ impl Usage {
 }
 
 /// Everything known at the end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// How it ended.
     pub end: End,

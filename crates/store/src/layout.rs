@@ -1,6 +1,7 @@
 //! Where things are. One state directory, one place for each kind of thing in it.
 
 use crate::{IoContext, Result};
+use contract::RepoPath;
 use std::path::{Path, PathBuf};
 
 /// What `.norma/.gitignore` says: only what people write is theirs to commit.
@@ -46,6 +47,16 @@ impl Layout {
         self.state.join("config.json")
     }
 
+    /// `policies/`.
+    pub fn policies(&self) -> PathBuf {
+        self.state.join("policies")
+    }
+
+    /// Where the state directory lies in the repository; none if it lies elsewhere.
+    pub fn state_in_repository(&self) -> Option<RepoPath> {
+        RepoPath::parse(&self.state.strip_prefix(&self.root).ok()?.to_string_lossy()).ok()
+    }
+
     /// `norma.db`.
     pub fn db(&self) -> PathBuf {
         self.state.join("norma.db")
@@ -64,6 +75,16 @@ impl Layout {
     /// `git/`: norma's own objects.
     pub fn git(&self) -> PathBuf {
         self.state.join("git")
+    }
+
+    /// `cache/`: what can be found out again; it may be deleted at any time.
+    pub fn cache(&self) -> PathBuf {
+        self.state.join("cache")
+    }
+
+    /// `cache/state-hash`: digests of git objects.
+    pub fn state_memo(&self) -> PathBuf {
+        self.cache().join("state-hash")
     }
 
     /// `quarantine/`.

@@ -4,14 +4,19 @@
 //! and says whether it holds.
 
 mod barriers;
+mod confine;
 mod executor;
 mod floor;
 mod host;
 mod log;
+mod memory;
 mod page;
 mod runs;
 mod sample;
+mod spawn;
 mod step;
+mod transfer;
+mod workspace;
 mod world;
 
 use page::Section;
@@ -36,10 +41,26 @@ struct Args {
 type Benchmark = fn(&World) -> Result<Section>;
 
 /// Every benchmark by name, in the order of the page.
-const BENCHMARKS: [(&str, Benchmark); 3] = [("step", step::run), ("log", log::run), ("runs", runs::run)];
+const BENCHMARKS: [(&str, Benchmark); 7] = [
+    ("step", step::run),
+    ("workspace", workspace::run),
+    ("log", log::run),
+    ("runs", runs::run),
+    ("spawn", spawn::run),
+    ("transfer", transfer::run),
+    ("memory", memory::run),
+];
 
 fn main() -> ExitCode {
-    match parse(std::env::args().skip(1)).and_then(|args| measure(&args)) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        // What is measured is measured in processes of their own.
+        [transfer::FETCH, address] => transfer::fetch(address),
+        [memory::HOLD, agents, norma, dir] => memory::hold(agents, norma.as_ref(), dir.as_ref()),
+        words => parse(words.iter().map(|&word| word.to_owned())).and_then(|args| measure(&args)),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tell(&format!("bench: {error}"));
@@ -62,6 +83,9 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args> {
             name if BENCHMARKS.iter().any(|(known, _)| *known == name) => parsed.names.push(arg),
             other => return Err(format!("unknown argument `{other}`").into()),
         }
+    }
+    if parsed.write.is_some() && !parsed.names.is_empty() {
+        return Err("the page holds every benchmark: leave out the names to write it".into());
     }
     Ok(parsed)
 }

@@ -9,10 +9,10 @@ use crate::page::{Section, Table, at_most};
 use crate::sample::Samples;
 use crate::world::World;
 use crate::{Result, tell};
-use contract::{Config, Event, Fact, Role};
+use contract::{Config, Event, Fact, Policies, Role};
 use run::Run;
 use runner::process::Supervisor;
-use runner::{Context, Control, Driver, Machine, Order, Owner, Progress, Taken, Trust};
+use runner::{Context, Control, Driver, Machine, Order, Owner, Progress, Settings, Taken, Trust};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -140,6 +140,8 @@ pub(crate) fn config(iterations: u32) -> Result<Config> {
     let value = serde_json::json!({
         "agents": {"plan": echo, "do": echo, "check": check, "act": echo},
         "budgets": {"max_iterations": iterations},
+        // The floor is a process without a sandbox; what a sandbox costs is a figure of its own.
+        "sandbox": {"backend": "none"},
     });
     Ok(serde_json::from_value(value)?)
 }
@@ -168,28 +170,21 @@ fn drive(world: &World, files: u32, dir: &Path, iterations: u32, turn: Turn<'_>)
         user,
         agent_env: world.agent_env(),
         supervisor: Supervisor { program: world.norma.clone(), args: vec!["__supervise".into()] },
+        sandbox: crate::confine::sandbox(&world.norma),
+        told: Box::new(|_| ()),
         command: "bench".into(),
         layout,
     };
     let Taken::Ours(owner) = Owner::take(&context)? else { return Err("somebody else is at work here".into()) };
-    let config = config(iterations)?;
+    let settings = Settings::new(config(iterations)?, &[], &context.layout.config(), Policies::built_in());
     let order = Order { goal: "be quick".into(), criteria: Vec::new(), task: None, parent: None, budgets: None };
-    let place = context.layout.config();
-    let (run, log) = runner::start(
-        owner.store(),
-        &context.user,
-        owner.objects(),
-        &context.trust,
-        (&config, &place),
-        world.path(),
-        order,
-    )?;
+    let (run, log) =
+        runner::start(owner.store(), &context.user, owner.objects(), &context.trust, &settings, world.path(), order)?;
     let control = Control::new()?;
-    let Context { layout, user, agent_env, supervisor, .. } = &context;
-    let mut machine = Machine::new(layout, user, owner.objects(), agent_env, supervisor, control.cancel.clone());
+    let mut machine = Machine::new(&context, owner.objects(), control.cancel.clone());
     let agent = ["/bin/echo".to_owned(), RESPONSE.to_owned()];
-    let mut watch = Watch::new(files, StepFloor::new(&layout.state, &agent)?, &turn);
-    Driver::new(owner.store(), run, log, &mut machine, &mut watch, control)?.drive()?;
+    let mut watch = Watch::new(files, StepFloor::new(&context.layout.state, &agent)?, &turn);
+    Driver::new(owner.store(), run, log, &mut machine, &mut watch, control, &settings.policies)?.drive()?;
     if let Some(error) = watch.failure {
         return Err(error);
     }

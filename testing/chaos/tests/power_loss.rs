@@ -9,6 +9,7 @@ mod place;
 use place::Place;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Room for the repository and the state; small, since it is copied for every point.
 const IMAGE_MB: u64 = 48;
@@ -46,22 +47,40 @@ const CUTS: &[&str] = &[
     "seal.after_commit",
 ];
 
+/// How often it is asked.
+const POLL: Duration = Duration::from_millis(5);
+
+/// Longest that a file system may take to be let go of by whatever was killed on it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A mounted image; unmounted when dropped.
 struct Mounted<'a> {
+    image: PathBuf,
     at: &'a Path,
 }
 
 impl<'a> Mounted<'a> {
     fn new(image: &Path, at: &'a Path) -> Option<Mounted<'a>> {
-        run(Command::new("mount").args(["-o", OPTIONS]).arg(image).arg(at)).then_some(Mounted { at })
+        let mounted = run(Command::new("mount").args(["-o", OPTIONS]).arg(image).arg(at));
+        mounted.then(|| Mounted { image: image.to_owned(), at })
+    }
+
+    /// Whether a sandbox that is on its way out still holds the file system in a namespace of its own.
+    fn is_held(&self) -> bool {
+        let listed = Command::new("losetup").arg("-j").arg(&self.image).output();
+        listed.is_ok_and(|output| !output.stdout.is_empty())
     }
 }
 
 impl Drop for Mounted<'_> {
     fn drop(&mut self) {
-        // Whoever still looks at a file has it until then; nobody new can come.
-        if !run(Command::new("umount").arg(self.at)) {
-            run(Command::new("umount").arg("--lazy").arg(self.at));
+        let until = Instant::now() + PATIENCE;
+        while !run(Command::new("umount").arg(self.at)) && Instant::now() < until {
+            std::thread::sleep(POLL);
+        }
+        // The image is overwritten next: what is written to it after that would be written into another one's.
+        while self.is_held() && Instant::now() < until {
+            std::thread::sleep(POLL);
         }
     }
 }

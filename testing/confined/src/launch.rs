@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::process::{ExitCode, Stdio};
-use std::time::Instant;
+use std::process::ExitCode;
 use std::{env, fs, thread};
 
 use sandbox::visible;
@@ -129,98 +127,4 @@ pub fn from_words(policy: &str, program: &str, args: &[&str]) -> ExitCode {
             ExitCode::from(127)
         }
     }
-}
-
-/// Prints the median time in microseconds of a spawn of `/bin/true`.
-pub fn bench(how: &str, count: usize) {
-    let helper = env::current_exe().expect("own path");
-    let work = env::temp_dir().join(format!("norma-bench-{}", std::process::id()));
-    fs::create_dir_all(&work).expect("make");
-    let policy = policy(&helper, &work);
-    let null = || OwnedFd::from(File::options().read(true).write(true).open("/dev/null").expect("open"));
-    let plain = |program: &str, args: &[&str]| {
-        let mut command = std::process::Command::new(program);
-        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        assert!(command.status().expect("run").success());
-    };
-    let bubblewrap = "--unshare-all --unshare-user --disable-userns --cap-drop ALL --new-session --die-with-parent --clearenv \
-        --ro-bind /usr /usr --ro-bind /etc /etc --symlink usr/bin /bin --symlink usr/lib /lib --symlink usr/lib64 /lib64 \
-        --symlink usr/sbin /sbin --proc /proc --dev /dev --tmpfs /tmp --tmpfs /run --tmpfs /var/tmp --tmpfs /home/x /bin/true";
-    let bubblewrap: Vec<_> = bubblewrap.split_whitespace().collect();
-    let native = |sandbox: &Sandbox| {
-        let streams = Streams { stdin: null(), stdout: null(), stderr: null() };
-        let prepared = sandbox.prepare(&policy, &command("/bin/true", &[]), &streams).expect("prepare");
-        let report = prepared.start().and_then(|it| it.finish()).expect("run");
-        assert_eq!(report.end, End::Exited(0));
-    };
-    let warm = Sandbox::new(set_up(&helper));
-    let once = |how: &str| match how {
-        "plain" => plain("/bin/true", &[]),
-        // What any second executable costs: the helper is executed, and executes.
-        "floor" => plain("/usr/bin/env", &["-i", "/bin/true"]),
-        "bubblewrap" => plain("bwrap", &bubblewrap),
-        "native" => native(&warm),
-        // The first start of a process: the set-up server is executed, too.
-        "native-cold" => native(&Sandbox::new(set_up(&helper))),
-        other => panic!("unknown way {other}"),
-    };
-    let ways: Vec<_> = how.split(',').collect();
-    let mut times = vec![Vec::new(); ways.len()];
-    // Interleaved, so that what else the machine does hits all alike.
-    for _ in 0..count {
-        for (index, way) in ways.iter().enumerate() {
-            let start = Instant::now();
-            once(way);
-            times[index].push(start.elapsed().as_micros());
-        }
-    }
-    for (way, times) in ways.iter().zip(&mut times) {
-        times.sort_unstable();
-        println!("{way} p50 {} us, p90 {} us", times[times.len() / 2], times[times.len() * 9 / 10]);
-    }
-    let _ = fs::remove_dir_all(work);
-}
-
-/// Reads everything a service sends, directly or `via` a proxy, and prints the microseconds it took.
-pub fn fetch(address: &str, via: &str) {
-    let start = Instant::now();
-    let mut stream = TcpStream::connect(if via == "direct" { address } else { via }).expect("connect");
-    if via != "direct" {
-        write!(stream, "CONNECT {address} HTTP/1.1\r\n\r\n").expect("ask");
-    }
-    let mut buffer = vec![0; 256 * 1024];
-    while stream.read(&mut buffer).expect("read") > 0 {}
-    println!("{}", start.elapsed().as_micros());
-}
-
-/// Prints how fast a loopback transfer is directly and through the sandbox's proxy.
-pub fn bench_proxy(mebibytes: usize) {
-    let helper = env::current_exe().expect("own path");
-    let work = env::temp_dir().join(format!("norma-bench-{}", std::process::id()));
-    fs::create_dir_all(&work).expect("make");
-    let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
-    let address = listener.local_addr().expect("bound").to_string();
-    thread::spawn(move || {
-        let block = vec![7; 1 << 20];
-        for mut stream in listener.incoming().flatten() {
-            (0..mebibytes).try_for_each(|_| stream.write_all(&block)).expect("send");
-        }
-    });
-    let mut policy = policy(&helper, &work);
-    policy.network = Network::Allow(vec![sandbox::HostPort::parse(&address).expect("an address")]);
-    let helper_text = helper.display().to_string();
-    let mut times = [Vec::new(), Vec::new()];
-    for _ in 0..7 {
-        let direct = std::process::Command::new(&helper).args(["fetch", &address, "direct"]).output().expect("fetch");
-        let ran = run(&policy, &helper, &helper_text, &["fetch", &address, "127.0.0.1:3128"]).expect("fetch confined");
-        for (times, text) in times.iter_mut().zip([String::from_utf8_lossy(&direct.stdout).into_owned(), ran.stdout]) {
-            times.push(text.trim().parse::<u64>().expect("a time"));
-        }
-    }
-    let [direct, proxied] = times.map(|mut it| {
-        it.sort_unstable();
-        mebibytes as f64 / (it[it.len() / 2] as f64 / 1e6)
-    });
-    println!("direct {direct:.0} MiB/s, proxy {proxied:.0} MiB/s, ratio {:.2}", proxied / direct);
-    let _ = fs::remove_dir_all(work);
 }

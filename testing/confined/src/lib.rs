@@ -1,5 +1,4 @@
-//! What the sandbox's tests need: a world to attack, the attacks, and a way to run things confined.
+//! What the sandbox's tests need: a way to run things confined, and the drill's attacks without a sandbox.
 
-pub mod attack;
 pub mod launch;
-pub mod world;
+pub mod plain;

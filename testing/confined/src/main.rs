@@ -3,28 +3,36 @@
 
 use std::env;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::{fs, hint, thread, time};
 
-use confined::{attack, launch, world};
+use confined::{launch, plain};
+use sandbox::drill::Tried;
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["set-up"] => return sandbox::setup::main(),
-        ["attack", world] => attack::all(world),
-        ["drill", how, base] => world::drill(how, base.as_ref()),
+        ["drill", ..] => return sandbox::drill::main(&plain::ROLES),
+        ["drill-confined", base] => confined_drill(base.as_ref()),
+        ["drill-plain", base] => plain::drill(base.as_ref()),
+        ["attack", world] => plain::attack(world),
         ["launch", policy, program, rest @ ..] => return launch::from_words(policy, program, rest),
-        ["bench", how, count] => launch::bench(how, count.parse().expect("a count")),
-        ["bench-proxy", mebibytes] => launch::bench_proxy(mebibytes.parse().expect("a number")),
-        ["fetch", address, via] => launch::fetch(address, via),
-        ["victim"] => world::victim(),
         ["bomb", kind] => bomb(kind),
         ["say", text] => println!("{text}"),
         other => panic!("unknown words {other:?}"),
     }
     ExitCode::SUCCESS
+}
+
+/// The drill as norma holds it; prints a line for each attack.
+fn confined_drill(base: &Path) {
+    let helper = env::current_exe().expect("own path");
+    let each = &mut |tried: &Tried| println!("{}", serde_json::to_string(tried).expect("plain data"));
+    sandbox::drill::run(&helper, &plain::ROLES, base, each).expect("hold the drill");
+    assert!(!base.exists(), "the drill leaves nothing");
 }
 
 /// Uses something up; prints how far it came.

@@ -8,8 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use confined::attack::{ATTACKS, Alone};
-use confined::world::CANARY;
+use sandbox::drill::{ATTACKS, Alone, CANARY, SECRET_VARIABLE, Tried};
 use tempfile::TempDir;
 
 /// Somebody who owns nothing on any machine.
@@ -36,47 +35,46 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Runs the drill; which attack escaped, by name.
-fn drill(how: &str, user: Option<u32>) -> BTreeMap<String, (bool, String)> {
+/// Runs the drill; what became of each attack, by name.
+fn drill(how: &str, user: Option<u32>) -> BTreeMap<String, Tried> {
     let place = place();
     let base = place.directory.path().join("world");
     fs::create_dir(&base).expect("make");
     let mut command = Command::new(&place.helper);
-    command.args(["drill", how]).arg(&base).env_clear().env("NORMA_CANARY", CANARY);
-    command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", "/nonexistent");
+    command.arg(how).arg(&base).env_clear().env(SECRET_VARIABLE, CANARY);
     if let Some(user) = user {
-        chown(&base, Some(user), Some(user)).expect("give away");
+        // The directory above too, so that the drill can remove its own.
+        for owned in [place.directory.path(), &base] {
+            chown(owned, Some(user), Some(user)).expect("give away");
+        }
         command.uid(user).gid(user);
     }
     let output = command.output().expect("run the drill");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-    let parse = |line: &str| {
-        let mut parts = line.split('\t').map(str::to_owned);
-        Some((parts.next()?, (parts.next()? == "escaped", parts.next()?)))
-    };
-    text.lines().filter_map(parse).collect()
+    let parse = |line: &str| -> Tried { serde_json::from_str(line).expect("one attack") };
+    text.lines().map(parse).map(|tried| (tried.attack.clone(), tried)).collect()
 }
 
 fn check_confined(user: Option<u32>) {
-    let results = drill("confined", user);
-    let escaped: Vec<_> = results.iter().filter(|(_, (escaped, _))| *escaped).collect();
+    let results = drill("drill-confined", user);
+    let escaped: Vec<_> = results.values().filter(|tried| !tried.blocked).collect();
     assert!(escaped.is_empty(), "{escaped:#?}");
     assert_eq!(results.len(), ATTACKS.len(), "every attack was made");
 }
 
 /// An attack that fails unconfined proves nothing about the sandbox.
 fn check_alone(user: Option<u32>) {
-    let results = drill("plain", user);
+    let results = drill("drill-plain", user);
     let as_root = is_root() && user.is_none();
     for attack in ATTACKS {
-        let (escaped, detail) = &results[attack.name];
+        let Tried { blocked, detail, .. } = &results[attack.name];
         let expected = match attack.alone {
             Alone::Anyone => true,
             Alone::Root => as_root,
             Alone::Depends(_) => continue,
         };
-        assert!(*escaped || !expected, "{} does not work unconfined: {detail}", attack.name);
+        assert!(!*blocked || !expected, "{} does not work unconfined: {detail}", attack.name);
     }
 }
 

@@ -14,7 +14,18 @@ const CONFINERS: [&str; 2] = ["runner", "norma"];
 const CLOSED: [(&str, &[&str], &str); 2] = [
     (
         "contract",
-        &["blake3", "jiff", "schemars", "serde", "serde_json", "serde_json_canonicalizer", "sha2", "thiserror", "uuid"],
+        &[
+            "blake3",
+            "jiff",
+            "schemars",
+            "serde",
+            "serde_json",
+            "serde_json_canonicalizer",
+            "sha2",
+            "thiserror",
+            "unicode-normalization",
+            "uuid",
+        ],
         "it is data: no I/O, no clock",
     ),
     ("run", &["serde", "serde_json"], "it decides: no I/O, clock, randomness, async or logging"),

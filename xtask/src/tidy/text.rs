@@ -30,8 +30,13 @@ const RULES: [Rule; 4] = [
     Rule {
         words: &["process::Command", "Command::new", "StdCommand::new"],
         holds_in: &["crates/"],
-        spares: &["crates/runner/src/process/", "crates/runner/src/git/command.rs", "crates/sandbox/src/start.rs"],
-        why: "processes are started in one place for agents, in one for git and in one for sandboxes",
+        spares: &[
+            "crates/runner/src/process/",
+            "crates/runner/src/git/command.rs",
+            "crates/sandbox/src/start.rs",
+            "crates/sandbox/src/drill/",
+        ],
+        why: "processes are started in one place for agents, in one for git, in one for sandboxes and in the drill",
     },
     Rule {
         words: &["SystemTime::now", "Instant::now", "Timestamp::now", "Zoned::now"],
@@ -211,7 +216,8 @@ mod tests {
     #[test]
     fn starting_a_process_has_its_places() {
         let source = "//! Why.\nuse std::process::Command;\n";
-        let why = "processes are started in one place for agents, in one for git and in one for sandboxes";
+        let why =
+            "processes are started in one place for agents, in one for git, in one for sandboxes and in the drill";
         check_file("crates/store/src/a.rs", source, &[&format!("crates/store/src/a.rs:2: `process::Command`: {why}")]);
         check_file("crates/runner/src/git/command.rs", source, &[]);
         check_file("crates/runner/src/process/drive.rs", source, &[]);

@@ -1,19 +1,28 @@
 //! `norma doctor`: is everything in place, and if not, what exactly to do.
 
+mod drill;
+
 use crate::error::{Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::safe;
 use contract::Role;
 use runner::git::Repository;
-use runner::load_config;
+use runner::load_settings;
+use sandbox::{Level, Probe};
 use serde::Serialize;
 use std::process::ExitCode;
 use store::{Layout, Reader};
 
 /// Check that everything is in place, and say what to do where it is not
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  norma doctor")]
-pub(crate) struct Args {}
+#[command(
+    after_help = "Examples:\n  norma doctor\n  norma doctor --drill   # attack this machine from inside the sandbox, and see every attack fail"
+)]
+pub(crate) struct Args {
+    /// Try every known escape from inside the sandbox, on targets made for it, and say which succeed
+    #[arg(long)]
+    drill: bool,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -41,9 +50,14 @@ fn bad(name: &'static str, status: Health, message: impl Into<String>, fix: &str
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        let checks = examine(here);
+        if self.drill {
+            return drill::run(here);
+        }
+        let mut checks = examine(here);
+        let probe = probe(here);
+        checks.extend(sandbox_checks(probe));
         let healthy = checks.iter().all(|check| check.status != Health::Fail);
-        here.print(&serde_json::json!({"healthy": healthy, "checks": checks}), || {
+        here.print(&serde_json::json!({"healthy": healthy, "checks": checks, "sandbox": probe}), || {
             checks.iter().map(line).collect::<Vec<_>>().join("\n")
         });
         Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(code::ENVIRONMENT) })
@@ -83,26 +97,35 @@ fn examine(here: &Surroundings) -> Vec<Check> {
     }
     checks.extend(state(&layout));
     checks.extend(configuration(here, &user, &layout));
-    checks.push(sandbox_check(here));
     checks
 }
 
-/// Runs do not use the sandbox yet; whether the machine could is worth knowing all the same.
-fn sandbox_check(here: &Surroundings) -> Check {
-    let probe = sandbox::probe(&sandbox::Sandbox::new(here.sandbox_set_up()));
-    let level = match probe.level {
-        sandbox::Level::A => "A",
-        sandbox::Level::AMinus => "A-",
-        sandbox::Level::Refuse => "refused",
-    };
-    let message = format!("runs are not confined; `norma sandbox run` would be: level {level}");
-    let missing = probe.missing.first().map(|missing| format!("{}: {}", missing.what, missing.fix));
-    bad(
-        "sandbox",
-        Health::Warn,
-        message,
-        &missing.unwrap_or_else(|| "run only agents you would run by hand".to_owned()),
-    )
+fn probe(here: &Surroundings) -> &'static Probe {
+    sandbox::probe(&here.sandbox())
+}
+
+/// A level as it is written, and what it means.
+fn meaning(level: Level) -> (&'static str, &'static str) {
+    match level {
+        Level::A => ("A", "every wall stands"),
+        Level::AMinus => ("A-", "every wall but the second one around files"),
+        Level::Refuse => ("refused", "agents cannot be confined, so no run starts"),
+    }
+}
+
+/// What the machine can confine, and everything that keeps it from more. Without a sandbox no run starts.
+fn sandbox_checks(probe: &Probe) -> Vec<Check> {
+    let (level, means) = meaning(probe.level);
+    let mut checks = Vec::new();
+    if probe.missing.is_empty() {
+        checks.push(ok("sandbox", format!("level {level}: {means}; see it hold: norma doctor --drill")));
+    }
+    for missing in &probe.missing {
+        let message = format!("level {level}: {means}: {}", missing.what);
+        let health = if probe.level == Level::Refuse { Health::Fail } else { Health::Warn };
+        checks.push(bad("sandbox", health, message, &missing.fix));
+    }
+    checks
 }
 
 fn head(user: &Repository) -> Check {
@@ -138,16 +161,20 @@ fn state(layout: &Layout) -> Vec<Check> {
 }
 
 fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec<Check> {
-    let (config, digest) = match load_config(&layout.config()) {
+    let settings = match load_settings(&layout.config(), layout) {
         Ok(loaded) => loaded,
-        Err(error) => return vec![bad("config", Health::Fail, error.to_string(), "see docs/config.md")],
+        Err(error) => {
+            return vec![bad("config", Health::Fail, error.to_string(), error.hint().unwrap_or("see docs/config.md"))];
+        }
     };
+    let config = &settings.config;
     let mut checks = Vec::new();
-    checks.push(if here.trust_of(layout).trusts(&digest) {
+    checks.push(if here.trust_of(layout).trusts(&settings) {
         ok("config", "valid and trusted")
     } else {
         bad("config", Health::Fail, "valid, but not trusted", "read it (norma trust --show), then: norma trust")
     });
+    checks.push(policies(&settings.policies));
     let missing: Vec<&str> =
         Role::ALL.iter().map(|role| role.as_str()).filter(|role| !config.agents.contains_key(*role)).collect();
     checks.push(match (config.pdca_agents(), missing.is_empty()) {
@@ -159,6 +186,19 @@ fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec
         (Err(problems), true) => bad("agents", Health::Fail, problems[0].to_string(), "see docs/config.md"),
     });
     checks
+}
+
+/// Valid they are, or there would be no settings.
+fn policies(policies: &contract::Policies) -> Check {
+    let changed: Vec<&str> = policies.changed().into_keys().collect();
+    if !policies.missing.is_empty() {
+        let message = format!("without a file, so the built-in one counts: {}", policies.missing.join(", "));
+        bad("policies", Health::Warn, message, "norma init")
+    } else if changed.is_empty() {
+        ok("policies", "the built-in ones")
+    } else {
+        ok("policies", format!("your own: {}", changed.join(", ")))
+    }
 }
 
 /// Programs by name or absolute path; those of the run's tree are checked when a run starts.

@@ -2,9 +2,11 @@
 
 use crate::error::{CommandError, Outcome};
 use crate::surroundings::Surroundings;
-use runner::git::Objects;
-use runner::{hash_dir, hash_tree};
+use contract::Digest;
+use runner::git::{ObjectId, Objects};
+use runner::{Memo, hash_dir, hash_tree_with};
 use std::process::ExitCode;
+use store::Layout;
 
 /// Print the BLAKE3 state hash of a revision or a directory
 #[derive(clap::Args)]
@@ -31,8 +33,20 @@ impl Args {
                 )
             })?;
             let objects = Objects::open_or_create(&here.layout_of(&user).git(), &user)?;
-            hash_tree(&objects, objects.tree_of(commit)?)?
+            hash_revision(&objects, commit, &here.layout_of(&user))?
         };
         Ok(here.print(&serde_json::json!({"hash": digest}), || digest.to_string()))
     }
+}
+
+/// What was hashed before is known from the state directory, where there is one.
+fn hash_revision(objects: &Objects, commit: ObjectId, layout: &Layout) -> Outcome<Digest> {
+    let path = layout.state_memo();
+    let mut memo = Memo::open(&path);
+    let digest = hash_tree_with(objects, objects.tree_of(commit)?, &mut memo)?;
+    if layout.exists() && memo.has_news() {
+        // A memo that cannot be saved costs time at the next hash, and nothing else.
+        let _ = memo.save(&path);
+    }
+    Ok(digest)
 }

@@ -1,13 +1,13 @@
-//! `norma init`: the state directory and a configuration to start from.
+//! `norma init`: the state directory, a configuration to start from, and the policies to read and edit.
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use contract::Config;
-use runner::{Owner, Taken, load_config};
+use runner::{Owner, Taken, load_settings, write_policies};
 use serde_json::json;
 use std::process::ExitCode;
 
-/// Make the state directory (.norma) with a configuration to start from
+/// Make the state directory (.norma) with a configuration and policies to start from
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  norma init\n  norma task add \"make the tests pass\" --ac \"cargo test passes\"\n  norma run 1"
@@ -33,19 +33,25 @@ impl Args {
                 path: path.clone(),
                 source,
             })?;
-            context.trust.trust(Config::trust_digest(&text))?;
+            context.trust.trust_written(&text)?;
         }
-        let trusted = load_config(&path).is_ok_and(|(_, digest)| context.trust.trusts(&digest));
+        let policies = write_policies(&context.layout)?;
+        let trusted = load_settings(&path, &context.layout).is_ok_and(|settings| context.trust.trusts(&settings));
         let state = context.layout.shown(&context.layout.state);
-        let value = json!({"state": state, "created": fresh, "config": context.layout.shown(&path), "config_written": written, "config_trusted": trusted});
+        let value = json!({"state": state, "created": fresh, "config": context.layout.shown(&path), "config_written": written, "config_trusted": trusted, "policies_written": policies});
         Ok(here.print(&value, || {
             let what = if fresh { "made" } else { "is there already" };
             let config = match (written, trusted) {
-                (true, _) => "a configuration was written; name your agents in it (docs/config.md), then: norma trust",
+                (true, true) => "a configuration was written; name your agents in it (docs/config.md), then: norma trust",
+                (true, false) => "a configuration was written; the policies beside it were not, so read them, then: norma trust",
                 (false, true) => "the configuration is trusted",
-                (false, false) => "the configuration was not written by you here; read it, then: norma trust",
+                (false, false) => "the configuration or its policies were not written by you here; read them, then: norma trust",
             };
-            format!("state directory {state} {what}\n{config}\nnext: norma task add \"what you want\" --ac \"how to tell that it is done\"")
+            let policies = match policies.is_empty() {
+                true => String::new(),
+                false => format!("\nwhat agents may not change is in {state}/policies (docs/gates.md)"),
+            };
+            format!("state directory {state} {what}\n{config}{policies}\nnext: norma task add \"what you want\" --ac \"how to tell that it is done\"")
         }))
     }
 }

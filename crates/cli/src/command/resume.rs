@@ -1,6 +1,6 @@
 //! `norma resume`: goes on with a paused run, or from the tree of a stopped one.
 
-use super::run::{Interrupts, Session, trusted_config, wait_for_lock};
+use super::run::{Interrupts, Session, trusted_settings, wait_for_lock};
 use crate::error::{CommandError, Outcome};
 use crate::surroundings::Surroundings;
 use contract::{Budgets, Status};
@@ -27,11 +27,11 @@ impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         let interrupts = Interrupts::install()?;
         let context = here.context()?;
-        let config = trusted_config(here, &context)?;
+        let settings = trusted_settings(here, &context)?;
         let owner = wait_for_lock(here, &context, self.no_wait)?;
         let reader = Reader::open(&context.layout)?;
         let slug = reader.find_run(&self.run)?;
-        let session = Session { here, context: &context, owner: &owner, config, interrupts };
+        let session = Session { here, context: &context, owner: &owner, settings, interrupts };
         let view = if self.budget.is_empty() {
             session.resume(&slug)?
         } else {

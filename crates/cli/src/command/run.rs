@@ -4,10 +4,9 @@ use crate::error::{CommandError, Outcome, code};
 use crate::progress::{Reporter, waiting_for};
 use crate::surroundings::Surroundings;
 use crate::text::{out, safe, short_id, short_ref};
-use contract::{Config, RunView, Status, TaskStatus, TaskView};
+use contract::{Mode, RunView, SandboxConfig, Status, TaskStatus, TaskView};
 use run::Run;
-use runner::{Context, Control, Driver, Machine, Order, Owner, Stop, Taken, load_config};
-use std::path::PathBuf;
+use runner::{Context, Control, Driver, Machine, Order, Owner, Settings, Stop, Taken, load_settings};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -56,9 +55,9 @@ impl Args {
         }
         let interrupts = Interrupts::install()?;
         let context = here.context()?;
-        let (config, path) = trusted_config(here, &context)?;
+        let settings = trusted_settings(here, &context)?;
         let owner = wait_for_lock(here, &context, self.no_wait)?;
-        let session = Session { here, context: &context, owner: &owner, config: (config, path), interrupts };
+        let session = Session { here, context: &context, owner: &owner, settings, interrupts };
         match (&self.what, &self.goal) {
             (Some(task), _) => {
                 let id =
@@ -79,7 +78,7 @@ pub(crate) struct Session<'a> {
     pub(crate) here: &'a Surroundings,
     pub(crate) context: &'a Context,
     pub(crate) owner: &'a Owner,
-    pub(crate) config: (Config, PathBuf),
+    pub(crate) settings: Settings,
     pub(crate) interrupts: Interrupts,
 }
 
@@ -151,11 +150,11 @@ impl Session<'_> {
     }
 
     pub(crate) fn start(&self, order: Order) -> Outcome<RunView> {
+        runner::check_sandbox(&self.settings.config.sandbox, self.mode(), &self.context.sandbox)?;
         let (store, objects) = (self.owner.store(), self.owner.objects());
         let Context { user, trust, .. } = self.context;
         let path_var = self.here.agent_path();
-        let config = (&self.config.0, self.config.1.as_path());
-        let (run, log) = runner::start(store, user, objects, trust, config, &path_var, order)?;
+        let (run, log) = runner::start(store, user, objects, trust, &self.settings, &path_var, order)?;
         self.drive(run, log)
     }
 
@@ -169,8 +168,15 @@ impl Session<'_> {
                 hint,
             ));
         }
-        let (run, log) = runner::resume(self.owner.store(), slug)?;
+        let sandbox = SandboxConfig { backend: run.started.contract.sandbox, ..self.settings.config.sandbox.clone() };
+        runner::check_sandbox(&sandbox, self.mode(), &self.context.sandbox)?;
+        let (run, log) = runner::resume(self.owner.store(), &self.settings.policies, slug)?;
         self.drive(run, log)
+    }
+
+    /// The stricter of what the configuration and the environment say.
+    fn mode(&self) -> Mode {
+        self.settings.config.mode.max(self.here.mode)
     }
 
     fn drive(&self, run: Run, log: RunLog) -> Outcome<RunView> {
@@ -179,11 +185,11 @@ impl Session<'_> {
         let mut reporter = Reporter::new(self.here, &self.context.layout, &run)?;
         self.owner.set_current(Some((slug.clone(), control.clone())));
         self.interrupts.watch(Some(control.clone()));
-        let Context { layout, user, agent_env, supervisor, .. } = self.context;
-        let mut machine =
-            Machine::new(layout, user, self.owner.objects(), agent_env, supervisor, control.cancel.clone());
-        let driven = Driver::new(self.owner.store(), run, log, &mut machine, &mut reporter, control)
-            .and_then(|mut driver| driver.drive());
+        let layout = &self.context.layout;
+        let mut machine = Machine::new(self.context, self.owner.objects(), control.cancel.clone());
+        let driven =
+            Driver::new(self.owner.store(), run, log, &mut machine, &mut reporter, control, &self.settings.policies)
+                .and_then(|mut driver| driver.drive());
         self.interrupts.watch(None);
         self.owner.set_current(None);
         driven?;
@@ -247,21 +253,39 @@ fn paused_run(reader: &Reader, task: &TaskView) -> Outcome<Option<String>> {
     Ok(view.filter(|view| view.status == Status::Paused).map(|view| view.run_id))
 }
 
-/// The configuration, if it is trusted or was named on the command line.
-pub(crate) fn trusted_config(here: &Surroundings, context: &Context) -> Outcome<(Config, PathBuf)> {
-    if let Some(path) = &here.config {
-        let path = here.cwd.join(path);
-        return Ok((load_config(&path)?.0, path));
+/// The settings, if they are trusted. A configuration that was named on the command line is; the policies of the
+/// state directory are not trusted with it, since nobody typed them.
+pub(crate) fn trusted_settings(here: &Surroundings, context: &Context) -> Outcome<Settings> {
+    use super::trust::{describe, describe_policies, named};
+    let Context { layout, trust, .. } = context;
+    let untrusted =
+        |message: String| Err(CommandError::new(code::ENVIRONMENT, message, "if that is what you want: norma trust"));
+    let settings = match &here.config {
+        Some(path) => {
+            let settings = load_settings(&here.cwd.join(path), layout)?;
+            if !trust.trusts_policies(&settings.policies) {
+                let dir = layout.shown(&layout.policies());
+                let said = describe_policies(&settings, layout);
+                return untrusted(format!("the policies in {dir} are not trusted, so nothing was run{said}"));
+            }
+            settings
+        }
+        None => {
+            let settings = load_settings(&layout.config(), layout)?;
+            if !trust.trusts(&settings) {
+                let (files, said) = (named(&settings, layout), describe(&settings, layout));
+                return untrusted(format!("{files} is not trusted, so nothing was run\n{said}"));
+            }
+            settings
+        }
+    };
+    if !settings.policies.missing.is_empty() && !here.json {
+        let (dir, names) = (layout.shown(&layout.policies()), settings.policies.missing.join(", "));
+        crate::text::err(&format!(
+            "note: the built-in {names} count, since they are not in {dir}; norma init writes them"
+        ));
     }
-    let path = context.layout.config();
-    let (config, digest) = load_config(&path)?;
-    if !context.trust.trusts(&digest) {
-        let shown = context.layout.shown(&path);
-        let message =
-            format!("{shown} is not trusted, so nothing was run\n{}", super::trust::describe(&config, &digest));
-        return Err(CommandError::new(code::ENVIRONMENT, message, "if that is what you want: norma trust"));
-    }
-    Ok((config, path))
+    Ok(settings)
 }
 
 /// Takes the lock, or waits for whoever has it.

@@ -4,7 +4,7 @@ use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::safe;
 use clap::Subcommand;
-use sandbox::{Command, End, HostPort, Identity, Limits, Network, Policy, Report, Root, Sandbox, Streams, visible};
+use sandbox::{Command, End, HostPort, Identity, Limits, Network, Policy, Report, Root, Streams, visible};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ fn run(here: &Surroundings, policy: &Policy, argv: &[String]) -> Outcome<ExitCod
         CommandError::new(code::ENVIRONMENT, format!("could not pass on the streams: {e}"), "try again")
     })?;
     let command = Command { program: argv[0].clone(), args: argv[1..].to_vec() };
-    let sandbox = Sandbox::new(here.sandbox_set_up());
+    let sandbox = here.sandbox();
     let refused = |error: sandbox::Error| match error {
         sandbox::Error::NotStarted(why) => CommandError::usage(why, "a program is looked for on your PATH"),
         error => {

@@ -58,7 +58,7 @@ fn a_program_that_disappears_during_the_run_fails_the_step() {
     let env = TestEnvironment::new(json!({}));
     let copy = env.dir.join("agent");
     std::fs::copy(crate::environment::scripted_agent(), &copy).unwrap();
-    env.script(json!({"plan": [[{"shell": format!("rm '{}'", copy.display())}]]}));
+    env.script_unconfined(json!({"plan": [[{"shell": format!("rm '{}'", copy.display())}]]}));
     env.configure(|config| config["agents"]["do"]["cmd"][0] = json!(copy));
     insta::assert_snapshot!(about_step(&check(&env, "failed", "agent_missing")), @r#"
     1 plan  ok  <took>  plan did its part
@@ -95,7 +95,7 @@ fn an_agent_that_hangs_is_ended_at_its_deadline() {
     let env = TestEnvironment::new(json!({"do": [["hang"]]}));
     env.configure(|config| config["limits"] = json!({"step_seconds": 3}));
     insta::assert_snapshot!(check(&env, "timed_out", "agent_timeout"), @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
       2 do    fail  <took>  agent_timeout: the step's time is up
@@ -122,7 +122,7 @@ fn an_agent_that_is_silent_for_too_long_is_ended() {
 #[test]
 fn an_agent_that_ignores_sigterm_is_killed() {
     let env = TestEnvironment::new(json!({}));
-    env.script(json!({"do": [[{"daemon": {"pid_file": env.at("daemon.pid")}}, "ignore_term"]]}));
+    env.script_unconfined(json!({"do": [[{"daemon": {"pid_file": env.at("daemon.pid")}}, "ignore_term"]]}));
     env.configure(|config| config["limits"] = json!({"step_seconds": 3}));
     check(&env, "timed_out", "agent_timeout");
     assert!(is_dead(&std::fs::read_to_string(env.dir.join("daemon.pid")).unwrap()));
@@ -211,7 +211,7 @@ fn answers_that_break_the_protocol_are_named_exactly() {
 #[test]
 fn what_agents_leave_running_is_dead_when_their_turn_ends() {
     let env = TestEnvironment::new(json!({}));
-    env.script(json!({
+    env.script_unconfined(json!({
         "plan": [[{"daemon": {"pid_file": env.at("plan.pid")}}, {"shell": format!("kill -0 $(cat '{}')", env.at("plan.pid"))}]],
         "do": [[
             {"shell": format!("! kill -0 $(cat '{}') 2> /dev/null || grep -q '^State:.Z' /proc/$(cat '{0}')/status", env.at("plan.pid"))},
@@ -262,9 +262,9 @@ fn a_verdict_that_is_missing_or_invalid_fails_the_run() {
 
 #[test]
 fn an_agent_that_deletes_its_step_directory_loses_only_its_own_files() {
-    let env =
-        TestEnvironment::new(json!({"plan": [[{"write": {"path": "plan.md", "content": "x"}}, "delete_step_dir"]]}));
-    insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
+    let env = TestEnvironment::new(json!({}));
+    env.script_unconfined(json!({"plan": [[{"write": {"path": "plan.md", "content": "x"}}, "delete_step_dir"]]}));
+    insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox none
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -293,7 +293,7 @@ fn only_regular_files_are_taken_from_a_step_directory() {
         {"write": {"path": "deep/plan.md", "content": "x"}},
     ]]}));
     insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
               note: logs is norma's to write; the agent's was left out
@@ -313,7 +313,7 @@ fn only_regular_files_are_taken_from_a_step_directory() {
     let mut names: Vec<String> =
         std::fs::read_dir(&step).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    assert_eq!(names, ["deep", "input.json", "logs", "manifest.json", "output.json"]);
+    assert_eq!(names, ["deep", "input.json", "logs", "manifest.json", "output.json", "sandbox.json"]);
     let stdout = std::fs::read_to_string(step.join("logs/stdout.txt")).unwrap();
     assert!(!stdout.contains("forged"));
     env.norma(&["verify", "@last"]).success();
@@ -355,7 +355,7 @@ fn text_of_agents_cannot_write_to_the_terminal_or_forge_lines() {
     let output = env.norma(&["run", "--goal", &hostile_goal, "--ac", hostile]);
     output.exits(1);
     insta::assert_snapshot!(output, @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: goal fine\u{1b}[2J\u{1b}]0;owned\u{7}
       1 plan  ok  <took>  fine\u{1b}[2J\u{1b}]0;owned\u{7}
       2 do    ok  <took>  do did its part
@@ -398,7 +398,7 @@ fn a_hostile_goal_stays_out_of_the_commit_trailers() {
     assert_eq!(trailers.lines().last(), env.last()["run_id"].as_str());
 }
 
-/// Agents are not confined yet, but what they do to norma's own paths must not lead norma to the user's files.
+/// Without a sandbox an agent can do anything to norma's own paths; it must not lead norma to the user's files.
 #[test]
 fn links_in_place_of_norma_s_directories_lead_nowhere() {
     for path in ["{repo_root}", "{repo_root}/..", "{step_dir}"] {
@@ -406,7 +406,7 @@ fn links_in_place_of_norma_s_directories_lead_nowhere() {
         env.write("precious.txt", "mine\n");
         env.write("tree/precious.txt", "mine\n");
         let shell = format!("cd / && p=$(realpath '{path}') && rm -rf \"$p\" && ln -s '{}' \"$p\"", env.root.display());
-        env.script(json!({
+        env.script_unconfined(json!({
             "do": [[{"write": {"path": "files/test.log", "content": "x"}}, {"shell": shell}]],
             "check": [
                 [{"shell": "pwd -P > '{step_dir}/pwd.txt'"}, {"verdict": "FAIL"}],
@@ -426,7 +426,8 @@ fn links_in_place_of_norma_s_directories_lead_nowhere() {
 
 #[test]
 fn a_step_directory_that_the_agent_made_itself_is_not_taken_for_evidence() {
-    let env = TestEnvironment::new(json!({"do": [[
+    let env = TestEnvironment::new(json!({}));
+    env.script_unconfined(json!({"do": [[
         {"shell": "mkdir -p '{run_dir}/steps/002-do/files' && echo forged > '{run_dir}/steps/002-do/files/test.log'"},
     ]]}));
     env.configure(|config| config["budgets"]["max_iterations"] = 1.into());
@@ -452,11 +453,12 @@ fn a_step_directory_that_the_agent_made_itself_is_not_taken_for_evidence() {
 
 #[test]
 fn evidence_that_a_later_agent_changes_proves_nothing() {
-    let env = TestEnvironment::new(json!({"check": [[
+    let env = TestEnvironment::new(json!({}));
+    env.script_unconfined(json!({"check": [[
         {"shell": "chmod u+w '{run_dir}/steps/002-do/files/test.log'; echo forged > '{run_dir}/steps/002-do/files/test.log'"},
         {"verdict": "PASS"},
     ]]}));
-    insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
+    insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox none
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -474,7 +476,8 @@ fn evidence_that_a_later_agent_changes_proves_nothing() {
 
 #[test]
 fn a_checkout_that_is_removed_meanwhile_is_made_again() {
-    let env = TestEnvironment::new(json!({
+    let env = TestEnvironment::new(json!({}));
+    env.script_unconfined(json!({
         "do": [[{"write": {"path": "files/test.log", "content": "x"}}, {"shell": "rm -rf '{repo_root}'"}]],
         "check": [[{"verdict": "FAIL"}], [{"verdict": "PASS"}]],
         "act": [[{"patch": PATCH}]],

@@ -46,24 +46,27 @@ fn every_step_leaves_its_artifacts_in_its_directory() {
     env.norma(&["run", "1"]).success();
     let steps = env.run_dir().join("steps");
     let found: Vec<String> = files_below(&steps).into_iter().filter(|file| file.as_str() < "005").collect();
-    insta::assert_snapshot!(found.join("\n"), @r"
+    insta::assert_snapshot!(found.join("\n"), @"
     001-plan/input.json
     001-plan/logs/stderr.txt
     001-plan/logs/stdout.txt
     001-plan/manifest.json
     001-plan/output.json
     001-plan/plan.md
+    001-plan/sandbox.json
     002-do/files/test.log
     002-do/input.json
     002-do/logs/stderr.txt
     002-do/logs/stdout.txt
     002-do/manifest.json
     002-do/output.json
+    002-do/sandbox.json
     003-check/input.json
     003-check/logs/stderr.txt
     003-check/logs/stdout.txt
     003-check/manifest.json
     003-check/output.json
+    003-check/sandbox.json
     003-check/scorecard.md
     003-check/verdict.json
     004-act/input.json
@@ -72,6 +75,7 @@ fn every_step_leaves_its_artifacts_in_its_directory() {
     004-act/manifest.json
     004-act/output.json
     004-act/patch.diff
+    004-act/sandbox.json
     ");
     let verdict = read_json(&steps.join("003-check/verdict.json"));
     assert_eq!(verdict["verdict"], "FAIL");
@@ -83,7 +87,7 @@ fn a_run_passes_after_the_patch_of_act_is_applied() {
     let env = TestEnvironment::with_patch(PATCH);
     let output = env.norma(&["run", "1"]);
     insta::assert_snapshot!(output, @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
       2 do    ok  <took>  do did its part
@@ -240,7 +244,7 @@ fn the_configuration_is_read_from_the_state_directory() {
 fn a_killed_run_is_reconciled_on_the_next_start() {
     let env = TestEnvironment::new(json!({}));
     let started = env.at("started");
-    env.script(json!({"do": [[
+    env.script_unconfined(json!({"do": [[
         {"daemon": {"pid_file": env.at("daemon.pid")}},
         {"write_abs": {"path": started, "content": ""}},
         {"wait_for": env.at("go")},
@@ -267,7 +271,7 @@ fn a_killed_run_is_reconciled_on_the_next_start() {
         files_below(&env.run_dir().join("steps")).into_iter().filter(|f| f.contains(".tmp-")).collect();
     assert_eq!(temporary, [""; 0]);
     env.touch("go");
-    insta::assert_snapshot!(env.norma(&["resume", "@last"]), @r"
+    insta::assert_snapshot!(env.norma(&["resume", "@last"]), @"
     run <run> · base main <hash> · sandbox none
     goal: make two loud
       2 do    ok  <took>  do did its part
@@ -327,9 +331,9 @@ fn an_exec_agent_gets_the_request_on_stdin_and_answers_on_stdout() {
         }
       },
       "paths": {
-        "repo_root": "$DIR/repo/.norma/worktrees/<run>/tree",
+        "repo_root": "$DIR/repo",
         "run_dir": "$DIR/repo/.norma/runs/<run>",
-        "step_dir": "$DIR/repo/.norma/runs/<run>/steps/002-do.tmp-<random>"
+        "step_dir": "$DIR/repo/.norma/runs/<run>/steps/002-do"
       },
       "run_id": "<run>",
       "step": {
@@ -343,11 +347,25 @@ fn an_exec_agent_gets_the_request_on_stdin_and_answers_on_stdout() {
     assert_eq!(read_json(&step.join("output.json"))["summary"], "said on stdout");
 }
 
-/// Until a sandbox mounts the live directory at its final path, two paths differ: the stored request names the
-/// final step directory and the user's repository, the live one the temporary directory and the private checkout.
 #[test]
-fn input_json_is_what_was_sent_but_for_the_final_paths() {
-    let env = TestEnvironment::new(json!({"plan": [[{"dump_request": "files/stdin.json"}]]}));
+fn input_json_is_byte_for_byte_what_was_sent() {
+    let env = TestEnvironment::new(json!({"plan": [[
+        {"dump_request": "files/stdin.json"},
+        {"shell": "cp '{step_dir}/input.json' '{step_dir}/files/seen.json'"},
+    ]]}));
+    env.norma(&["run", "1"]).success();
+    let step = env.run_dir().join("steps/001-plan");
+    assert_eq!(read_json(&step.join("files/stdin.json")), read_json(&step.join("input.json")));
+    let read = |name: &str| std::fs::read(step.join(name)).unwrap();
+    assert_eq!(read("files/seen.json"), read("input.json"));
+}
+
+/// Without a sandbox, which mounts the live directory at its final path, two paths differ: the stored request names
+/// the final step directory and the user's repository, the live one the temporary directory and the private checkout.
+#[test]
+fn without_a_sandbox_input_json_is_what_was_sent_but_for_the_final_paths() {
+    let env = TestEnvironment::new(json!({}));
+    env.script_unconfined(json!({"plan": [[{"dump_request": "files/stdin.json"}]]}));
     env.norma(&["run", "1"]).success();
     let step = env.run_dir().join("steps/001-plan");
     let mut sent = read_json(&step.join("files/stdin.json"));
@@ -398,7 +416,7 @@ fn output_that_is_not_json_is_kept_in_the_logs_and_fails_the_step() {
     let env = TestEnvironment::new(json!({"plan": [[{"print": "I am done!\n"}]]}));
     let output = env.norma(&["run", "1"]);
     insta::assert_snapshot!(output, @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  fail  <took>  protocol_error: stdout not valid JSON; protocol_error: (document): could not parse JSON: e…
               stdout not valid JSON
@@ -449,7 +467,7 @@ fn a_patch_is_applied_whole_or_not_at_all() {
     let before = env.repository();
     let output = env.norma(&["run", "1"]);
     insta::assert_snapshot!(output, @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
       2 do    ok  <took>  do did its part
@@ -489,13 +507,12 @@ fn a_unified_diff_is_applied_and_anything_else_is_refused() {
     }
 }
 
-/// Agents are not confined yet (the record says `sandbox: none`): what they write into their checkout is seen by
-/// nobody else and never becomes part of the change.
+/// What agents write into their workspace is seen by nobody else and never becomes part of the change.
 #[test]
 fn what_an_agent_writes_into_its_checkout_is_not_part_of_the_change() {
     let env = TestEnvironment::with_patch(PATCH);
     env.script(json!({
-        "plan": [[], [{"shell": "cat '{repo_root}/src/lib.txt' > '{step_dir}/seen.txt'; ls -A '{repo_root}' >> '{step_dir}/seen.txt'"}]],
+        "plan": [[], [{"shell": "cat '{repo_root}/src/lib.txt' > '{step_dir}/seen.txt'; ls -A '{repo_root}' >> '{step_dir}/seen.txt'; cd '{repo_root}' && git status --short >> '{step_dir}/seen.txt'"}]],
         "do": [[
             {"append_repo": {"path": "src/lib.txt", "content": "rogue\n"}},
             {"append_repo": {"path": "rogue.txt", "content": "rogue\n"}},
@@ -509,8 +526,8 @@ fn what_an_agent_writes_into_its_checkout_is_not_part_of_the_change() {
     assert_eq!(env.git(&["show", "--format=", "--name-only", "HEAD"]), "src/lib.txt");
     assert_eq!(env.read("src/lib.txt"), "one\nTWO\nthree\n");
     let seen = std::fs::read_to_string(env.run_dir().join("steps/005-plan/seen.txt")).unwrap();
-    assert_eq!(seen, "one\nTWO\nthree\n.git\nREADME.md\nsrc\n");
-    assert_eq!(env.last()["sandbox"], "none");
+    assert_eq!(seen, "one\nTWO\nthree\n.git\n.norma\nREADME.md\nsrc\nM  src/lib.txt\n");
+    assert_eq!(env.last()["sandbox"], "native");
 }
 
 #[test]
@@ -530,8 +547,8 @@ fn an_agent_gets_a_clean_environment_and_its_checkout_as_directory() {
     names.sort();
     insta::assert_snapshot!(names.join(" "), @"GIT_CEILING_DIRECTORIES HOME LC_ALL MODE NORMA_RUN_ID NORMA_STEP_DIR PATH TMPDIR TZ");
     let pwd = std::fs::read_to_string(step.join("pwd.txt")).unwrap();
-    let run = env.last()["run_id"].as_str().unwrap().to_owned();
-    assert_eq!(pwd.trim_end(), env.root.join(".norma/worktrees").join(run).join("tree").display().to_string());
-    assert!(!Path::new(pwd.trim_end()).exists(), "a checkout goes with its run");
+    assert_eq!(pwd.trim_end(), env.root.display().to_string(), "a workspace is at the repository's own path");
+    let left = std::fs::read_dir(env.root.join(".norma/worktrees")).map_or(0, Iterator::count);
+    assert_eq!(left, 0, "a checkout goes with its run");
     assert!(scripted_agent().is_absolute());
 }

@@ -2,6 +2,7 @@
 //! which nothing of the machine's user shows, and outputs in which whatever changes from run to run is redacted.
 
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::Read;
@@ -31,6 +32,8 @@ pub(crate) struct TestEnvironment {
     pub(crate) root: PathBuf,
     /// What norma and git see; a test may add to it.
     pub(crate) env: BTreeMap<String, String>,
+    /// Whether the configuration asks for no sandbox.
+    unconfined: Cell<bool>,
     _folder: tempfile::TempDir,
 }
 
@@ -61,7 +64,7 @@ impl TestEnvironment {
             ]
             .map(|(name, value)| (name.to_owned(), value)),
         );
-        TestEnvironment { dir, root, env, _folder: folder }
+        TestEnvironment { dir, root, env, unconfined: Cell::new(false), _folder: folder }
     }
 
     /// A repository with one commit, and a state directory without agents.
@@ -98,6 +101,13 @@ impl TestEnvironment {
         self.configure(|_| {});
     }
 
+    /// The same without a sandbox, from now on: for agents that meet the test at files outside of the repository, or
+    /// that do what a sandbox keeps them from.
+    pub(crate) fn script_unconfined(&self, script: Value) {
+        self.unconfined.set(true);
+        self.script(script);
+    }
+
     /// Writes a configuration in which the scripted agent fills every role, changed by `change`, and trusts it.
     pub(crate) fn configure(&self, change: impl FnOnce(&mut Value)) {
         let agent = json!({"type": "exec", "cmd": [scripted_agent(), self.dir.join("script.json")]});
@@ -105,6 +115,9 @@ impl TestEnvironment {
             "agents": {"plan": agent, "do": agent, "check": agent, "act": agent},
             "budgets": {"max_iterations": 3},
         });
+        if self.unconfined.get() {
+            config["sandbox"] = json!({"backend": "none"});
+        }
         change(&mut config);
         self.write(".norma/config.json", &config.to_string());
         self.norma(&["trust"]).success();

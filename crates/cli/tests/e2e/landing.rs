@@ -66,7 +66,7 @@ fn a_patch_that_may_not_be_is_refused_and_leaves_no_trace() {
     symlink: link: symbolic links are refused
     gitlink: sub: submodules are refused
     binary: the patch has a binary section
-    NUL: nul.txt: binary content is refused
+    NUL: nul.txt: binary content is refused; a contract can allow it (scope.allow_binary)
     control characters: a\nb: path "a\nb" contains the control character U+000A
     "#);
 }
@@ -114,7 +114,7 @@ fn uncommitted_files_that_are_not_in_the_way_stay_as_they_are() {
     env.git(&["add", "staged.txt"]);
     let output = env.norma(&["run", "1"]);
     insta::assert_snapshot!(output, @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: make two loud
     your uncommitted files stay yours and are not part of the run: README.md, staged.txt, notes.txt
       1 plan  ok  <took>  plan did its part
@@ -151,7 +151,7 @@ fn a_landing_that_would_touch_an_uncommitted_file_is_declined_and_can_be_taken_l
     env.write("src/lib.txt", "mine\n");
     let before = env.repository();
     insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: make two loud
     your uncommitted files stay yours and are not part of the run: src/lib.txt
       1 plan  ok  <took>  plan did its part
@@ -210,7 +210,7 @@ fn mode_branch_leaves_the_result_on_a_branch_of_its_own() {
     env.configure(|config| config["landing"] = json!({"mode": "branch"}));
     let head = env.git(&["rev-parse", "HEAD"]);
     insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
       2 do    ok  <took>  do did its part
@@ -250,7 +250,7 @@ fn a_detached_head_is_a_place_to_land_on() {
     env.git(&["checkout", "--quiet", "--detach"]);
     let main = env.git(&["rev-parse", "main"]);
     insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
-    run <run> · base detached HEAD <hash> · sandbox none
+    run <run> · base detached HEAD <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
       2 do    ok  <took>  do did its part
@@ -280,11 +280,11 @@ fn a_branch_that_moved_meanwhile_is_not_touched() {
     let env = TestEnvironment::new(json!({}));
     let commit =
         format!("cd '{}' && echo more > more.txt && git add more.txt && git commit -qm moved", env.root.display());
-    env.script(json!({
+    env.script_unconfined(json!({
         "check": [[{"verdict": "FAIL"}], [{"shell": commit}, {"verdict": "PASS"}]],
         "act": [[{"patch": PATCH}]],
     }));
-    insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
+    insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox none
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -319,12 +319,12 @@ fn a_branch_that_moved_meanwhile_is_not_touched() {
 fn another_branch_checked_out_meanwhile_keeps_its_files() {
     let env = TestEnvironment::new(json!({}));
     let switch = format!("cd '{}' && git switch -qc other", env.root.display());
-    env.script(json!({
+    env.script_unconfined(json!({
         "check": [[{"verdict": "FAIL"}], [{"shell": switch}, {"verdict": "PASS"}]],
         "act": [[{"patch": PATCH}]],
     }));
     let main = env.git(&["rev-parse", "main"]);
-    insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
+    insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox none
     goal: make two loud
       1 plan  ok  <took>  plan did its part

@@ -3,12 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod agents;
+mod commands;
 mod conformance;
 mod environment;
 mod landing;
 mod pdca;
 mod repositories;
 mod sandbox;
+mod scope;
 mod surroundings;
 mod terminals;
 mod trust;

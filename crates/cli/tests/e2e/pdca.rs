@@ -14,7 +14,7 @@ fn a_pass_in_the_first_iteration_changes_nothing() {
     let env = TestEnvironment::new(json!({}));
     let before = env.repository();
     insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
       2 do    ok  <took>  do did its part
@@ -47,7 +47,7 @@ fn an_act_that_fails_ends_the_run_and_its_patch_is_not_applied() {
     }));
     let before = env.repository();
     insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
       2 do    ok  <took>  do did its part
@@ -70,7 +70,7 @@ fn in_the_last_iteration_act_still_runs_and_its_patch_is_kept() {
     env.configure(|config| config["budgets"]["max_iterations"] = 1.into());
     let before = env.repository()["src/lib.txt"].clone();
     insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
       2 do    ok  <took>  do did its part
@@ -121,7 +121,7 @@ fn a_stopped_run_is_gone_on_from_with_a_larger_budget_and_lands_as_one_change() 
     ");
     env.script(json!({"check": [[{"verdict": "FAIL"}], [{"verdict": "PASS"}]], "act": [[{"patch": more}]]}));
     insta::assert_snapshot!(env.norma(&["resume", "@last", "--budget", "max_iterations=5"]), @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
       2 do    ok  <took>  do did its part
@@ -152,11 +152,11 @@ fn a_stopped_run_is_gone_on_from_with_a_larger_budget_and_lands_as_one_change() 
 
 #[test]
 fn every_budget_of_a_patch_stops_the_run_with_an_event() {
-    let workflow = "--- /dev/null\n+++ b/.github/workflows/ci.yml\n@@ -0,0 +1 @@\n+on: push\n";
+    let makefile = "--- /dev/null\n+++ b/Makefile\n@@ -0,0 +1 @@\n+all:\n";
     let two_files = format!("{PATCH}--- a/README.md\n+++ b/README.md\n@@ -1 +1 @@\n-hello\n+HELLO\n");
     let long = format!("--- /dev/null\n+++ b/long.txt\n@@ -0,0 +1 @@\n+{}\n", "x".repeat(2048));
     for (budget, limit, patch) in
-        [("max_patch_kb", 1, long.as_str()), ("max_changed_files", 1, &two_files), ("max_risky_files", 0, workflow)]
+        [("max_patch_kb", 1, long.as_str()), ("max_changed_files", 1, &two_files), ("max_risky_files", 0, makefile)]
     {
         let env = TestEnvironment::with_patch(patch);
         env.configure(|config| config["budgets"][budget] = limit.into());
@@ -250,7 +250,7 @@ fn every_attempt_that_broke_the_protocol_is_a_step_of_its_own() {
     );
     env.configure(|config| config["limits"] = json!({"protocol_retries": 2}));
     insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  fail  <took>  protocol_error: stdout not valid JSON; protocol_error: (document): could not parse JSON: e…
               stdout not valid JSON

@@ -2,7 +2,7 @@
 //! the tests say so and pass: there is nothing to look at.
 
 use crate::environment::TestEnvironment;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::Write;
 
 /// An environment, unless this machine cannot confine at all.
@@ -67,4 +67,28 @@ fn an_explanation_has_a_reason_for_every_line() {
     assert!(lines.iter().any(|line| line["what"] == "write" && line["subject"] == own));
     env.norma(&["sandbox", "explain", "--net", "nonsense"]).exits(2);
     env.norma(&["sandbox", "explain", "--write", "missing"]).exits(2);
+}
+
+#[test]
+fn no_attack_of_the_drill_succeeds() {
+    let Some(env) = confining() else { return };
+    // Neither a repository nor a state directory is needed to ask what the machine can do.
+    let output = env.norma(&["doctor", "--drill", "--json"]);
+    let lines: Vec<Value> = output.success().raw.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (summary, tried) = lines.split_last().unwrap();
+    assert!(tried.iter().all(|line| line["outcome"] == "blocked"), "{output}");
+    assert_eq!(summary["succeeded"], json!([]));
+    assert_eq!(summary["not_made"], json!([]));
+    assert_eq!((&summary["blocked"], &summary["attacks"]), (&json!(tried.len()), &json!(tried.len())));
+    let output = env.norma(&["doctor", "--drill"]);
+    let last = output.success().raw.lines().last().unwrap().to_owned();
+    assert!(last.starts_with(&format!("{0} of {0} blocked at level A", tried.len())), "{output}");
+    assert_eq!(std::fs::read_dir(env.dir.join("tmp")).unwrap().count(), 0, "the drill leaves nothing behind");
+}
+
+#[test]
+fn nobody_is_attacked_outside_of_a_sandbox() {
+    let env = TestEnvironment::bare();
+    let output = env.norma(&["__drill", "attack", "{}"]);
+    assert_eq!((output.exits(1).raw.as_str(), output.raw_err.as_str()), ("", ""));
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A run that patches, and whose second check waits for the test: `started` is there while it waits.
 fn waiting_run(env: &TestEnvironment) -> Running {
-    env.script(json!({
+    env.script_unconfined(json!({
         "check": [[{"verdict": "FAIL"}], [
             {"verdict": "PASS"},
             {"write_abs": {"path": env.at("started"), "content": ""}},
@@ -130,7 +130,7 @@ fn a_branch_that_is_deleted_meanwhile_is_not_made_again() {
     env.git(&["checkout", "--quiet", "--detach"]);
     env.git(&["branch", "--quiet", "-D", "main"]);
     env.touch("go");
-    insta::assert_snapshot!(running.wait(), @r"
+    insta::assert_snapshot!(running.wait(), @"
     run <run> · base main <hash> · sandbox none
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -184,7 +184,7 @@ fn a_state_directory_that_is_cleaned_away_stops_norma() {
     env.git(&["clean", "-fdx"]);
     assert!(!env.root.join(".norma/norma.db").exists());
     env.touch("go");
-    insta::assert_snapshot!(running.wait(), @r"
+    insta::assert_snapshot!(running.wait(), @"
     run <run> · base main <hash> · sandbox none
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -216,7 +216,7 @@ fn a_database_that_is_replaced_underneath_stops_norma() {
     std::fs::copy(&db, &other).unwrap();
     std::fs::rename(&other, &db).unwrap();
     env.touch("go");
-    insta::assert_snapshot!(running.wait(), @r"
+    insta::assert_snapshot!(running.wait(), @"
     run <run> · base main <hash> · sandbox none
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -241,7 +241,7 @@ fn evidence_that_is_removed_meanwhile_keeps_a_run_from_passing() {
     let running = waiting_run(&env);
     std::fs::remove_file(env.run_dir().join("steps/002-do/files/test.log")).unwrap();
     env.touch("go");
-    insta::assert_snapshot!(running.wait(), @r"
+    insta::assert_snapshot!(running.wait(), @"
     run <run> · base main <hash> · sandbox none
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -275,6 +275,7 @@ impl Drop for SmallDisk<'_> {
 #[test]
 fn a_full_disk_loses_nothing_and_the_run_goes_on_afterwards() {
     let mut env = TestEnvironment::new(json!({}));
+    env.script_unconfined(json!({}));
     let config = env.root.join(".norma/config.json");
     let disk = env.dir.join("disk");
     std::fs::create_dir(&disk).unwrap();

@@ -5,7 +5,7 @@ use serde_json::json;
 
 /// A run whose second turn waits for the test: `started` is there while it waits, `go` lets it go on.
 fn waiting_run(env: &TestEnvironment, args: &[&str]) -> Running {
-    env.script(json!({
+    env.script_unconfined(json!({
         "do": [[
             {"daemon": {"pid_file": env.at("daemon.pid")}},
             {"write_abs": {"path": env.at("started"), "content": ""}},
@@ -35,7 +35,7 @@ fn an_interrupt_ends_the_turn_and_leaves_the_run_paused_until_it_is_resumed() {
         let output = running.wait();
         output.exits(130);
         if signal == "INT" {
-            insta::assert_snapshot!(output, @r"
+            insta::assert_snapshot!(output, @"
             run <run> · base main <hash> · sandbox none
             goal: make two loud
               1 plan  ok  <took>  plan did its part
@@ -58,7 +58,7 @@ fn an_interrupt_ends_the_turn_and_leaves_the_run_paused_until_it_is_resumed() {
         let output = env.norma(&["resume", "@last"]);
         output.success();
         if signal == "INT" {
-            insta::assert_snapshot!(output, @r"
+            insta::assert_snapshot!(output, @"
             run <run> · base main <hash> · sandbox none
             goal: make two loud
               3 do    ok  <took>  do did its part
@@ -111,7 +111,7 @@ fn a_killed_norma_takes_its_agents_with_it_and_resume_finishes() {
     assert_eq!(running.wait().code(), None);
     daemon_is_dead(&env);
     env.touch("go");
-    insta::assert_snapshot!(env.norma(&["resume", "@last"]), @r"
+    insta::assert_snapshot!(env.norma(&["resume", "@last"]), @"
     run <run> · base main <hash> · sandbox none
     goal: make two loud
       2 do    ok  <took>  do did its part
@@ -169,7 +169,7 @@ fn a_run_can_be_canceled_from_another_terminal() {
     [exit 0]
     ");
     let output = running.wait();
-    insta::assert_snapshot!(output, @r"
+    insta::assert_snapshot!(output, @"
     run <run> · base main <hash> · sandbox none
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -306,7 +306,7 @@ fn a_norma_that_is_killed_in_every_turn_finishes_in_the_end() {
         lock.display()
     );
     let kill = json!({"shell": kill});
-    env.script(json!({
+    env.script_unconfined(json!({
         "plan": [[kill]],
         "do": [[kill, {"write": {"path": "files/test.log", "content": "ok"}}]],
         "check": [[kill, {"verdict": "FAIL"}], [kill, {"verdict": "PASS"}]],

@@ -19,9 +19,9 @@ fn an_untrusted_configuration_runs_nothing_and_says_what_it_would_run() {
     let config =
         json!({"agents": {"plan": agent, "do": agent, "check": agent, "act": agent}, "budgets": {"max_iterations": 1}});
     env.write(".norma/config.json", &config.to_string());
-    insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
+    insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     ! error: .norma/config.json is not trusted, so nothing was run
-    ! it would run, as you and without a sandbox:
+    ! it would run, in a sandbox:
     !   act: exec sh -c touch '$DIR/canary' (sets LD_PRELOAD)
     !   check: exec sh -c touch '$DIR/canary' (sets LD_PRELOAD)
     !   do: exec sh -c touch '$DIR/canary' (sets LD_PRELOAD)
@@ -30,8 +30,8 @@ fn an_untrusted_configuration_runs_nothing_and_says_what_it_would_run() {
     ! next: if that is what you want: norma trust
     [exit 4]
     ");
-    insta::assert_snapshot!(env.norma(&["trust", "--show"]), @r"
-    it would run, as you and without a sandbox:
+    insta::assert_snapshot!(env.norma(&["trust", "--show"]), @"
+    it would run, in a sandbox:
       act: exec sh -c touch '$DIR/canary' (sets LD_PRELOAD)
       check: exec sh -c touch '$DIR/canary' (sets LD_PRELOAD)
       do: exec sh -c touch '$DIR/canary' (sets LD_PRELOAD)
@@ -48,8 +48,8 @@ fn an_untrusted_configuration_runs_nothing_and_says_what_it_would_run() {
     assert_eq!(env.json(&["runs"]), json!([]));
     assert_eq!(env.json(&["task", "list", "--all"]).as_array().unwrap().len(), 1);
     assert_eq!(env.repository(), before);
-    insta::assert_snapshot!(env.norma(&["trust"]), @r"
-    it would run, as you and without a sandbox:
+    insta::assert_snapshot!(env.norma(&["trust"]), @"
+    it would run, in a sandbox:
       act: exec sh -c touch '$DIR/canary' (sets LD_PRELOAD)
       check: exec sh -c touch '$DIR/canary' (sets LD_PRELOAD)
       do: exec sh -c touch '$DIR/canary' (sets LD_PRELOAD)
@@ -60,7 +60,8 @@ fn an_untrusted_configuration_runs_nothing_and_says_what_it_would_run() {
     ");
     assert_eq!(env.json(&["trust", "--show"])["trusted"], true);
     env.norma(&["run", "1"]).exits(1);
-    assert!(env.dir.join("canary").exists());
+    assert!(env.run_dir().join("steps/001-plan/output.json").is_file(), "it ran");
+    assert!(!env.dir.join("canary").exists(), "in a sandbox");
 }
 
 #[test]
@@ -86,7 +87,7 @@ fn trust_is_for_this_place_only() {
 #[test]
 fn a_run_that_somebody_else_started_is_not_gone_on_with() {
     let env = TestEnvironment::new(json!({}));
-    env.script(json!({"do": [[{"write_abs": {"path": env.at("started"), "content": ""}}, "hang"]]}));
+    env.script_unconfined(json!({"do": [[{"write_abs": {"path": env.at("started"), "content": ""}}, "hang"]]}));
     let running = env.spawn(&["run", "1"]);
     env.wait_for("started");
     running.signal("INT");
@@ -149,7 +150,7 @@ fn a_broken_configuration_is_refused_with_every_violation() {
     });
     insta::assert_snapshot!(check(&env, &many.to_string()), @r#"
     ! error: $DIR/given.json is not a valid configuration:
-    !   /agent: unknown key, expected "agents", "budgets", "landing" or "limits"
+    !   /agent: unknown key, expected "agents", "budgets", "landing", "limits", "mode", "sandbox", "scope" or "workspace"
     !   /agents/do/type: expected "exec", "codex", "opencode" or "gemini", found "robot"
     !   /agents/plan/cmd: expected array, found string
     !   /budgets/max_iterations: expected at least 1, found 0

@@ -16,6 +16,7 @@ fn init_makes_the_state_directory_once() {
     insta::assert_snapshot!(env.norma(&["init"]), @r#"
     state directory .norma made
     a configuration was written; name your agents in it (docs/config.md), then: norma trust
+    what agents may not change is in .norma/policies (docs/gates.md)
     next: norma task add "what you want" --ac "how to tell that it is done"
     [exit 0]
     "#);
@@ -37,6 +38,27 @@ fn init_makes_the_state_directory_once() {
         "evidence_mb": 256,
         "evidence_files": 10000,
         "change_mb": 64
+      },
+      "mode": "development",
+      "sandbox": {
+        "backend": "native",
+        "allowed": [
+          "native"
+        ],
+        "read": [],
+        "limits": {
+          "memory_mb": 8192,
+          "processes": 4096,
+          "cpu_seconds": 14400,
+          "file_mb": 4096,
+          "private_mb": 1024,
+          "open_files": 65536
+        }
+      },
+      "workspace": {
+        "layer_mb": 4096,
+        "history": "shallow",
+        "layers": true
       }
     }
     "#);
@@ -46,12 +68,23 @@ fn init_makes_the_state_directory_once() {
     next: norma task add "what you want" --ac "how to tell that it is done"
     [exit 0]
     "#);
-    // Only the configuration is offered to git.
+    // Only the configuration and the policies are offered to git.
+    let offered = [
+        ".gitignore",
+        "config.json",
+        "policies/command_allowlist.json",
+        "policies/forbidden_actions.json",
+        "policies/protected_paths.json",
+        "policies/scratch_paths.json",
+    ];
     assert_eq!(
         env.git(&["status", "--porcelain", "--untracked-files=all"]),
-        "?? .norma/.gitignore\n?? .norma/config.json"
+        offered.map(|name| format!("?? .norma/{name}")).join("\n")
     );
-    assert_eq!(keys(&env.json(&["init"])), ["config", "config_trusted", "config_written", "created", "state"]);
+    assert_eq!(
+        keys(&env.json(&["init"])),
+        ["config", "config_trusted", "config_written", "created", "policies_written", "state"]
+    );
 }
 
 #[test]
@@ -67,7 +100,7 @@ fn without_a_repository_or_a_commit_norma_says_what_to_do() {
     ! next: norma works in a git repository: git init, or cd to one
     [exit 4]
     ");
-    insta::assert_snapshot!(env.norma(&["doctor"]), @r"
+    insta::assert_snapshot!(without_sandbox(&env.norma(&["doctor"]).to_string()), @"
     FAIL  repository not inside a git work tree, or git is missing
                  fix: git init, or cd to a repository
     [exit 4]
@@ -354,7 +387,7 @@ fn runs_show_and_events_are_readable() {
       5 plan  ok  <took>  plan did its part
       6 do    ok  <took>  do did its part
       7 check ok  <took>  check did its part
-    base <hash> · landed <hash> · sandbox none
+    base <hash> · landed <hash> · sandbox native
     evidence: .norma/runs/<run>
     [exit 0]
     ");
@@ -418,20 +451,20 @@ fn a_run_is_found_by_either_id_a_prefix_or_last() {
 fn verify_notices_what_was_changed_after_the_run() {
     let env = TestEnvironment::with_patch(PATCH);
     env.norma(&["run", "1"]).success();
-    insta::assert_snapshot!(env.norma(&["verify", "@last"]), @r"
+    insta::assert_snapshot!(env.norma(&["verify", "@last"]), @"
     chain          ok
     columns        ok
     state machine  ok
     events.jsonl   ok
     evidence       ok
     audit log      ok
-    verified: 22 events, 91 files
+    verified: 22 events, 105 files
     [exit 0]
     ");
     assert_eq!(env.json(&["verify", "@last"])["verified"], true);
     let log = env.run_dir().join("steps/002-do/files/test.log");
     std::fs::write(&log, "all tests passed, honestly\n").unwrap();
-    insta::assert_snapshot!(env.norma(&["verify", "@last"]), @r"
+    insta::assert_snapshot!(env.norma(&["verify", "@last"]), @"
     chain          ok
     columns        ok
     state machine  ok
@@ -439,7 +472,7 @@ fn verify_notices_what_was_changed_after_the_run() {
     evidence       FAILED
                    steps/002-do/files/test.log differs from what was recorded
     audit log      ok
-    NOT verified: 22 events, 91 files
+    NOT verified: 22 events, 105 files
     [exit 5]
     ");
     assert_eq!(env.norma(&["verify", "@last", "--json"]).code(), Some(5));
@@ -455,6 +488,10 @@ fn hash_is_the_same_for_a_revision_and_its_files() {
     env.write("README.md", "changed\n");
     assert_ne!(head.raw, env.norma(&["hash", "."]).raw);
     assert_eq!(head.raw, env.norma(&["hash"]).raw);
+    let memo = std::fs::read(env.root.join(".norma/cache/state-hash")).unwrap();
+    env.write(".norma/cache/state-hash", "damaged");
+    assert_eq!(head.raw, env.norma(&["hash"]).raw);
+    assert!(std::fs::read(env.root.join(".norma/cache/state-hash")).unwrap() == memo, "it is made anew");
     insta::assert_snapshot!(env.norma(&["hash", "nothing"]), @r#"
     ! error: "nothing" is neither a directory nor a revision
     ! next: for example: norma hash HEAD
@@ -499,8 +536,8 @@ fn every_verb_has_help_with_an_example() {
     Usage: norma [OPTIONS] <COMMAND>
 
     Commands:
-      init         Make the state directory (.norma) with a configuration to start from
-      trust        Trust .norma/config.json as it is now: it chooses what runs on this machine
+      init         Make the state directory (.norma) with a configuration and policies to start from
+      trust        Trust .norma/config.json and .norma/policies as they are now: they choose what runs
       doctor       Check that everything is in place, and say what to do where it is not
       demo         See norma work on a small repository in a temporary folder (needs only git and sh)
       task         Add, list, show, link and finish tasks
@@ -516,6 +553,7 @@ fn every_verb_has_help_with_an_example() {
       verify       Check a run's log, chain and evidence
       hash         Print the BLAKE3 state hash of a revision or a directory
       sandbox      Run a program in the sandbox, or see what the sandbox lets through
+      exec-check   Say whether a command may be started, and by which rule; nothing is started
       reindex      Rebuild the index tables from the logs
       gc           Remove what ended runs left in your repository; events and evidence stay
       completions  Print a completion script for your shell
@@ -565,38 +603,51 @@ fn completions_are_scripts_for_each_shell() {
 
 /// What a machine can confine differs from one to the next.
 fn without_sandbox(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    let at = lines.iter().position(|line| line.starts_with("warn  sandbox    runs are not confined")).unwrap();
-    [&lines[..at], &lines[at + 2..]].concat().join("\n")
+    let mut of_sandbox = false;
+    let mut kept = Vec::new();
+    for line in text.lines() {
+        // What a check has to say below its first line is indented.
+        if !line.starts_with(' ') {
+            of_sandbox = line.get(6..).is_some_and(|rest| rest.starts_with("sandbox    level "));
+        }
+        if !of_sandbox {
+            kept.push(line);
+        }
+    }
+    assert!(kept.len() < text.lines().count(), "{text}");
+    kept.join("\n")
 }
 
 #[test]
 fn doctor_says_what_is_missing_and_how_to_mend_it() {
     let env = TestEnvironment::initialized();
-    insta::assert_snapshot!(without_sandbox(&env.norma(&["doctor"]).to_string()), @r"
+    insta::assert_snapshot!(without_sandbox(&env.norma(&["doctor"]).to_string()), @"
     ok    repository $DIR/repo
     ok    head       <hash> on refs/heads/main
     ok    state      .norma
     ok    journal    WAL, synced at every commit
     ok    owner      nobody is at work
     ok    config     valid and trusted
+    ok    policies   the built-in ones
     FAIL  agents     no agent for plan, do, check, act
                  fix: name one in .norma/config.json (docs/config.md), then: norma trust
     [exit 4]
     ");
     env.script(json!({}));
-    insta::assert_snapshot!(without_sandbox(&env.norma(&["doctor"]).to_string()), @r"
+    insta::assert_snapshot!(without_sandbox(&env.norma(&["doctor"]).to_string()), @"
     ok    repository $DIR/repo
     ok    head       <hash> on refs/heads/main
     ok    state      .norma
     ok    journal    WAL, synced at every commit
     ok    owner      nobody is at work
     ok    config     valid and trusted
+    ok    policies   the built-in ones
     ok    agents     every program is there
     [exit 0]
     ");
     let found = env.json(&["doctor"]);
-    assert_eq!(keys(&found), ["checks", "healthy"]);
+    assert_eq!(keys(&found), ["checks", "healthy", "sandbox"]);
+    assert_eq!(keys(&found["sandbox"]), ["landlock_abi", "level", "missing"]);
     assert_eq!(keys(&found["checks"][0]), ["fix", "message", "name", "status"]);
     env.configure(|config| config["agents"]["act"]["cmd"] = json!(["no-such-agent"]));
     assert_eq!(env.json(&["doctor"])["healthy"], false);
@@ -615,9 +666,9 @@ fn an_error_is_json_where_json_was_asked_for() {
 #[test]
 fn the_demo_runs_by_itself() {
     let env = TestEnvironment::bare();
-    insta::assert_snapshot!(env.norma_in(&env.dir, &["demo"]), @r"
+    insta::assert_snapshot!(env.norma_in(&env.dir, &["demo"]), @"
     repository $DIR/tmp/norma-demo-<random> · a test fails in it · agents: four shell scripts in agents/
-    run <run> · base main <hash> · sandbox none
+    run <run> · base main <hash> · sandbox native
     goal: slugify must drop punctuation
       1 plan  ok  <took>  run the tests, then mend what fails
       2 do    ok  <took>  the tests failed
@@ -633,7 +684,7 @@ fn the_demo_runs_by_itself() {
     PASS in iteration 2 · landed main <hash>→<hash>
     evidence: .norma/runs/<run>
     next: look: norma show <run> · undo: norma undo <run>
-    log and evidence verified: 22 events, 95 files
+    log and evidence verified: 22 events, 109 files
     try: cd $DIR/tmp/norma-demo-<random> && norma show @last · norma events @last · norma diff @last · norma undo @last
     then: cd your-repository && norma init
     [exit 0]

@@ -32,7 +32,12 @@ pub(crate) fn contract(budgets: Budgets, protocol_retries: u32) -> Contract {
         landing: LandingConfig::default(),
         agents: Default::default(),
         sandbox: Backend::None,
+        sandbox_limits: Default::default(),
+        sandbox_read: Vec::new(),
+        workspace: Default::default(),
         task_id: Some(1),
+        scope: Default::default(),
+        policies: Default::default(),
     }
 }
 

@@ -46,21 +46,21 @@ const FLAGS: &[&str] =
 
 /// The program `git` and the search path it gets, looked up once: what runs cannot change during a run.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
+pub(crate) struct Program {
     file: PathBuf,
     path: OsString,
 }
 
 impl Program {
     /// The first executable `git` on the user's search path.
-    pub(super) fn find(environment: &UserEnvironment) -> Result<Program, GitError> {
+    pub(crate) fn find(environment: &UserEnvironment) -> Result<Program, GitError> {
         let path = environment.path.clone().unwrap_or_else(|| PATH_FALLBACK.into());
         Ok(Program { file: find_program(&path).ok_or(GitError::GitMissing)?, path })
     }
 }
 
 /// Whose repository a command works on.
-pub(super) enum Place<'a> {
+pub(crate) enum Place<'a> {
     /// norma's own, which has no user configuration at all.
     Own { git_dir: &'a Path, empty_config: &'a Path },
     /// The user's, with the user's configuration.
@@ -71,7 +71,7 @@ pub(super) enum Place<'a> {
 
 /// One git child, not yet started.
 #[must_use]
-pub(super) struct GitCommand {
+pub(crate) struct GitCommand {
     program: Program,
     subcommand: &'static str,
     flags: Vec<OsString>,
@@ -82,7 +82,7 @@ pub(super) struct GitCommand {
 }
 
 /// Starts the description of `git <subcommand>` at a place.
-pub(super) fn git(program: &Program, place: &Place<'_>, subcommand: &'static str) -> GitCommand {
+pub(crate) fn git(program: &Program, place: &Place<'_>, subcommand: &'static str) -> GitCommand {
     let mut command = GitCommand {
         program: program.clone(),
         subcommand,
@@ -134,51 +134,51 @@ impl GitCommand {
     }
 
     /// Has git sync every file it writes. Directories are the caller's business: git never syncs them.
-    pub(super) fn durable(mut self) -> Self {
+    pub(crate) fn durable(mut self) -> Self {
         self.flags.extend(["-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync"].map(OsString::from));
         self
     }
 
     /// Works on another index than the repository's own.
-    pub(super) fn index(mut self, path: &Path) -> Self {
+    pub(crate) fn index(mut self, path: &Path) -> Self {
         self.set("GIT_INDEX_FILE", path);
         self
     }
 
     /// Works on files in this directory.
-    pub(super) fn work_tree(mut self, path: &Path) -> Self {
+    pub(crate) fn work_tree(mut self, path: &Path) -> Self {
         self.directory = path.to_owned();
         self.set("GIT_WORK_TREE", path);
         self
     }
 
-    pub(super) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+    pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.arguments.push(argument.as_ref().to_owned());
         self
     }
 
-    pub(super) fn args(self, arguments: &[&str]) -> Self {
+    pub(crate) fn args(self, arguments: &[&str]) -> Self {
         arguments.iter().fold(self, |command, argument| command.arg(argument))
     }
 
-    pub(super) fn id(self, id: ObjectId) -> Self {
+    pub(crate) fn id(self, id: ObjectId) -> Self {
         self.arg(id.to_string())
     }
 
     /// Adds `--` and paths relative to the work tree.
-    pub(super) fn paths(mut self, paths: &[&[u8]]) -> Self {
+    pub(crate) fn paths(mut self, paths: &[&[u8]]) -> Self {
         self.arguments.push("--".into());
         self.arguments.extend(paths.iter().map(|path| OsString::from_vec(path.to_vec())));
         self
     }
 
-    pub(super) fn input(mut self, bytes: Vec<u8>) -> Self {
+    pub(crate) fn input(mut self, bytes: Vec<u8>) -> Self {
         self.input = bytes;
         self
     }
 
     /// Runs the child and returns what it wrote, or its words if it failed.
-    pub(super) fn run(self) -> Result<Vec<u8>, GitError> {
+    pub(crate) fn run(self) -> Result<Vec<u8>, GitError> {
         let command = self.subcommand.to_owned();
         let output = self.outcome()?;
         if output.status.success() {
@@ -188,7 +188,7 @@ impl GitCommand {
     }
 
     /// Runs the child and leaves the judgement of its exit code to the caller.
-    pub(super) fn outcome(self) -> Result<Output, GitError> {
+    pub(crate) fn outcome(self) -> Result<Output, GitError> {
         let failed = |source| GitError::Spawn { command: self.subcommand.to_owned(), source };
         let mut command = Command::new(&self.program.file);
         command.env_clear().env("PATH", &self.program.path).envs(ENVIRONMENT.iter().copied());
@@ -217,14 +217,14 @@ fn feed(mut child: Child, input: &[u8]) -> std::io::Result<Output> {
 }
 
 /// A child's standard error as text for a person: one line, since it becomes part of a sentence.
-pub(super) fn words(stderr: &[u8]) -> String {
+pub(crate) fn words(stderr: &[u8]) -> String {
     let kept = String::from_utf8_lossy(&stderr[..stderr.len().min(STDERR_BYTES_MAX)]);
     let lines: Vec<&str> = kept.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join("; ")
 }
 
 /// Splits paths into groups that fit one argument list each.
-pub(super) fn chunks<'a>(paths: &[&'a [u8]]) -> Vec<Vec<&'a [u8]>> {
+pub(crate) fn chunks<'a>(paths: &[&'a [u8]]) -> Vec<Vec<&'a [u8]>> {
     let mut groups: Vec<Vec<&[u8]>> = Vec::new();
     let mut bytes = 0;
     for path in paths {

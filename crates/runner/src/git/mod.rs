@@ -10,6 +10,7 @@
 //! | `repository.rs` | the user's repository: where it is, its HEAD, its refs, its dirty paths |
 //! | `objects.rs` | norma's own repository: reading, writing, pinning, exporting objects |
 //! | `tree.rs` | trees: parse, encode, compare, walk, edit |
+//! | `contents.rs` | trees and blobs for those who read a whole state |
 //! | `patch.rs` | a patch: what it names, whether it is safe to try, and how it becomes a tree |
 //! | `checkout.rs` | private checkouts for agents |
 //! | `sweep.rs` | removing files an agent left, without ever following a symlink |
@@ -20,20 +21,23 @@
 
 mod checkout;
 mod command;
+mod contents;
 mod landing;
-mod objects;
+pub(crate) mod objects;
 mod patch;
 mod repository;
-mod sweep;
-mod tree;
+pub(crate) mod sweep;
+pub(crate) mod tree;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use checkout::Checkout;
+pub(crate) use contents::Contents;
 pub use gix_hash::ObjectId;
 pub use landing::{Land, land_on_branch, undo_on_branch};
 pub use objects::{CommitSpec, Objects};
+pub(crate) use patch::is_git_directory;
 pub use patch::{Applied, PatchLimits, PatchProblem};
 pub use repository::{DirtyPath, Head, Identity, Repository, Swap, UserEnvironment};
 pub use tree::{Entry, MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, MODE_SYMLINK, MODE_TREE, TreeChange};
@@ -133,7 +137,7 @@ pub enum GitError {
 }
 
 /// Puts the path into an I/O error.
-trait IoContext<T> {
+pub(crate) trait IoContext<T> {
     fn context(self, action: &'static str, path: &Path) -> Result<T, GitError>;
 }
 

@@ -30,7 +30,7 @@ const BINARY_PROBE_BYTES: usize = 8000;
 
 /// Overrides every attribute file: what a checkout holds are the bytes of the blobs, whatever the
 /// repository's `.gitattributes` asks for.
-pub(super) const RAW_ATTRIBUTES: &str = "* -text !eol -ident -filter !working-tree-encoding\n";
+pub(crate) const RAW_ATTRIBUTES: &str = "* -text !eol -ident -filter !working-tree-encoding\n";
 
 /// As above for norma's own repository, where diffs are made: `.gitattributes` hides nothing there.
 const OWN_ATTRIBUTES: &str = "* -text !eol -ident -filter !working-tree-encoding !diff !merge\n";
@@ -66,8 +66,8 @@ pub struct CommitSpec {
 }
 
 /// A file name in norma's repository that vanishes with the value.
-pub(super) struct Scratch {
-    pub(super) path: PathBuf,
+pub(crate) struct Scratch {
+    pub(crate) path: PathBuf,
 }
 
 impl Drop for Scratch {
@@ -128,7 +128,7 @@ impl Objects {
     }
 
     /// A name nobody else uses, in norma's repository.
-    pub(super) fn scratch(&self, kind: &str) -> Scratch {
+    pub(crate) fn scratch(&self, kind: &str) -> Scratch {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
         // The address tells two handles of one process apart.
         let handle = std::ptr::from_ref(self).addr();
@@ -136,21 +136,26 @@ impl Objects {
         Scratch { path: self.dir.join("tmp").join(name) }
     }
 
-    pub(super) fn git(&self, subcommand: &'static str) -> GitCommand {
+    pub(crate) fn git(&self, subcommand: &'static str) -> GitCommand {
         let place = Place::Own { git_dir: &self.dir, empty_config: &self.empty_config };
         git(&self.program, &place, subcommand)
     }
 
     /// The two object directories a private repository has to borrow from.
-    pub(super) fn alternates(&self) -> Vec<u8> {
-        [alternates_line(&self.dir.join("objects")), alternates_line(&self.user_objects)].concat()
+    pub(crate) fn directories(&self) -> [PathBuf; 2] {
+        [self.dir.join("objects"), self.user_objects.clone()]
+    }
+
+    /// The same as the text of an alternates file.
+    pub(crate) fn alternates(&self) -> Vec<u8> {
+        self.directories().iter().flat_map(|path| alternates_line(path)).collect()
     }
 
     fn own_store(&self) -> loose::Store {
         loose::Store::at(self.dir.join("objects"), self.format)
     }
 
-    pub(super) fn reader(&self) -> Result<Reader<'_>, GitError> {
+    pub(crate) fn reader(&self) -> Result<Reader<'_>, GitError> {
         let path = self.dir.join("objects");
         let odb = gix_odb::at(&path, self.format).context("open the objects in", &path)?;
         Ok(Reader { objects: self, odb, user: OnceCell::new(), trees: RefCell::default() })
@@ -215,7 +220,7 @@ impl Objects {
         tree::edit(self, &self.reader()?, base_tree, &edits)
     }
 
-    pub(super) fn write(&self, kind: Kind, bytes: &[u8]) -> Result<ObjectId, GitError> {
+    pub(crate) fn write(&self, kind: Kind, bytes: &[u8]) -> Result<ObjectId, GitError> {
         let id = put(&self.own_store(), kind, bytes)?;
         // Even if the object was there before: whoever wrote it may have died before syncing it.
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
@@ -224,7 +229,7 @@ impl Objects {
 
     /// Has norma's repository own a copy of an object. git does not write a blob again that the user's
     /// repository has, even if nothing there refers to it and the next `git gc` will drop it.
-    pub(super) fn adopt(&self, reader: &Reader<'_>, id: ObjectId) -> Result<(), GitError> {
+    pub(crate) fn adopt(&self, reader: &Reader<'_>, id: ObjectId) -> Result<(), GitError> {
         if self.own_store().contains(&id) {
             self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
             return Ok(());
@@ -321,7 +326,7 @@ fn sync_loose(store: &loose::Store, ids: &BTreeSet<ObjectId>) -> Result<(), GitE
 
 /// Reads objects for the length of one operation. Made anew each time: it costs one directory listing, always
 /// sees the packs of the moment, and leaves [`Objects`] free to be shared between threads.
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     objects: &'a Objects,
     odb: gix_odb::Handle,
     user: OnceCell<gix_odb::Handle>,
@@ -340,7 +345,7 @@ impl Reader<'_> {
         Ok(self.user.get().expect("BUG: the handle was just set"))
     }
 
-    pub(super) fn find(&self, id: ObjectId) -> Result<(Kind, Vec<u8>), GitError> {
+    pub(crate) fn find(&self, id: ObjectId) -> Result<(Kind, Vec<u8>), GitError> {
         self.objects.reads.fetch_add(1, Ordering::Relaxed);
         let mut bytes = Vec::new();
         let found = self.odb.try_find(&id, &mut bytes).map_err(|error| bad(id, &error))?.map(|data| data.kind);
@@ -351,12 +356,12 @@ impl Reader<'_> {
         found.map(|kind| (kind, bytes)).ok_or(GitError::MissingObject { id })
     }
 
-    pub(super) fn expect(&self, id: ObjectId, wanted: Kind) -> Result<Vec<u8>, GitError> {
+    pub(crate) fn expect(&self, id: ObjectId, wanted: Kind) -> Result<Vec<u8>, GitError> {
         let (kind, bytes) = self.find(id)?;
         if kind == wanted { Ok(bytes) } else { Err(bad(id, &format!("it is a {kind}, not a {wanted}"))) }
     }
 
-    pub(super) fn size(&self, id: ObjectId) -> Result<u64, GitError> {
+    pub(crate) fn size(&self, id: ObjectId) -> Result<u64, GitError> {
         let header = self.odb.try_header(&id).map_err(|error| bad(id, &error))?;
         let header = match header {
             Some(header) => Some(header),
@@ -365,7 +370,7 @@ impl Reader<'_> {
         header.map(|header| header.size()).ok_or(GitError::MissingObject { id })
     }
 
-    pub(super) fn tree(&self, id: ObjectId) -> Result<Vec<Line>, GitError> {
+    pub(crate) fn tree(&self, id: ObjectId) -> Result<Vec<Line>, GitError> {
         // git knows the empty tree without storing it.
         if id == ObjectId::empty_tree(self.objects.format) {
             return Ok(Vec::new());
@@ -374,7 +379,7 @@ impl Reader<'_> {
     }
 
     /// As [`Reader::tree`], for many lookups in the same trees.
-    pub(super) fn tree_shared(&self, id: ObjectId) -> Result<Rc<Vec<Line>>, GitError> {
+    pub(crate) fn tree_shared(&self, id: ObjectId) -> Result<Rc<Vec<Line>>, GitError> {
         if let Some(lines) = self.trees.borrow().get(&id) {
             return Ok(Rc::clone(lines));
         }
@@ -384,7 +389,7 @@ impl Reader<'_> {
     }
 
     /// A commit's tree and parents.
-    pub(super) fn commit(&self, id: ObjectId) -> Result<(ObjectId, Vec<ObjectId>), GitError> {
+    pub(crate) fn commit(&self, id: ObjectId) -> Result<(ObjectId, Vec<ObjectId>), GitError> {
         let bytes = self.expect(id, Kind::Commit)?;
         let field = |line: &[u8], name: &[u8]| line.strip_prefix(name).and_then(|hex| ObjectId::from_hex(hex).ok());
         let mut lines = bytes.split(|byte| *byte == b'\n');
@@ -405,12 +410,12 @@ fn plain(text: &str) -> String {
 }
 
 /// The whole configuration of norma's repository: what git must know, and defaults that depend on the machine.
-pub(super) fn own_config(format: gix_hash::Kind) -> String {
+pub(crate) fn own_config(format: gix_hash::Kind) -> String {
     format!("{}\tbare = true\n[gc]\n\tauto = 0\n", core_config(format))
 }
 
 /// What both norma's and an agent's repository say about themselves.
-pub(super) fn core_config(format: gix_hash::Kind) -> String {
+pub(crate) fn core_config(format: gix_hash::Kind) -> String {
     let (version, extension) = match format {
         gix_hash::Kind::Sha256 => (1, "[extensions]\n\tobjectformat = sha256\n"),
         _ => (0, ""),

@@ -26,6 +26,8 @@ pub struct PatchLimits {
     pub patch_bytes_max: u64,
     /// The files it makes, all together; a few bytes of "copy from" can ask for gigabytes.
     pub result_bytes_max: u64,
+    /// Whether binary sections may be tried.
+    pub binary: bool,
 }
 
 /// A patch that applied.
@@ -51,6 +53,9 @@ pub enum PatchProblem {
     /// The patch has a binary section.
     #[error("the patch has a binary section")]
     Binary,
+    /// A binary section is written as a difference, which says nothing of how much it would make.
+    #[error("the patch has a binary section that is a delta; it must be a literal")]
+    BinaryDelta,
     /// git cannot read it as a patch.
     #[error("the patch is unreadable: {0}")]
     Unreadable(String),
@@ -94,10 +99,10 @@ impl Objects {
         if patch.iter().all(u8::is_ascii_whitespace) {
             return Ok(Applied { tree: base_tree, changes: Vec::new() });
         }
-        let sections = Headers::read(patch)?;
+        let Headers { sections, binary_bytes, .. } = Headers::read(patch, limits.binary)?;
         let reader = self.reader()?;
         let before = named_entries(&reader, base_tree, &sections)?;
-        check_inflation(&reader, &sections, &before, bytes, limits)?;
+        check_inflation(&reader, &sections, &before, bytes.saturating_add(binary_bytes), limits)?;
         let after = self.apply_to_index(&before, patch)?;
         let edits = edits(&sections, &before, &after)?;
         let tree = tree::edit(self, &reader, base_tree, &edits)?;
@@ -153,12 +158,12 @@ fn named_entries(reader: &Reader<'_>, tree: ObjectId, sections: &[Section]) -> R
 }
 
 /// Bounds what git may be asked to make before it is asked: every section makes at most its pre-image plus
-/// what the patch itself carries.
+/// what the patch itself carries, packed or not.
 fn check_inflation(
     reader: &Reader<'_>,
     sections: &[Section],
     before: &Entries,
-    patch_bytes: u64,
+    carried_bytes: u64,
     limits: &PatchLimits,
 ) -> Result<(), PatchProblem> {
     let mut sizes = BTreeMap::new();
@@ -166,7 +171,7 @@ fn check_inflation(
         sizes.insert(path, reader.size(entry.id)?);
     }
     let images = sections.iter().flatten().filter_map(|path| sizes.get(path));
-    let bytes = images.fold(patch_bytes, |sum, size| sum.saturating_add(*size));
+    let bytes = images.fold(carried_bytes, |sum, size| sum.saturating_add(*size));
     if bytes > limits.result_bytes_max {
         return Err(PatchProblem::Inflates { bytes, bytes_max: limits.result_bytes_max });
     }
@@ -254,11 +259,15 @@ struct Headers {
     paired: bool,
     old_lines_left: u64,
     new_lines_left: u64,
+    /// Whether binary sections may be tried.
+    binary: bool,
+    /// What they say they unpack to; git holds them to it.
+    binary_bytes: u64,
 }
 
 impl Headers {
-    fn read(patch: &[u8]) -> Result<Vec<Section>, PatchProblem> {
-        let mut headers = Headers::default();
+    fn read(patch: &[u8], binary: bool) -> Result<Headers, PatchProblem> {
+        let mut headers = Headers { binary, ..Headers::default() };
         let mut lines = patch.split(|byte| *byte == b'\n').peekable();
         while let Some(line) = lines.next() {
             if headers.is_hunk_line(line) {
@@ -267,7 +276,7 @@ impl Headers {
             let next = lines.peek().copied().unwrap_or_default();
             headers.header_line(line.strip_suffix(b"\r").unwrap_or(line), next)?;
         }
-        Ok(headers.sections)
+        Ok(headers)
     }
 
     /// Counts a line of a hunk. Anything a hunk cannot contain ends it.
@@ -310,19 +319,27 @@ impl Headers {
             (self.old_lines_left, self.new_lines_left) = (old, new);
             return Ok(());
         }
-        self.extended_line(line)
+        self.extended_line(line, next)
     }
 
     /// The lines between `diff --git` and the first hunk that matter here.
-    fn extended_line(&mut self, line: &[u8]) -> Result<(), PatchProblem> {
+    fn extended_line(&mut self, line: &[u8], next: &[u8]) -> Result<(), PatchProblem> {
         const MOVES: &[&[u8]] =
             &[b"rename from ", b"rename to ", b"rename old ", b"rename new ", b"copy from ", b"copy to "];
         if self.sections.is_empty() {
             return Ok(());
         }
         let differ = line.ends_with(b" differ") && (line.starts_with(b"Binary files ") || line.starts_with(b"Files "));
-        if differ || line.starts_with(b"GIT binary patch") {
+        let packed = line.starts_with(b"GIT binary patch");
+        if differ || packed && !self.binary {
             return Err(PatchProblem::Binary);
+        }
+        // What comes second is the way back, which is unpacked but not carried out.
+        if packed && !next.starts_with(b"literal ") {
+            return Err(PatchProblem::BinaryDelta);
+        }
+        if self.binary {
+            self.binary_bytes = self.binary_bytes.saturating_add(unpacked_bytes(line));
         }
         match MOVES.iter().find_map(|prefix| line.strip_prefix(*prefix)) {
             // These lines carry no a/ or b/ to strip.
@@ -351,6 +368,14 @@ impl Headers {
         }
         Ok(())
     }
+}
+
+/// What a binary section says it unpacks to; packed lines have no spaces in them.
+fn unpacked_bytes(line: &[u8]) -> u64 {
+    let count = line.strip_prefix(b"literal ").or_else(|| line.strip_prefix(b"delta "));
+    let count = count.and_then(|digits| std::str::from_utf8(digits).ok()).unwrap_or("0");
+    // A number that is none, or is too large for one, is more than any limit.
+    count.trim_end().parse().unwrap_or(u64::MAX)
 }
 
 /// The counts of `@@ -a,b +c,d @@`, after `@@ -`.
@@ -464,7 +489,7 @@ fn unsafe_reason(path: &[u8]) -> Option<&'static str> {
 
 /// Whether some file system would take this name for `.git`: in any case, by its short name, with characters
 /// that are ignored at the end (NTFS) or anywhere (HFS+).
-fn is_git_directory(name: &[u8]) -> bool {
+pub(crate) fn is_git_directory(name: &[u8]) -> bool {
     let text = String::from_utf8_lossy(name);
     let visible: String = text.chars().filter(|letter| !ignored_by_hfs(*letter)).collect();
     let stem = visible.split([':', '\\']).next().unwrap_or_default().trim_end_matches([' ', '.']);
@@ -480,7 +505,7 @@ mod tests {
     use super::*;
 
     fn check(patch: &str, expected: &[&[&str]]) {
-        let found = Headers::read(patch.as_bytes()).unwrap();
+        let found = Headers::read(patch.as_bytes(), false).unwrap().sections;
         let found: Vec<Vec<String>> = found
             .iter()
             .map(|section| section.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::{GitError, IoContext};
 
 /// A directory that removed directories are moved to.
-pub(super) struct Trash {
+pub(crate) struct Trash {
     path: PathBuf,
     handle: OwnedFd,
     due: Vec<String>,
@@ -26,7 +26,7 @@ pub(super) struct Trash {
 
 impl Trash {
     /// Makes the trash directory, which must be on the same file system as what will be removed.
-    pub(super) fn open(path: &Path) -> Result<Trash, GitError> {
+    pub(crate) fn open(path: &Path) -> Result<Trash, GitError> {
         fs::create_dir_all(path).context("create directory", path)?;
         let mut trash = Trash { handle: open_directory(path)?, path: path.to_owned(), due: Vec::new(), names: 0 };
         // A sweep that was killed left its directories here.
@@ -37,7 +37,7 @@ impl Trash {
     }
 
     /// Takes an entry out of a directory, whatever it is.
-    pub(super) fn discard(&mut self, dir: &OwnedFd, name: &CStr) -> io::Result<()> {
+    pub(crate) fn discard(&mut self, dir: &OwnedFd, name: &CStr) -> io::Result<()> {
         match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
             Err(Errno::ISDIR | Errno::PERM) => {}
@@ -61,7 +61,7 @@ impl Trash {
     }
 
     /// Empties and removes the trash directory.
-    pub(super) fn empty(mut self) -> Result<(), GitError> {
+    pub(crate) fn empty(mut self) -> Result<(), GitError> {
         while let Some(name) = self.due.pop() {
             let place = self.path.join(&name);
             let dir = open_at(&self.handle, &name).context("open", &place)?;
@@ -75,7 +75,7 @@ impl Trash {
 }
 
 /// Opens a directory that norma itself made.
-pub(super) fn open_directory(path: &Path) -> Result<OwnedFd, GitError> {
+pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd, GitError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).context("open", path)
 }
@@ -86,7 +86,7 @@ fn open_at(dir: impl AsFd, name: impl rustix::path::Arg) -> rustix::io::Result<O
 }
 
 /// Opens a directory below another, name by name, refusing symlinks on the way.
-pub(super) fn open_below(root: &OwnedFd, path: &[u8]) -> io::Result<OwnedFd> {
+pub(crate) fn open_below(root: &OwnedFd, path: &[u8]) -> io::Result<OwnedFd> {
     let mut at = root.try_clone()?;
     for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
         at = open_at(&at, name)?;
@@ -95,7 +95,7 @@ pub(super) fn open_below(root: &OwnedFd, path: &[u8]) -> io::Result<OwnedFd> {
 }
 
 /// The names in a directory but `.` and `..`.
-pub(super) fn names_in(dir: &OwnedFd) -> io::Result<Vec<CString>> {
+pub(crate) fn names_in(dir: &OwnedFd) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
@@ -107,14 +107,14 @@ pub(super) fn names_in(dir: &OwnedFd) -> io::Result<Vec<CString>> {
 }
 
 /// What an entry is, the entry itself and not what it points to: kind, permission bits, number of links.
-pub(super) fn look(dir: &OwnedFd, name: &CStr) -> io::Result<(FileType, Mode, u64)> {
+pub(crate) fn look(dir: &OwnedFd, name: &CStr) -> io::Result<(FileType, Mode, u64)> {
     let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let links = stat.st_nlink as u64; // The width differs between systems.
     Ok((FileType::from_raw_mode(stat.st_mode), Mode::from_raw_mode(stat.st_mode), links))
 }
 
 /// Removes a directory and everything in it.
-pub(super) fn remove(dir: &Path, trash: &Path) -> Result<(), GitError> {
+pub(crate) fn remove(dir: &Path, trash: &Path) -> Result<(), GitError> {
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
         return Ok(());
     };

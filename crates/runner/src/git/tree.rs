@@ -44,19 +44,19 @@ pub struct TreeChange {
 
 /// One line of a tree object.
 #[derive(Debug, Clone)]
-pub(super) struct Line {
-    pub(super) name: Vec<u8>,
-    pub(super) entry: Entry,
+pub(crate) struct Line {
+    pub(crate) name: Vec<u8>,
+    pub(crate) entry: Entry,
 }
 
 impl Entry {
-    pub(super) fn is_tree(self) -> bool {
+    pub(crate) fn is_tree(self) -> bool {
         self.mode == MODE_TREE
     }
 }
 
 /// Reads a tree object.
-pub(super) fn parse(id: ObjectId, mut data: &[u8]) -> Result<Vec<Line>, GitError> {
+pub(crate) fn parse(id: ObjectId, mut data: &[u8]) -> Result<Vec<Line>, GitError> {
     let malformed = || GitError::BadObject { id, detail: "the tree is malformed".to_owned() };
     let mut lines = Vec::new();
     while !data.is_empty() {
@@ -102,7 +102,7 @@ fn git_order(left: &Line, right: &Line) -> Ordering {
 }
 
 /// Joins a directory and a name.
-fn join(prefix: &[u8], name: &[u8]) -> Vec<u8> {
+pub(crate) fn join(prefix: &[u8], name: &[u8]) -> Vec<u8> {
     if prefix.is_empty() { name.to_vec() } else { [prefix, b"/", name].concat() }
 }
 
@@ -114,7 +114,7 @@ struct Pair {
 }
 
 /// Lists what differs between two trees, by path bytes.
-pub(super) fn diff(reader: &Reader<'_>, old: ObjectId, new: ObjectId) -> Result<Vec<TreeChange>, GitError> {
+pub(crate) fn diff(reader: &Reader<'_>, old: ObjectId, new: ObjectId) -> Result<Vec<TreeChange>, GitError> {
     let mut changes = Vec::new();
     if old != new {
         visit_pairs(reader, Pair { path: Vec::new(), old: Some(old), new: Some(new) }, &mut changes, &mut |_| ())?;
@@ -125,7 +125,7 @@ pub(super) fn diff(reader: &Reader<'_>, old: ObjectId, new: ObjectId) -> Result<
 
 /// The ids of every tree and blob that `new` names and `old` does not have at the same path; parts before
 /// wholes, so that what is written in this order never names something absent.
-pub(super) fn new_objects(reader: &Reader<'_>, old: ObjectId, new: ObjectId) -> Result<Vec<ObjectId>, GitError> {
+pub(crate) fn new_objects(reader: &Reader<'_>, old: ObjectId, new: ObjectId) -> Result<Vec<ObjectId>, GitError> {
     let mut changes = Vec::new();
     let mut trees = Vec::new();
     if old != new {
@@ -174,7 +174,7 @@ fn compare(path: Vec<u8>, old: Option<Entry>, new: Option<Entry>, due: &mut Vec<
 }
 
 /// Calls `each` for everything in a tree that is not a directory, in git's order.
-pub(super) fn walk(
+pub(crate) fn walk(
     reader: &Reader<'_>,
     tree: ObjectId,
     each: &mut dyn FnMut(&[u8], u32, ObjectId),
@@ -192,7 +192,7 @@ pub(super) fn walk(
 }
 
 /// Finds one path in a tree.
-pub(super) fn lookup(reader: &Reader<'_>, tree: ObjectId, path: &[u8]) -> Result<Option<Entry>, GitError> {
+pub(crate) fn lookup(reader: &Reader<'_>, tree: ObjectId, path: &[u8]) -> Result<Option<Entry>, GitError> {
     let mut at = Entry { mode: MODE_TREE, id: tree };
     for name in path.split(|byte| *byte == b'/') {
         if !at.is_tree() {
@@ -208,7 +208,7 @@ pub(super) fn lookup(reader: &Reader<'_>, tree: ObjectId, path: &[u8]) -> Result
 }
 
 /// A path and what shall be there; `None` deletes it.
-pub(super) type Edit<'a> = (&'a [u8], Option<Entry>);
+pub(crate) type Edit<'a> = (&'a [u8], Option<Entry>);
 
 /// What happens to one name of a directory.
 #[derive(Default)]
@@ -219,7 +219,7 @@ struct Group<'a> {
 
 /// Makes a new tree from an old one. A file where a directory with entries is, or the other way round, is a
 /// conflict, never a silent replacement. Recursion is bounded by the depth of the edited paths.
-pub(super) fn edit(
+pub(crate) fn edit(
     objects: &Objects,
     reader: &Reader<'_>,
     base: ObjectId,

@@ -17,6 +17,7 @@ use super::capture::{Captured, Stream};
 use super::control::Report;
 use super::supervised::{Output, Supervised, timespec};
 use super::{Cancel, Command, End, Limits, Outcome, STOP_GRACE, Supervisor, supervise};
+use sandbox::Confined;
 
 /// How long the supervisor may take beyond the program's grace and its own killing before it is
 /// taken for stuck: time for a loaded machine to schedule it.
@@ -79,24 +80,34 @@ pub fn get_ready(supervisor: &Supervisor) -> io::Result<Ready> {
 
 impl Ready {
     /// Runs the program to its end, as [`run`] does.
-    pub fn go(self, command: &Command, cancel: &Cancel) -> io::Result<(Outcome, Spent)> {
+    pub fn go(mut self, command: &Command, cancel: &Cancel) -> io::Result<(Outcome, Spent)> {
         if cancel.is_canceled() {
             return Ok((no_process(End::Canceled), Spent { _supervised: self.supervised }));
         }
         let started = Instant::now();
-        let bytes_max = command.limits.output_bytes_max;
         let (stdin_theirs, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
-        let mut turn = Turn {
-            stdin: Feed::new(stdin, &command.stdin)?,
-            stdout: Stream::new(self.output.stdout, bytes_max)?,
-            stderr: Stream::new(self.output.stderr, bytes_max)?,
-            supervised: self.supervised,
-            deadlines: Deadlines { limits: command.limits, started, last_output: started },
-            buffer: vec![0; READ_BYTES],
+        self.supervised.release(command, stdin_theirs)?;
+        let turn =
+            Turn::new(Keeper::Supervised(self.supervised), stdin, self.output, (&command.stdin, command.limits))?;
+        let Watched { keeper: Keeper::Supervised(mut supervised), stopped, rest } = turn.watch(cancel)? else {
+            unreachable!("BUG: the keeper was given above")
         };
-        turn.supervised.release(command, stdin_theirs)?;
-        let stopped = turn.until_ended(cancel)?;
-        turn.finish(stopped, &self.supervisor)
+        let end = match (supervised.finish()?, stopped) {
+            (Ok(Report::NotStarted(why)), _) => End::NotStarted(why),
+            (_, Some(reason)) => reason,
+            (Ok(Report::Exited(code)), None) => End::Exited(code),
+            (Ok(Report::Signaled(signal)), None) => End::Signaled(signal),
+            (Err(status), None) => match status.signal() {
+                Some(signal) => End::Signaled(signal),
+                None => {
+                    let error = io::Error::other(format!("it ended without a report, {status}"));
+                    return Err(with_context(&error, "could not rely on the supervisor", &self.supervisor));
+                }
+            },
+        };
+        let (stdout, stderr) = rest.read()?;
+        let outcome = Outcome { end, stdout, stderr, elapsed: started.elapsed(), pid: supervised.id() };
+        Ok((outcome, Spent { _supervised: supervised }))
     }
 }
 
@@ -126,14 +137,116 @@ struct Stop {
     patience_until: Instant,
 }
 
+/// Who keeps the program's tree in hand: a supervisor of norma's, or its sandbox.
+pub(super) enum Keeper {
+    Supervised(Supervised),
+    Confined(Confined),
+}
+
+impl Keeper {
+    /// Readable when the tree has ended.
+    fn ended(&self) -> BorrowedFd<'_> {
+        match self {
+            Keeper::Supervised(it) => it.ended(),
+            Keeper::Confined(it) => it.ended(),
+        }
+    }
+
+    /// Readable when there is word of the tree's end before the keeper's own.
+    fn reports(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Keeper::Supervised(it) => Some(it.reports()),
+            Keeper::Confined(_) => None,
+        }
+    }
+
+    fn has_reported(&mut self) -> io::Result<bool> {
+        match self {
+            Keeper::Supervised(it) => it.has_reported(),
+            Keeper::Confined(_) => Ok(false),
+        }
+    }
+
+    /// Asks for an orderly end; how long to wait before it is forced. A supervisor forces it itself.
+    fn ask_to_stop(&self) -> io::Result<Duration> {
+        match self {
+            Keeper::Supervised(it) => {
+                it.ask_to_stop()?;
+                Ok(STOP_GRACE + supervise::KILL_PATIENCE + SUPERVISOR_MARGIN)
+            }
+            Keeper::Confined(it) => {
+                it.ask_to_stop()?;
+                Ok(STOP_GRACE)
+            }
+        }
+    }
+
+    fn kill(&self) -> io::Result<()> {
+        match self {
+            Keeper::Supervised(it) => it.kill(),
+            Keeper::Confined(it) => it.kill(),
+        }
+    }
+}
+
 /// One program run while it lasts.
-struct Turn<'a> {
-    supervised: Supervised,
+pub(super) struct Turn<'a> {
+    keeper: Keeper,
     stdin: Feed<'a>,
     stdout: Stream,
     stderr: Stream,
     deadlines: Deadlines,
     buffer: Vec<u8>,
+}
+
+/// One program run that is over, or was killed at its stop.
+pub(super) struct Watched {
+    pub(super) keeper: Keeper,
+    /// Why it was stopped, if it was.
+    pub(super) stopped: Option<End>,
+    pub(super) rest: Rest,
+}
+
+/// What is still in the pipes.
+pub(super) struct Rest {
+    streams: [Stream; 2],
+    buffer: Vec<u8>,
+}
+
+impl Rest {
+    /// All that was written to both streams; asked when nothing of the program is alive.
+    pub(super) fn read(mut self) -> io::Result<(Captured, Captured)> {
+        let [stdout, stderr] = self.streams;
+        let stdout = stdout.finish(&mut self.buffer, DRAIN_BYTES_MAX)?;
+        Ok((stdout, stderr.finish(&mut self.buffer, DRAIN_BYTES_MAX)?))
+    }
+}
+
+impl<'a> Turn<'a> {
+    /// A program that has just been started, with what it reads and what it may use up.
+    pub(super) fn new(
+        keeper: Keeper,
+        stdin: OwnedFd,
+        output: Output,
+        (bytes, limits): (&'a [u8], Limits),
+    ) -> io::Result<Turn<'a>> {
+        let started = Instant::now();
+        Ok(Turn {
+            keeper,
+            stdin: Feed::new(stdin, bytes)?,
+            stdout: Stream::new(output.stdout, limits.output_bytes_max)?,
+            stderr: Stream::new(output.stderr, limits.output_bytes_max)?,
+            deadlines: Deadlines { limits, started, last_output: started },
+            buffer: vec![0; READ_BYTES],
+        })
+    }
+
+    /// Drives the program until its end, or until it was killed for not ending.
+    pub(super) fn watch(mut self, cancel: &Cancel) -> io::Result<Watched> {
+        let stopped = self.until_ended(cancel)?;
+        let Turn { keeper, stdout, stderr, buffer, .. } = self;
+        Ok(Watched { keeper, stopped, rest: Rest { streams: [stdout, stderr], buffer } })
+    }
 }
 
 impl Turn<'_> {
@@ -147,7 +260,7 @@ impl Turn<'_> {
                 Some(stop) => self.wait(None, Some(stop.patience_until))?,
             };
             self.transfer(&ready)?;
-            let reported = ready.contains(&Source::Report) && self.supervised.has_reported()?;
+            let reported = ready.contains(&Source::Report) && self.keeper.has_reported()?;
             if reported || ready.contains(&Source::End) {
                 return Ok(stop.map(|stop| stop.reason));
             }
@@ -156,13 +269,12 @@ impl Turn<'_> {
                 None => {
                     let canceled = ready.contains(&Source::Cancel).then_some(End::Canceled);
                     if let Some(reason) = canceled.or_else(|| self.deadlines.passed(now)) {
-                        self.supervised.ask_to_stop()?;
-                        let patience = STOP_GRACE + supervise::KILL_PATIENCE + SUPERVISOR_MARGIN;
+                        let patience = self.keeper.ask_to_stop()?;
                         stop = Some(Stop { reason, patience_until: now + patience });
                     }
                 }
                 Some(stop) if now >= stop.patience_until => {
-                    self.supervised.kill()?;
+                    self.keeper.kill()?;
                     return Ok(Some(stop.reason.clone()));
                 }
                 Some(_) => {}
@@ -177,8 +289,8 @@ impl Turn<'_> {
             (Source::Stdout, self.stdout.pipe(), PollFlags::IN),
             (Source::Stderr, self.stderr.pipe(), PollFlags::IN),
             (Source::Cancel, cancel, PollFlags::IN),
-            (Source::Report, Some(self.supervised.reports()), PollFlags::IN),
-            (Source::End, Some(self.supervised.ended()), PollFlags::IN),
+            (Source::Report, self.keeper.reports(), PollFlags::IN),
+            (Source::End, Some(self.keeper.ended()), PollFlags::IN),
         ];
         let (sources, mut watched): (Vec<Source>, Vec<PollFd<'_>>) = candidates
             .into_iter()
@@ -210,30 +322,6 @@ impl Turn<'_> {
             self.deadlines.last_output = Instant::now();
         }
         Ok(())
-    }
-
-    fn finish(mut self, stopped: Option<End>, supervisor: &Supervisor) -> io::Result<(Outcome, Spent)> {
-        let end = match (self.supervised.finish()?, stopped) {
-            (Ok(Report::NotStarted(why)), _) => End::NotStarted(why),
-            (_, Some(reason)) => reason,
-            (Ok(Report::Exited(code)), None) => End::Exited(code),
-            (Ok(Report::Signaled(signal)), None) => End::Signaled(signal),
-            (Err(status), None) => match status.signal() {
-                Some(signal) => End::Signaled(signal),
-                None => {
-                    let error = io::Error::other(format!("it ended without a report, {status}"));
-                    return Err(with_context(&error, "could not rely on the supervisor", supervisor));
-                }
-            },
-        };
-        let outcome = Outcome {
-            end,
-            stdout: self.stdout.finish(&mut self.buffer, DRAIN_BYTES_MAX)?,
-            stderr: self.stderr.finish(&mut self.buffer, DRAIN_BYTES_MAX)?,
-            elapsed: self.deadlines.started.elapsed(),
-            pid: self.supervised.id(),
-        };
-        Ok((outcome, Spent { _supervised: self.supervised }))
     }
 }
 

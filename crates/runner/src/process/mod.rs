@@ -14,6 +14,7 @@
 
 mod cancel;
 mod capture;
+pub mod confined;
 mod control;
 mod drive;
 pub mod leftovers;

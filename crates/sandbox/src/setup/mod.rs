@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use libc::{SIGTERM, pid_t};
 use rustix::event::{PollFd, PollFlags};
 
+pub(crate) use self::mounts::kernel_version;
 pub use self::seccomp::{DENIED, Denied};
 use crate::control::{self, Message};
 use crate::report::Usage;

@@ -206,10 +206,15 @@ fn proc(policy: &Policy) -> io::Result<()> {
 /// Whether `pid_max` belongs to the PID namespace, as it does since Linux 6.14. Before, it is the
 /// whole machine's, and root must not touch it from in here.
 fn has_own_pid_max() -> bool {
+    kernel_version() >= (6, 14)
+}
+
+/// The kernel's version, as far as it decides anything.
+pub(crate) fn kernel_version() -> (u32, u32) {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy();
     let mut parts = release.split(|it: char| !it.is_ascii_digit()).map(|it| it.parse::<u32>().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (6, 14)
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
 fn device_files(devices: [(&str, io::Result<OwnedFd>); DEVICES.len()]) -> io::Result<()> {

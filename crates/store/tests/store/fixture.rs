@@ -164,7 +164,12 @@ pub(crate) fn contract(task: Option<i64>) -> Contract {
         landing: LandingConfig::default(),
         agents: BTreeMap::new(),
         sandbox: Backend::None,
+        sandbox_limits: Default::default(),
+        sandbox_read: Vec::new(),
+        workspace: Default::default(),
         task_id: task,
+        scope: Default::default(),
+        policies: Default::default(),
     }
 }
 

@@ -12,15 +12,16 @@ mod place;
 mod world;
 
 use contract::{
-    Author, Backend, Base, Config, Contract, ContractSchema, Fact, RunId, RunStarted, Status, TaskStatus, Workflow,
+    Author, Backend, Base, Config, Contract, ContractSchema, Fact, Policies, RunId, RunStarted, Status, TaskStatus,
+    Workflow,
 };
 use run::Run;
 use runner::{Control, Driver};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex};
 use store::crash::{self, Crashed};
 use store::{Layout, Reader, RunLog, Store};
 use world::{Outside, SIMULATED, Simulated, Teller};
@@ -42,6 +43,9 @@ const CONFIG: &str = r#"{
   "budgets": {"max_iterations": 4, "max_patch_kb": 4, "max_changed_files": 3},
   "limits": {"protocol_retries": 1}
 }"#;
+
+/// Read once: there are many days.
+static POLICIES: LazyLock<Policies> = LazyLock::new(Policies::built_in);
 
 /// One day, from the first run to the last; what happened in it, and what is broken.
 fn day(seed: u64) -> (String, Vec<String>) {
@@ -114,14 +118,14 @@ fn process(layout: &Layout, outside: &RefCell<Outside>, runs: u64) -> runner::Re
     let views = Reader::open(layout)?.runs(None)?;
     let paused = views.iter().find(|view| view.status == Status::Paused).map(|view| view.run_id.clone());
     let (run, log) = match paused {
-        Some(slug) => runner::resume(&store, &slug)?,
+        Some(slug) => runner::resume(&store, &POLICIES, &slug)?,
         None if views.len() as u64 == runs => return Ok(Lived::Done),
         None => start(&store, outside)?,
     };
     let control = Control::new()?;
     let mut world = Simulated { outside, control: control.clone() };
     let mut teller = Teller(outside);
-    Driver::new(&store, run, log, &mut world, &mut teller, control)?.drive()?;
+    Driver::new(&store, run, log, &mut world, &mut teller, control, &POLICIES)?.drive()?;
     Ok(Lived::Again)
 }
 
@@ -145,7 +149,12 @@ fn start(store: &Store, outside: &RefCell<Outside>) -> runner::Result<(Run, RunL
         landing: config.landing.clone(),
         agents: config.pdca_agents().unwrap(),
         sandbox: Backend::None,
+        sandbox_limits: Default::default(),
+        sandbox_read: Vec::new(),
+        workspace: Default::default(),
         task_id: Some(task),
+        scope: Default::default(),
+        policies: POLICIES.digests(),
     };
     let commit = outside.branch.clone();
     let tree = outside.commits[&commit].clone();

@@ -5,8 +5,9 @@
 use crate::dice::Dice;
 use contract::{Event, Landing, LandingMode, ProcessEnd, Reason, Role, StepRef};
 use run::Run;
-use run::gate::change::ChangedPath;
-use runner::{Control, Execution, LandResult, PatchResult, Progress, Result, Stop, TurnOrder, World};
+use run::gate::scope::ChangedPath;
+use run::gate::{Finding, Rule};
+use runner::{Control, Execution, LandResult, PatchResult, Place, Progress, Result, Stop, TurnOrder, World};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -117,11 +118,11 @@ impl Progress for Teller<'_> {
 }
 
 impl World for Simulated<'_> {
-    fn workspace(&mut self, _: &Run) -> Result<PathBuf> {
+    fn workspace(&mut self, _: &Run) -> Result<Place> {
         let mut outside = self.outside.borrow_mut();
         outside.meanwhile();
         outside.maybe_fail()?;
-        Ok(PathBuf::from("/nowhere"))
+        Ok(Place { repo_root: PathBuf::from("/nowhere"), final_names: false })
     }
 
     fn execute(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
@@ -140,7 +141,8 @@ impl World for Simulated<'_> {
         outside.meanwhile();
         outside.maybe_fail()?;
         let text = String::from_utf8_lossy(patch);
-        let refused = |reason| PatchResult::Refused { reason, findings: vec!["simulated".into()] };
+        let refused =
+            |reason| PatchResult::Refused { reason, findings: vec![Finding::whole(Rule::PatchFailed, "simulated")] };
         let result = match text.split_whitespace().next() {
             Some("conflict") => refused(Reason::PatchFailed),
             Some("unsafe") => refused(Reason::PolicyViolation),
@@ -245,7 +247,9 @@ fn take_turn(dice: &mut Dice, order: &TurnOrder<'_>, control: &Control) -> (Exec
     let passes = answered && good_files && order.step.role == Role::Check;
     let stderr = b"said\n".to_vec();
     let (stdout, stderr_truncated) = (stdout.as_bytes().to_vec(), dice.percent(2));
-    (Execution { process, stdout, stdout_truncated: false, stderr, stderr_truncated }, passes)
+    let (sandbox, notes) = (serde_json::json!({ "backend": "none" }), Vec::new());
+    let stdout_truncated = false;
+    (Execution { process, stdout, stdout_truncated, stderr, stderr_truncated, written: None, sandbox, notes }, passes)
 }
 
 /// Fills the live directory. For a check: whether what it left is a PASS that must count.

@@ -1,0 +1,249 @@
+//! The parts of a configuration that say how agents are confined and what their workspaces are made of.
+
+use crate::json::Violation;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How much a machine is trusted with. Production refuses what development only records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// A person's own machine.
+    #[default]
+    Development,
+    /// Only the sandboxes that are listed, and never none.
+    Production,
+}
+
+/// What confines an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Backend {
+    /// The kernel's own means: namespaces, Landlock, seccomp, limits.
+    #[default]
+    Native,
+    /// Nothing does; on record in every run that used it.
+    None,
+}
+
+impl Backend {
+    /// The word in documents.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Backend::Native => "native",
+            Backend::None => "none",
+        }
+    }
+}
+
+/// What confines agents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SandboxConfig {
+    /// Which one.
+    pub backend: Backend,
+    /// Those that may be used in production mode.
+    pub allowed: Vec<Backend>,
+    /// Further files and directories that agents can read, as absolute paths.
+    pub read: Vec<String>,
+    /// What an agent may use up.
+    pub limits: SandboxLimits,
+}
+
+impl Default for SandboxConfig {
+    fn default() -> Self {
+        SandboxConfig {
+            backend: Backend::Native,
+            allowed: vec![Backend::Native],
+            read: Vec::new(),
+            limits: SandboxLimits::default(),
+        }
+    }
+}
+
+impl SandboxConfig {
+    pub(crate) fn violations(&self, mode: Mode) -> Vec<Violation> {
+        let mut problems = Vec::new();
+        let mut add = |field: &str, message: String| {
+            problems.push(Violation { pointer: format!("/sandbox{field}"), message });
+        };
+        if let Err(why) = self.usable(mode) {
+            add("/backend", why);
+        }
+        for (index, path) in self.read.iter().enumerate() {
+            let parts = path.split('/').skip(1);
+            if !path.starts_with('/') || path == "/" || path.contains('\0') || parts.clone().any(|it| it == "..") {
+                add(&format!("/read/{index}"), format!("{path:?} is not an absolute path to something below /"));
+            }
+        }
+        problems
+    }
+
+    /// Whether the backend may be used in this mode; if not, why.
+    pub fn usable(&self, mode: Mode) -> Result<(), String> {
+        match (mode, self.backend) {
+            (Mode::Development, _) => Ok(()),
+            (Mode::Production, Backend::None) => Err("agents are always confined in production mode".to_owned()),
+            (Mode::Production, backend) if !self.allowed.contains(&backend) => {
+                Err(format!("{} is not in sandbox.allowed, which production mode asks for", backend.as_str()))
+            }
+            (Mode::Production, _) => Ok(()),
+        }
+    }
+}
+
+/// What a confined agent may use up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SandboxLimits {
+    /// Memory of all its processes.
+    #[schemars(range(min = 16))]
+    pub memory_mb: u32,
+    /// Processes and threads at once.
+    #[schemars(range(min = 301))]
+    pub processes: u32,
+    /// Processor time of all its processes.
+    #[schemars(range(min = 1))]
+    pub cpu_seconds: u32,
+    /// Any one file it writes.
+    #[schemars(range(min = 1))]
+    pub file_mb: u32,
+    /// Its home and temporary directories together; they live in memory.
+    #[schemars(range(min = 1))]
+    pub private_mb: u32,
+    /// Files one process has open at once.
+    #[schemars(range(min = 64))]
+    pub open_files: u32,
+}
+
+impl Default for SandboxLimits {
+    fn default() -> Self {
+        SandboxLimits {
+            memory_mb: 8192,
+            processes: 4096,
+            cpu_seconds: 4 * 3600,
+            file_mb: 4096,
+            private_mb: 1024,
+            open_files: 65_536,
+        }
+    }
+}
+
+/// How much of the history an agent's own repository holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum History {
+    /// The commit it starts from.
+    #[default]
+    Shallow,
+    /// Everything that led there.
+    Full,
+}
+
+/// What a workspace is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkspaceConfig {
+    /// What an agent may write in its workspace; it lives in memory until it is kept or dropped.
+    #[schemars(range(min = 1))]
+    pub layer_mb: u32,
+    /// How much history the agent's own repository holds.
+    pub history: History,
+    /// Whether workspaces share layers, so that they cost what is changed in them; otherwise each run has a checkout
+    /// of its own.
+    pub layers: bool,
+    /// Program and arguments that make a fresh workspace buildable; runs once for each tree, confined.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub setup: Vec<String>,
+    /// What the setup may reach, as `host:port`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub setup_network: Vec<String>,
+    /// What of the setup's result the next setup starts from: directories such as `target` or `node_modules`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cache_paths: Vec<String>,
+}
+
+impl Default for WorkspaceConfig {
+    fn default() -> Self {
+        WorkspaceConfig {
+            layer_mb: 4096,
+            history: History::Shallow,
+            layers: true,
+            setup: Vec::new(),
+            setup_network: Vec::new(),
+            cache_paths: Vec::new(),
+        }
+    }
+}
+
+impl WorkspaceConfig {
+    pub(crate) fn violations(&self) -> Vec<Violation> {
+        let mut problems = Vec::new();
+        let mut add = |field: String, message: String| {
+            problems.push(Violation { pointer: format!("/workspace/{field}"), message });
+        };
+        if self.setup.first().is_some_and(String::is_empty) {
+            add("setup/0".to_owned(), "the program is empty".to_owned());
+        }
+        if self.setup.is_empty() && !self.cache_paths.is_empty() {
+            add("cache_paths".to_owned(), "nothing fills a cache without workspace.setup".to_owned());
+        }
+        if self.setup.is_empty() && !self.setup_network.is_empty() {
+            add("setup_network".to_owned(), "there is no workspace.setup to use it".to_owned());
+        }
+        for (index, path) in self.cache_paths.iter().enumerate() {
+            if let Err(problem) = crate::RepoPath::parse(path) {
+                add(format!("cache_paths/{index}"), format!("must be a directory of the repository: {problem}"));
+            }
+        }
+        for (index, entry) in self.setup_network.iter().enumerate() {
+            if !is_host_port(entry) {
+                add(format!("setup_network/{index}"), format!("{entry:?} is not host:port"));
+            }
+        }
+        problems
+    }
+}
+
+/// Whether a text has the form `host:port`; what it means is the sandbox's to say.
+pub(crate) fn is_host_port(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|it| it > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn production_never_runs_without_a_sandbox() {
+        let mut sandbox = SandboxConfig { backend: Backend::None, ..SandboxConfig::default() };
+        assert!(sandbox.usable(Mode::Development).is_ok());
+        sandbox.allowed.push(Backend::None);
+        assert!(sandbox.usable(Mode::Production).is_err());
+        sandbox.backend = Backend::Native;
+        assert!(sandbox.usable(Mode::Production).is_ok());
+        sandbox.allowed.clear();
+        assert!(sandbox.usable(Mode::Production).is_err());
+    }
+
+    #[test]
+    fn every_violation_of_the_confinement_is_named() {
+        let sandbox = SandboxConfig { read: vec!["x".into(), "/a/../b".into(), "/".into()], ..Default::default() };
+        assert_eq!(sandbox.violations(Mode::Development).len(), 3);
+        let workspace = WorkspaceConfig {
+            cache_paths: vec!["../x".into()],
+            setup_network: vec!["host".into()],
+            ..WorkspaceConfig::default()
+        };
+        let pointers: Vec<_> = workspace.violations().into_iter().map(|it| it.pointer).collect();
+        assert_eq!(
+            pointers,
+            [
+                "/workspace/cache_paths",
+                "/workspace/setup_network",
+                "/workspace/cache_paths/0",
+                "/workspace/setup_network/0"
+            ]
+        );
+    }
+}

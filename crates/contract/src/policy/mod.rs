@@ -1,0 +1,227 @@
+//! Policies: lists that a person keeps in `policies/` of the state directory and that gates hold runs to. Each
+//! file has a default, which counts where there is no file, and a check that names everything wrong with it. A
+//! run's contract names the digest of every policy, so that it cannot be judged by others later.
+
+mod command;
+mod pattern;
+mod scope;
+
+pub use command::{
+    AllowRule, CommandAllowlist, CommandPolicy, Fit, ForbiddenActions, Operands, RefuseRule, SplitError, Style, Words,
+    Wrapper, split,
+};
+pub use pattern::{FoldedPath, PathPattern};
+pub use scope::{
+    PROTECTED_PATHS_DEFAULT, ProtectedPathRule, ProtectedPaths, ProtectedPathsFile, Protection, SCRATCH_PATHS_DEFAULT,
+    ScratchPathRule, ScratchPaths, ScratchPathsFile, allowed_path,
+};
+
+use crate::json::Violation;
+use crate::{Digest, hash};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// One kind of policy.
+pub struct PolicyFile {
+    /// Its file name in `policies/`.
+    pub name: &'static str,
+    /// What counts where there is no file.
+    pub default: &'static str,
+    /// Everything that is wrong with such a file.
+    pub check: fn(&[u8]) -> Result<(), Vec<Violation>>,
+}
+
+/// Every policy there is, sorted by name.
+pub const POLICY_FILES: [PolicyFile; 4] = [
+    PolicyFile {
+        name: CommandAllowlist::FILE,
+        default: CommandAllowlist::BUILTIN,
+        check: |bytes| CommandAllowlist::parse(bytes).map(drop),
+    },
+    PolicyFile {
+        name: ForbiddenActions::FILE,
+        default: ForbiddenActions::BUILTIN,
+        check: |bytes| ForbiddenActions::parse(bytes).map(drop),
+    },
+    PolicyFile {
+        name: "protected_paths.json",
+        default: PROTECTED_PATHS_DEFAULT,
+        check: |bytes| ProtectedPaths::parse(bytes).map(drop),
+    },
+    PolicyFile {
+        name: "scratch_paths.json",
+        default: SCRATCH_PATHS_DEFAULT,
+        check: |bytes| ScratchPaths::parse(bytes).map(drop),
+    },
+];
+
+/// Something wrong with a policy file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyViolation {
+    /// The file's name.
+    pub file: String,
+    /// What and where.
+    pub violation: Violation,
+}
+
+impl fmt::Display for PolicyViolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.file.escape_debug(), self.violation)
+    }
+}
+
+/// Every policy of a state directory, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policies {
+    /// The bytes of every policy by file name.
+    files: BTreeMap<&'static str, Vec<u8>>,
+    /// Policies without a file, for which the default counts.
+    pub missing: Vec<&'static str>,
+}
+
+impl Policies {
+    /// The policies that these files make, by their names; the default counts for a file that is not there. A
+    /// file of another name is refused: whoever wrote it wanted something held that nobody would hold.
+    pub fn check(mut found: BTreeMap<String, Vec<u8>>) -> Result<Policies, Vec<PolicyViolation>> {
+        let mut policies = Policies { files: BTreeMap::new(), missing: Vec::new() };
+        let mut problems = Vec::new();
+        for file in &POLICY_FILES {
+            let bytes = found.remove(file.name).unwrap_or_else(|| {
+                policies.missing.push(file.name);
+                file.default.as_bytes().to_vec()
+            });
+            for violation in (file.check)(&bytes).err().into_iter().flatten() {
+                problems.push(PolicyViolation { file: file.name.to_owned(), violation });
+            }
+            policies.files.insert(file.name, bytes);
+        }
+        for file in found.into_keys() {
+            let names: Vec<&str> = POLICY_FILES.iter().map(|file| file.name).collect();
+            let violation = Violation::document(format!("there is no such policy; there are {}", names.join(", ")));
+            problems.push(PolicyViolation { file, violation });
+        }
+        if problems.is_empty() { Ok(policies) } else { Err(problems) }
+    }
+
+    /// What counts where nobody wrote anything.
+    pub fn built_in() -> Policies {
+        Policies::check(BTreeMap::new()).expect("BUG: the defaults are verified by a test")
+    }
+
+    /// The SHA-256 of every policy, by file name.
+    pub fn digests(&self) -> BTreeMap<String, Digest> {
+        self.files.iter().map(|(name, bytes)| ((*name).to_owned(), hash::sha256(bytes))).collect()
+    }
+
+    /// The policies that are not the built-in ones, each with its digest.
+    pub fn changed(&self) -> BTreeMap<&'static str, Digest> {
+        let differs = |file: &&PolicyFile| self.bytes(file.name) != file.default.as_bytes();
+        POLICY_FILES.iter().filter(differs).map(|file| (file.name, hash::sha256(self.bytes(file.name)))).collect()
+    }
+
+    /// The digest that trust in these policies is bound to; none if all of them are the built-in ones, which need
+    /// no trust.
+    pub fn trust_digest(&self) -> Option<Digest> {
+        let changed = self.changed();
+        let lines: String = changed.iter().map(|(name, digest)| format!("{name} {digest}\n")).collect();
+        (!changed.is_empty()).then(|| hash::sha256(format!("norma policies v1\n{lines}").as_bytes()))
+    }
+
+    /// What a changed policy says otherwise than the built-in one, one line an entry: `-` what is not in it any
+    /// more, `+` what is new or says something else.
+    pub fn differences(&self, name: &str) -> Vec<String> {
+        let Some(file) = POLICY_FILES.iter().find(|file| file.name == name) else { return Vec::new() };
+        let (before, after) = (entries(file.default.as_bytes()), entries(self.bytes(file.name)));
+        let gone = before.iter().filter(|entry| !after.contains(entry)).map(|entry| format!("- {}", shown(entry)));
+        let new = after.iter().filter(|entry| !before.contains(entry)).map(|entry| format!("+ {}", shown(entry)));
+        gone.chain(new).collect()
+    }
+
+    /// `command_allowlist.json` and `forbidden_actions.json`.
+    pub fn commands(&self) -> CommandPolicy {
+        let checked = "BUG: policies are checked when they are read";
+        CommandPolicy {
+            allowlist: CommandAllowlist::parse(self.bytes(CommandAllowlist::FILE)).expect(checked),
+            forbidden: ForbiddenActions::parse(self.bytes(ForbiddenActions::FILE)).expect(checked),
+        }
+    }
+
+    /// `protected_paths.json`.
+    pub fn protected_paths(&self) -> ProtectedPaths {
+        ProtectedPaths::parse(self.bytes("protected_paths.json")).expect("BUG: policies are checked when they are read")
+    }
+
+    /// `scratch_paths.json`.
+    pub fn scratch_paths(&self) -> ScratchPaths {
+        ScratchPaths::parse(self.bytes("scratch_paths.json")).expect("BUG: policies are checked when they are read")
+    }
+
+    fn bytes(&self, name: &str) -> &[u8] {
+        self.files.get(name).expect("BUG: every policy has bytes")
+    }
+}
+
+/// The entries of a policy's lists, each under the name of its list.
+fn entries(bytes: &[u8]) -> Vec<(String, Value)> {
+    let document: Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let lists = document.as_object().into_iter().flatten();
+    lists
+        .flat_map(|(list, value)| match value {
+            Value::Array(items) => items.iter().map(|item| (list.clone(), item.clone())).collect(),
+            other => vec![(list.clone(), other.clone())],
+        })
+        .collect()
+}
+
+/// An entry in a line: examples are for the check, the rest is what it says.
+fn shown((list, entry): &(String, Value)) -> String {
+    let mut entry = entry.clone();
+    if let Value::Object(members) = &mut entry {
+        members.remove("match");
+        members.remove("not_match");
+    }
+    format!("{list} {entry}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_valid_and_are_what_counts_without_files() {
+        let policies = Policies::built_in();
+        assert_eq!(policies.missing, POLICY_FILES.map(|file| file.name));
+        assert!(policies.changed().is_empty());
+        assert_eq!(policies.digests().len(), POLICY_FILES.len());
+        assert!(POLICY_FILES.is_sorted_by_key(|file| file.name));
+    }
+
+    #[test]
+    fn a_changed_policy_is_told_apart_and_says_how() {
+        let text = r#"{"rules":[{"path":"target","reason":"mine"}]}"#;
+        let found = BTreeMap::from([("scratch_paths.json".to_owned(), text.as_bytes().to_vec())]);
+        let policies = Policies::check(found).unwrap();
+        assert_eq!(policies.changed().into_keys().collect::<Vec<_>>(), ["scratch_paths.json"]);
+        assert_eq!(policies.missing, ["protected_paths.json"]);
+        let differences = policies.differences("scratch_paths.json");
+        assert_eq!(differences.last().unwrap(), r#"+ rules {"path":"target","reason":"mine"}"#);
+        assert!(differences[0].starts_with("- rules {\"path\":"), "{differences:?}");
+        assert_eq!(policies.differences("protected_paths.json"), [""; 0]);
+    }
+
+    #[test]
+    fn broken_and_unknown_policies_are_refused_all_at_once() {
+        let found = ["protected_paths.json", "scratch_paths.json", "protected_path.json"];
+        let found = found.map(|name| (name.to_owned(), br#"{"rules":[1]}"#.to_vec())).into();
+        let said: Vec<String> = Policies::check(found).unwrap_err().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "protected_paths.json /rules/0: expected object, found number",
+                "scratch_paths.json /rules/0: expected object, found number",
+                "protected_path.json (document): there is no such policy; there are protected_paths.json, scratch_paths.json",
+            ]
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! The command gate: may this command be started? A pure function of the words, of who asks for them and of the
+//! policy. Three answers: a rule allows it, a rule refuses it, or a person has to be asked. Only words that a rule
+//! knows one by one are allowed, so whatever the gate does not understand is at most a question.
+
+use crate::bounded::cut;
+use contract::policy::{AllowRule, CommandPolicy, Fit, ForbiddenActions, RefuseRule};
+use serde::Serialize;
+
+pub use contract::policy::{SplitError, split};
+
+/// Most bytes of a command, words and the ends between them: nobody can look through more before saying yes.
+pub const ARGV_BYTES_MAX: usize = 32 << 10;
+
+/// Longest quotation of a program in a reason, in characters.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// The name under which commands that are no commands are refused.
+const RULE_FORM: &str = "form";
+
+/// The name under which a person's contract allows what it says.
+const RULE_CONTRACT: &str = "contract";
+
+/// Who asks for a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// An agent that proposes it, or a contract that an agent wrote.
+    Agent,
+    /// A contract that a person supplied.
+    Contract,
+}
+
+/// What the gate says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "decision", rename_all = "snake_case")]
+pub enum Decision {
+    /// It may be started.
+    Allow {
+        /// The rule that allows it.
+        rule: String,
+        /// That rule's reason.
+        why: String,
+    },
+    /// It may be started once a person has said so.
+    Ask {
+        /// What no rule knows.
+        why: String,
+    },
+    /// It may not be started.
+    Deny {
+        /// The rule that refuses it.
+        rule: String,
+        /// That rule's reason.
+        why: String,
+    },
+}
+
+impl Decision {
+    /// Whether it may be started without a question.
+    pub fn is_allow(&self) -> bool {
+        matches!(self, Decision::Allow { .. })
+    }
+
+    /// Whether it may not be started.
+    pub fn is_deny(&self) -> bool {
+        matches!(self, Decision::Deny { .. })
+    }
+
+    fn allow(rule: &str, why: &str) -> Decision {
+        Decision::Allow { rule: rule.to_owned(), why: why.to_owned() }
+    }
+
+    fn deny(rule: &str, why: &str) -> Decision {
+        Decision::Deny { rule: rule.to_owned(), why: why.to_owned() }
+    }
+
+    fn refused_by(rule: &RefuseRule) -> Decision {
+        Decision::deny(&rule.name, &rule.reason)
+    }
+}
+
+/// Decides. What is refused comes before what is allowed, and what everybody is refused comes first.
+pub fn decide(argv: &[String], origin: Origin, policy: &CommandPolicy) -> Decision {
+    if let Some(problem) = malformed(argv) {
+        return Decision::deny(RULE_FORM, problem);
+    }
+    if let Some(rule) = forbidden(argv, &policy.forbidden) {
+        return Decision::refused_by(rule);
+    }
+    match origin {
+        Origin::Contract => Decision::allow(RULE_CONTRACT, "a person's contract asks for it"),
+        Origin::Agent => match policy.allowlist.deny.iter().find(|rule| rule.refuses(argv)) {
+            Some(rule) => Decision::refused_by(rule),
+            None => listed(argv, &policy.allowlist.allow),
+        },
+    }
+}
+
+/// What is wrong with words that cannot be a command, or that people would misread.
+fn malformed(argv: &[String]) -> Option<&'static str> {
+    let Some(program) = argv.first().filter(|program| !program.is_empty()) else {
+        return Some("there is no program in it");
+    };
+    let is_hidden = |c: char| c.is_control() || contract::path::is_invisible(c);
+    if argv.iter().any(|word| word.contains(is_hidden)) {
+        return Some("it has control or invisible characters in it");
+    }
+    if argv.iter().map(|word| word.len() + 1).sum::<usize>() > ARGV_BYTES_MAX {
+        return Some("it is longer than anybody can look through");
+    }
+    let assigns = program.split_once('=').is_some_and(|(name, _)| !name.contains('/'));
+    assigns.then_some("it begins with an assignment, which only a shell understands")
+}
+
+/// The rule that refuses this to everybody. A program that starts others is never looked through to allow something,
+/// but every place in its words where another command could begin is held against the list.
+fn forbidden<'p>(argv: &[String], forbidden: &'p ForbiddenActions) -> Option<&'p RefuseRule> {
+    if let Some(rule) = forbidden.forbid.iter().find(|rule| rule.refuses(argv)) {
+        return Some(rule);
+    }
+    let carried = forbidden.wrappers.iter().find_map(|wrapper| wrapper.carried(argv))?;
+    let inner = inner_words(carried);
+    // Rules about any program have seen every word already.
+    let of_programs = || forbidden.forbid.iter().filter(|rule| !rule.exec.is_empty());
+    (0..inner.len()).find_map(|start| of_programs().find(|rule| rule.refuses(&inner[start..])))
+}
+
+/// The words within words: what a shell, or a program like it, would find in them.
+fn inner_words(words: &[String]) -> Vec<String> {
+    let ends = |c: char| c.is_whitespace() || ";&|<>()$`'\"{}[],!\\".contains(c);
+    words.iter().flat_map(|word| word.split(ends)).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// What the list of allowed commands says, once nothing refuses it.
+fn listed(argv: &[String], rules: &[AllowRule]) -> Decision {
+    let fits: Vec<(&AllowRule, Fit)> = rules.iter().map(|rule| (rule, rule.fit(argv))).collect();
+    if let Some((rule, _)) = fits.iter().find(|(_, fit)| *fit == Fit::Allowed) {
+        return Decision::allow(&rule.name, &rule.reason);
+    }
+    // One that is not complete yet is not bad yet.
+    let incomplete = fits.iter().find_map(|(rule, fit)| match fit {
+        Fit::Incomplete(what) => Some(format!("{what} (rule {})", rule.name)),
+        _ => None,
+    });
+    if let Some(why) = incomplete {
+        return Decision::Ask { why };
+    }
+    if let Some((rule, why)) = rules.iter().find_map(|rule| Some((rule, rule.denies_rest_of(&argv[0])?))) {
+        return Decision::deny(&rule.name, why);
+    }
+    let why = fits.iter().find_map(|(rule, fit)| match fit {
+        Fit::Unknown(what) => Some(format!("{what} (rule {})", rule.name)),
+        _ => None,
+    });
+    Decision::Ask { why: why.unwrap_or_else(|| unknown(&argv[0], rules)) }
+}
+
+fn unknown(program: &str, rules: &[AllowRule]) -> String {
+    let shown = cut(&program.escape_debug().to_string(), SHOWN_CHARS_MAX);
+    if rules.iter().any(|rule| rule.is_about(program)) {
+        format!("no rule for {shown} knows this sub-command")
+    } else if program.contains('/') {
+        format!("{shown} is a program by its path, and no rule names it so")
+    } else {
+        format!("no rule speaks of {shown}")
+    }
+}
+
+#[cfg(test)]
+mod tests;

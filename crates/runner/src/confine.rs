@@ -1,0 +1,242 @@
+//! From a turn to the sandbox that holds it: what its agent sees, changes, reaches and uses up. Inside, the run's
+//! tree is at the repository's own path, the state directory is empty but for the steps of this run, and the
+//! machine is the tools on the user's PATH.
+
+use crate::machine::MARKER;
+use crate::show::borrowed_at;
+use crate::world::TurnOrder;
+use crate::{Error, Result};
+use contract::{AgentConfig, Backend, Contract, Mode, SandboxConfig, SandboxLimits};
+use sandbox::{HostPort, Identity, Level, Limits, Network, Overlay, Placed, Policy, Root, Sandbox, Upper, visible};
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// Who an agent is inside when norma runs as root: programs refuse to work unattended as root, and rightly.
+const ORDINARY: Identity = Identity { uid: 1000, gid: 1000 };
+
+/// A home that is used where the user's own lies in the repository, or nowhere.
+const OTHER_HOME: &str = "/tmp/home";
+
+/// How much more than it may keep a step may write before it is stopped: what is over the limit is left out with a
+/// note, which is better than an agent that fails at the last byte.
+const STEP_ROOM_BYTES: u64 = 64 << 20;
+
+/// Whether agents can be confined here as they must be, before anything of a run exists. Nothing is started
+/// otherwise: the machine's own user is never the fallback.
+pub fn check_sandbox(config: &SandboxConfig, mode: Mode, sandbox: &Sandbox) -> Result<()> {
+    if let Err(why) = config.usable(mode) {
+        let hint = "production mode comes from \"mode\" in config.json or from NORMA_MODE";
+        return Err(Error::environment(format!("sandbox_unavailable: {why}"), hint));
+    }
+    if config.backend == Backend::None {
+        return Ok(());
+    }
+    let probe = sandbox::probe(sandbox);
+    if probe.level != Level::Refuse {
+        return Ok(());
+    }
+    let (what, fix): (Vec<_>, Vec<_>) = probe.missing.iter().map(|it| (it.what.as_str(), it.fix.as_str())).unzip();
+    let message = format!("sandbox_unavailable: this machine cannot confine agents: {}", what.join("; "));
+    Err(Error::environment(message, format!("{}; then look again: norma doctor", fix.join("; "))))
+}
+
+/// What of the machine every agent of a run sees.
+pub(crate) struct Tools {
+    read: Vec<Root>,
+    hidden: Vec<Root>,
+    home: PathBuf,
+    level: Level,
+}
+
+/// How the run's tree is shown.
+pub(crate) enum Shown {
+    /// As layers under a private one.
+    Layers {
+        /// The topmost first.
+        lower: Vec<PathBuf>,
+        /// What is covered, relative to the tree.
+        secrets: Vec<PathBuf>,
+    },
+    /// As a private directory, where there are no overlays.
+    Directory(PathBuf),
+}
+
+impl Tools {
+    /// Looks at the machine once.
+    pub(crate) fn find(env: &BTreeMap<OsString, OsString>, contract: &Contract, root: &Path, level: Level) -> Tools {
+        let text = |name: &str| env.get(OsStr::new(name)).and_then(|value| value.to_str()).unwrap_or_default();
+        let user_home = Path::new(text("HOME"));
+        let named = contract.sandbox_read.iter().map(|path| Root::new(path, "named in sandbox.read"));
+        let read = visible::existing(visible::visible(text("PATH"), user_home).into_iter().chain(named).collect());
+        let hidden = visible::secrets(&read, user_home);
+        let usable = user_home.is_absolute() && !user_home.starts_with(root) && user_home != Path::new("/");
+        let home = if usable { user_home.to_owned() } else { PathBuf::from(OTHER_HOME) };
+        Tools { read, hidden, home, level }
+    }
+}
+
+/// Everything about where a turn happens.
+pub(crate) struct Scene<'a> {
+    pub(crate) tools: &'a Tools,
+    pub(crate) shown: Shown,
+    /// Directories of objects that the agent's repository borrows, where the tree is shown as a directory.
+    pub(crate) borrowed: &'a [PathBuf],
+    /// The repository's own path.
+    pub(crate) root: &'a Path,
+    /// The state directory.
+    pub(crate) state: &'a Path,
+    /// The run's directory.
+    pub(crate) run_dir: &'a Path,
+    /// The clean environment agents start from.
+    pub(crate) env: &'a BTreeMap<OsString, OsString>,
+}
+
+impl Scene<'_> {
+    /// The sandbox for one turn; an error says what about the agent cannot be confined as it is.
+    pub(crate) fn policy(
+        &self,
+        order: &TurnOrder<'_>,
+        agent: &AgentConfig,
+        cwd: &Path,
+        program: &Path,
+    ) -> std::result::Result<Policy, String> {
+        let contract = &order.run.started.contract;
+        let mut read = self.tools.read.clone();
+        read.extend(self.named(agent, program, &read));
+        let mut policy = Policy {
+            read,
+            write: Vec::new(),
+            placed: self.earlier_steps(order),
+            empty: vec![Root::new(self.state, "norma's own directory, of which agents see their run's steps")],
+            overlays: vec![self.step(order)],
+            protected: Vec::new(),
+            hidden: self.tools.hidden.clone(),
+            env: self.environment(order, agent)?,
+            cwd: cwd.to_owned(),
+            home: self.tools.home.clone(),
+            network: network(&agent.network)?,
+            limits: limits(&contract.sandbox_limits),
+            hostname: "norma".to_owned(),
+            identity: identity(),
+            landlock_abi_min: if self.tools.level == Level::A { sandbox::probe::LANDLOCK_ABI_FULL } else { 0 },
+        };
+        self.show_tree(&mut policy, contract);
+        Ok(policy)
+    }
+
+    fn show_tree(&self, policy: &mut Policy, contract: &Contract) {
+        let reason = "the run's tree; what is changed here is dropped".to_owned();
+        match &self.shown {
+            Shown::Layers { lower, secrets } => {
+                let upper = Upper::Memory { bytes: layer_bytes(contract) };
+                policy.overlays.push(Overlay { path: self.root.to_owned(), lower: lower.clone(), upper, reason });
+                let cover = |path: &PathBuf| Root::new(self.root.join(path), "its name says that it holds secrets");
+                policy.hidden.extend(secrets.iter().map(cover));
+            }
+            Shown::Directory(source) => {
+                let (source, path) = (source.clone(), self.root.to_owned());
+                policy.placed.push(Placed { source, path, writable: true, reason });
+                let place = |(index, source): (usize, &PathBuf)| Placed {
+                    source: source.clone(),
+                    path: borrowed_at(index),
+                    writable: false,
+                    reason: "objects of the agent's own repository".to_owned(),
+                };
+                policy.placed.extend(self.borrowed.iter().enumerate().map(place));
+            }
+        }
+    }
+
+    /// What the agent's command names by absolute path and nothing else shows.
+    fn named(&self, agent: &AgentConfig, program: &Path, read: &[Root]) -> Vec<Root> {
+        let arguments = agent.cmd.iter().skip(1).map(Path::new).filter(|path| path.is_absolute());
+        let shown = |path: &Path| read.iter().any(|root| path.starts_with(&root.path)) || path.starts_with(self.root);
+        let mut named: Vec<Root> = Vec::new();
+        for path in [program].into_iter().chain(arguments) {
+            let real = path.canonicalize().ok().filter(|real| real.is_file());
+            for path in [Some(path.to_owned()).filter(|_| real.is_some()), real].into_iter().flatten() {
+                if !shown(&path) && !named.iter().any(|it| it.path == path) {
+                    named.push(Root::new(path, "named in the agent's command"));
+                }
+            }
+        }
+        named
+    }
+
+    /// The directory of this step: what is there already can be read, what the agent adds goes to a layer of its
+    /// own, from which norma copies.
+    fn step(&self, order: &TurnOrder<'_>) -> Overlay {
+        let bytes = (u64::from(order.run.started.contract.limits.evidence_mb) << 20) + STEP_ROOM_BYTES;
+        Overlay {
+            path: order.step_dir.to_owned(),
+            lower: vec![order.live_dir.to_owned()],
+            upper: Upper::Memory { bytes },
+            reason: "the step's own directory, all that is kept of the turn".to_owned(),
+        }
+    }
+
+    fn earlier_steps(&self, order: &TurnOrder<'_>) -> Vec<Placed> {
+        let placed = |dir: &&str| {
+            let path = self.run_dir.join(dir);
+            Placed { source: path.clone(), path, writable: false, reason: "an earlier step of the run".to_owned() }
+        };
+        order.run.step_dirs().iter().map(placed).collect()
+    }
+
+    fn environment(
+        &self,
+        order: &TurnOrder<'_>,
+        agent: &AgentConfig,
+    ) -> std::result::Result<BTreeMap<String, String>, String> {
+        let mut env = BTreeMap::new();
+        for (name, value) in self.env {
+            let utf8 = |text: &OsStr| text.to_str().map(str::to_owned);
+            let pair = utf8(name).zip(utf8(value)).ok_or_else(|| format!("the variable {name:?} is not UTF-8"))?;
+            env.extend([pair]);
+        }
+        env.extend(agent.env.clone());
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        env.extend([
+            (MARKER.to_owned(), order.run.id.slug()),
+            ("NORMA_STEP_DIR".to_owned(), text(order.step_dir)),
+            ("HOME".to_owned(), text(&self.tools.home)),
+            ("TMPDIR".to_owned(), "/tmp".to_owned()),
+            // An agent that deletes its private `.git` must not look for one further up.
+            ("GIT_CEILING_DIRECTORIES".to_owned(), text(self.root.parent().unwrap_or(self.root))),
+        ]);
+        Ok(env)
+    }
+}
+
+/// What may be written to a layer in memory: as configured, and never more than half of the machine's memory.
+fn layer_bytes(contract: &Contract) -> u64 {
+    let system = rustix::system::sysinfo();
+    let memory = system.totalram as u64 * u64::from(system.mem_unit);
+    (u64::from(contract.workspace.layer_mb) << 20).min(memory / 2)
+}
+
+fn identity() -> Identity {
+    let own = Identity::own();
+    if own.uid == 0 { ORDINARY } else { own }
+}
+
+fn network(entries: &[String]) -> std::result::Result<Network, String> {
+    if entries.is_empty() {
+        return Ok(Network::Deny);
+    }
+    let parsed =
+        entries.iter().map(|entry| HostPort::parse(entry).ok_or_else(|| format!("{entry:?} is not host:port")));
+    parsed.collect::<std::result::Result<_, _>>().map(Network::Allow)
+}
+
+fn limits(limits: &SandboxLimits) -> Limits {
+    Limits {
+        pids: limits.processes,
+        memory_bytes: u64::from(limits.memory_mb) << 20,
+        cpu_seconds: limits.cpu_seconds.into(),
+        file_bytes: u64::from(limits.file_mb) << 20,
+        disk_bytes: u64::from(limits.private_mb) << 20,
+        open_files: limits.open_files.into(),
+    }
+}

@@ -1,0 +1,260 @@
+//! How an agent takes a turn on this machine: confined by a sandbox, or, where a trusted configuration says so,
+//! by nothing. Both get ready while the turn's intent is on its way to the disk, and start nothing before.
+
+use crate::confine::{Scene, Shown, Tools};
+use crate::landing::id;
+use crate::machine::{MARKER, Machine};
+use crate::process::{self, Captured, Command, End, Limits, Ready, Spent, confined};
+use crate::world::{Execution, TurnOrder};
+use crate::{Error, Result};
+use contract::{AgentConfig, Backend, ProcessEnd, StepRef};
+use run::Run;
+use sandbox::Policy;
+use serde_json::{Value, json};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What stands ready for the next turn.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// The supervisor of an agent that nothing confines.
+    supervisor: Option<Ready>,
+    /// The supervisor of the turn before, on its way out.
+    spent: Option<Spent>,
+    /// The sandbox of a turn, or why there is none.
+    sandbox: Option<(StepRef, std::result::Result<Stage, ProcessEnd>)>,
+}
+
+/// A sandbox in which an agent waits for the word.
+struct Stage {
+    ready: confined::Ready,
+    policy: Policy,
+}
+
+/// What an agent's command line comes to.
+struct Call {
+    program: PathBuf,
+    args: Vec<OsString>,
+    cwd: PathBuf,
+}
+
+pub(crate) fn prepare(machine: &mut Machine<'_>, order: Option<&TurnOrder<'_>>) -> Result<()> {
+    machine.waiting.spent = None;
+    let Some(order) = order else { return Ok(()) };
+    match order.run.started.contract.sandbox {
+        Backend::Native => {
+            let stage = machine.stage(order)?;
+            machine.waiting.sandbox = Some((order.step, stage));
+        }
+        Backend::None if machine.waiting.supervisor.is_none() => {
+            let supervisor = &machine.context.supervisor;
+            let ready = process::get_ready(supervisor);
+            machine.waiting.supervisor = Some(ready.map_err(|source| Error::io("run", &supervisor.program, source))?);
+        }
+        Backend::None => {}
+    }
+    Ok(())
+}
+
+pub(crate) fn execute(machine: &mut Machine<'_>, order: &TurnOrder<'_>) -> Result<Execution> {
+    match order.run.started.contract.sandbox {
+        Backend::Native => machine.execute_confined(order),
+        Backend::None => machine.execute_freely(order),
+    }
+}
+
+impl Machine<'_> {
+    /// Builds the sandbox of a turn. What keeps an agent from being confined is an outcome of the turn.
+    fn stage(&mut self, order: &TurnOrder<'_>) -> Result<std::result::Result<Stage, ProcessEnd>> {
+        let agent = &order.run.started.contract.agents[&order.step.role];
+        let shown = self.show(order.run)?;
+        let layout = &self.context.layout;
+        let Some(call) = self.call(agent, &layout.root, order.run)? else { return Ok(Err(missing(agent))) };
+        let contract = &order.run.started.contract;
+        let tools = match self.tools.take() {
+            Some(tools) => tools,
+            None => {
+                let level = sandbox::probe(&self.context.sandbox).level;
+                Tools::find(&self.context.agent_env, contract, &layout.root, level)
+            }
+        };
+        let run_dir = layout.run(&order.run.id.slug());
+        let scene = Scene {
+            tools: &tools,
+            shown,
+            borrowed: &self.objects.directories(),
+            root: &layout.root,
+            state: &layout.state,
+            run_dir: &run_dir,
+            env: &self.context.agent_env,
+        };
+        let staged = scene.policy(order, agent, &call.cwd, &call.program).and_then(|policy| {
+            let command = command(&call)?;
+            let ready = confined::get_ready(&self.context.sandbox, &policy, &command);
+            Ok(Stage { ready: ready.map_err(|error| error.to_string())?, policy })
+        });
+        self.tools = Some(tools);
+        Ok(staged.map_err(ProcessEnd::NotConfined))
+    }
+
+    fn execute_confined(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
+        let waiting = self.waiting.sandbox.take().filter(|(step, _)| *step == order.step);
+        let stage = match waiting {
+            Some((_, stage)) => stage,
+            None => self.stage(order)?,
+        };
+        let Stage { ready, policy } = match stage {
+            Ok(stage) => stage,
+            Err(end) => return Ok(not_started(end, json!({ "backend": "native" }))),
+        };
+        if self.cancel.is_canceled() {
+            return Ok(not_started(ProcessEnd::Canceled, confinement(&policy, &Value::Null, &Value::Null)));
+        }
+        let mut finished = match ready.go(&stdin(order), limits(order), &self.cancel) {
+            Ok(finished) => finished,
+            Err(error) => {
+                let end = ProcessEnd::NotConfined(error.to_string());
+                return Ok(not_started(end, confinement(&policy, &Value::Null, &Value::Null)));
+            }
+        };
+        let refused = |report: &sandbox::Report| {
+            let refused = report.network.iter().filter(|attempt| !attempt.verdict.is_allowed());
+            refused.map(|it| format!("the network refused {}:{}", it.host, it.port)).collect()
+        };
+        let record = confinement(&policy, &json!(finished.effective), &json!(finished.report));
+        Ok(Execution {
+            process: finished.outcome.end,
+            stdout_truncated: finished.outcome.stdout.truncated,
+            stdout: kept(finished.outcome.stdout),
+            stderr_truncated: finished.outcome.stderr.truncated,
+            stderr: kept(finished.outcome.stderr),
+            // The step's overlay is the first one.
+            written: Some(finished.layers.swap_remove(0)),
+            notes: finished.report.as_ref().map_or_else(Vec::new, refused),
+            sandbox: record,
+        })
+    }
+
+    fn execute_freely(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
+        let agent = &order.run.started.contract.agents[&order.step.role];
+        let Shown::Directory(tree) = self.show(order.run)? else {
+            unreachable!("BUG: layers are for agents that are confined")
+        };
+        let record = json!({ "backend": "none" });
+        let Some(call) = self.call(agent, &tree, order.run)? else { return Ok(not_started(missing(agent), record)) };
+        let command = self.free_command(agent, &tree, call, order);
+        prepare(self, Some(order))?;
+        let ready = self.waiting.supervisor.take().expect("BUG: a supervisor was just made ready");
+        let outcome = ready.go(&command, &self.cancel);
+        let (outcome, spent) = outcome.map_err(|source| Error::io("run", &command.program, source))?;
+        self.waiting.spent = Some(spent);
+        if outcome.end == End::Signaled(9) {
+            // The supervisor itself may have been the victim; whatever it watched over must not go on.
+            let _ = process::leftovers::kill(MARKER, &order.run.id.slug());
+        }
+        Ok(Execution {
+            process: outcome.end,
+            stdout_truncated: outcome.stdout.truncated,
+            stdout: kept(outcome.stdout),
+            stderr_truncated: outcome.stderr.truncated,
+            stderr: kept(outcome.stderr),
+            written: None,
+            notes: Vec::new(),
+            sandbox: record,
+        })
+    }
+
+    fn free_command(&self, agent: &AgentConfig, tree: &Path, call: Call, order: &TurnOrder<'_>) -> Command {
+        let mut env = self.context.agent_env.clone();
+        env.extend(agent.env.iter().map(|(name, value)| (name.into(), value.into())));
+        env.insert(MARKER.into(), order.run.id.slug().into());
+        env.insert("NORMA_STEP_DIR".into(), order.live_dir.into());
+        // An agent that deletes its private `.git` must not find the user's repository further up.
+        env.insert("GIT_CEILING_DIRECTORIES".into(), tree.parent().unwrap_or(tree).into());
+        let Call { program, args, cwd } = call;
+        Command { program, args, cwd, env, stdin: stdin(order), limits: limits(order) }
+    }
+
+    /// What the agent's command line means with the run's tree at `root`; none when there is no such program.
+    fn call(&self, agent: &AgentConfig, root: &Path, run: &Run) -> Result<Option<Call>> {
+        let program = agent.cmd.first().map_or("", String::as_str);
+        let path_var = self.context.agent_env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+        let in_tree = program.contains('/') && !program.starts_with('/');
+        let resolved = match in_tree {
+            true => self.is_file(run, program)?.then(|| root.join(program)),
+            false => process::resolve(program, &path_var, root),
+        };
+        let Some(program) = resolved else { return Ok(None) };
+        let below = agent.path.as_deref().filter(|path| *path != ".");
+        let mut args = Vec::with_capacity(agent.cmd.len());
+        for arg in agent.cmd.iter().skip(1) {
+            // One that names a file of the tree means that file even when the agent starts in a directory below.
+            let elsewhere = match below {
+                Some(below) if !arg.starts_with(['-', '/']) => {
+                    !self.is_file(run, &format!("{below}/{arg}"))? && self.is_file(run, arg)?
+                }
+                _ => false,
+            };
+            args.push(if elsewhere { root.join(arg).into_os_string() } else { arg.into() });
+        }
+        let cwd = below.map_or_else(|| root.to_owned(), |path| root.join(path));
+        Ok(Some(Call { program, args, cwd }))
+    }
+
+    /// Whether the run's tree has a file of this name.
+    fn is_file(&self, run: &Run, path: &str) -> Result<bool> {
+        let Ok(path) = contract::RepoPath::parse(path) else { return Ok(false) };
+        let entry = self.objects.tree_entry(id(&run.tree)?, path.as_str().as_bytes())?;
+        Ok(entry.is_some_and(|(mode, _)| mode & 0o170_000 == 0o100_000))
+    }
+}
+
+fn missing(agent: &AgentConfig) -> ProcessEnd {
+    let program = agent.cmd.first().map_or("", String::as_str);
+    ProcessEnd::NotStarted(format!("{program:?} is not an executable file here"))
+}
+
+fn command(call: &Call) -> std::result::Result<sandbox::Command, String> {
+    let text = |text: &OsStr| text.to_str().map(str::to_owned).ok_or_else(|| format!("{text:?} is not UTF-8"));
+    let args = call.args.iter().map(|arg| text(arg)).collect::<std::result::Result<_, _>>()?;
+    Ok(sandbox::Command { program: text(call.program.as_os_str())?, args })
+}
+
+fn stdin(order: &TurnOrder<'_>) -> Vec<u8> {
+    serde_json::to_vec(order.request).expect("BUG: a request is plain data")
+}
+
+fn limits(order: &TurnOrder<'_>) -> Limits {
+    let limits = &order.run.started.contract.limits;
+    let wall = Duration::from_secs(limits.step_seconds.into());
+    Limits {
+        wall: order.time_left.map_or(wall, |left| left.min(wall)),
+        idle: limits.idle_seconds.map(|seconds| Duration::from_secs(seconds.into())),
+        output_bytes_max: u64::from(limits.output_mb) << 20,
+    }
+}
+
+/// What is put on record of a sandbox. Of the environment only the names: values may be secrets.
+fn confinement(policy: &Policy, effective: &Value, report: &Value) -> Value {
+    let mut asked = json!(policy);
+    asked["env"] = policy.env.keys().map(String::as_str).collect();
+    json!({ "backend": "native", "policy": asked, "effective": effective, "report": report })
+}
+
+fn kept(captured: Captured) -> Vec<u8> {
+    if captured.truncated { captured.with_mark() } else { captured.bytes }
+}
+
+fn not_started(process: ProcessEnd, sandbox: Value) -> Execution {
+    Execution {
+        process,
+        stdout: Vec::new(),
+        stdout_truncated: false,
+        stderr: Vec::new(),
+        stderr_truncated: false,
+        written: None,
+        notes: Vec::new(),
+        sandbox,
+    }
+}

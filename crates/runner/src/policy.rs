@@ -1,0 +1,97 @@
+//! The policy files of a state directory: read once when a run starts, all of them, and never from where an agent
+//! can write. What cannot be read or is not valid is never taken for a default: nothing starts then.
+
+use crate::{Error, Result};
+use contract::Policies;
+use contract::json::Violation;
+use contract::policy::{POLICY_FILES, PolicyViolation};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use store::Layout;
+
+/// A policy is at most this large; the document's own limit names it.
+const POLICY_BYTES_MAX: u64 = contract::Limits::DOCUMENT.bytes_max as u64;
+
+/// Reads every policy. One without a file is the built-in one, so that older state directories keep working.
+pub fn load_policies(layout: &Layout) -> Result<Policies> {
+    let dir = layout.policies();
+    let entries = match std::fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Policies::built_in()),
+        Err(source) => return Err(Error::io("read", &dir, source)),
+    };
+    let mut found = BTreeMap::new();
+    let mut problems = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|source| Error::io("read", &dir, source))?.path();
+        // Notes beside the policies are the user's own.
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match read(&path) {
+            Ok(bytes) => drop(found.insert(name, bytes)),
+            Err(error) => {
+                let violation = Violation::document(format!("could not be read: {error}"));
+                problems.push(PolicyViolation { file: name, violation });
+            }
+        }
+    }
+    problems.sort_by(|one, other| one.file.cmp(&other.file));
+    match Policies::check(found) {
+        Ok(policies) if problems.is_empty() => Ok(policies),
+        checked => {
+            problems.extend(checked.err().into_iter().flatten());
+            Err(unusable(&layout.shown(&dir), &problems))
+        }
+    }
+}
+
+/// Only a regular file: a link could lead anywhere, and a pipe would be waited for.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let irregular = || io::Error::other("it is not a regular file");
+    let file = match File::options().read(true).custom_flags(flags).open(path) {
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => return Err(irregular()),
+        opened => opened?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(irregular());
+    }
+    let mut bytes = Vec::new();
+    file.take(POLICY_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn unusable(dir: &str, problems: &[PolicyViolation]) -> Error {
+    let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
+    Error::environment(
+        format!("the policies in {dir} cannot be used, so nothing was run:{}", lines.concat()),
+        "mend them (docs/gates.md), or delete a file to have the built-in one, then: norma trust",
+    )
+}
+
+/// Writes the built-in policies where there are none, for people to read and edit; answers which.
+pub fn write_policies(layout: &Layout) -> Result<Vec<&'static str>> {
+    let dir = layout.policies();
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+    made.map_err(|source| Error::io("create", &dir, source))?;
+    let mut written = Vec::new();
+    for file in &POLICY_FILES {
+        let path = dir.join(file.name);
+        match File::options().write(true).create_new(true).open(&path) {
+            Ok(mut new) => {
+                new.write_all(file.default.as_bytes()).map_err(|source| Error::io("write", &path, source))?;
+                written.push(file.name);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(source) => return Err(Error::io("create", &path, source)),
+        }
+    }
+    Ok(written)
+}

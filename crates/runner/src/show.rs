@@ -1,0 +1,102 @@
+//! Showing agents the run's tree: as shared layers where there are overlays, else as a checkout of the run's own.
+//! Which one is decided once for a machine, and recorded with every turn.
+
+use crate::confine::Shown;
+use crate::git::Checkout;
+use crate::landing::id;
+use crate::machine::Machine;
+use crate::workspace::{Stand, Workspaces};
+use crate::{Error, Result};
+use contract::{Backend, Contract};
+use run::Run;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What shows the run's tree at the moment.
+#[derive(Default)]
+pub(crate) struct Workspace {
+    layers: Option<Workspaces>,
+    stand: Option<Stand>,
+    /// The checkout and the tree it shows.
+    checkout: Option<(Checkout, String)>,
+}
+
+impl Machine<'_> {
+    /// Whether workspaces are layers.
+    fn has_layers(&self, contract: &Contract) -> bool {
+        contract.sandbox == Backend::Native && contract.workspace.layers && sandbox::has_overlays(&self.context.sandbox)
+    }
+
+    /// The run's tree as it is now; made or brought up to date if need be.
+    pub(crate) fn show(&mut self, run: &Run) -> Result<Shown> {
+        if !self.has_layers(&run.started.contract) {
+            return Ok(Shown::Directory(self.checked_out(run)?));
+        }
+        let (commit, tree) = (id(&run.started.base.commit)?, id(&run.tree)?);
+        if self.workspace.stand.as_ref().is_none_or(|stand| stand.tree != tree) {
+            let layers = match self.workspace.layers.take() {
+                Some(layers) => layers,
+                None => {
+                    let history = run.started.contract.workspace.history;
+                    Workspaces::new(&self.context.layout.cache(), history, is_secret)?
+                }
+            };
+            let stand = layers.stand(self.objects, commit, tree, &mut |progress| (self.context.told)(progress))?;
+            (self.workspace.layers, self.workspace.stand) = (Some(layers), Some(stand));
+        }
+        let stand = self.workspace.stand.as_ref().expect("BUG: it was just made");
+        let secrets = stand.secrets.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
+        Ok(Shown::Layers { lower: stand.lower.clone(), secrets })
+    }
+
+    /// The run's tree as a private directory.
+    fn checked_out(&mut self, run: &Run) -> Result<PathBuf> {
+        let worktree = self.context.layout.worktree(&run.id.slug());
+        let dir = worktree.join("tree");
+        let (commit, tree) = (id(&run.started.base.commit)?, id(&run.tree)?);
+        let checkout = &mut self.workspace.checkout;
+        if checkout.is_some() && !is_in_place(&dir) {
+            *checkout = None;
+        }
+        match checkout {
+            Some((_, at)) if *at == run.tree => return Ok(dir),
+            Some((checkout, at)) => {
+                checkout.advance(self.objects, commit, tree)?;
+                at.clone_from(&run.tree);
+            }
+            // What an earlier process left is not looked at: an agent could have written it.
+            empty => {
+                store::remove_tree(&worktree)?;
+                *empty = Some((Checkout::create(self.objects, &dir, commit, tree)?, run.tree.clone()));
+            }
+        }
+        if run.started.contract.sandbox == Backend::Native {
+            let (file, lines) =
+                (dir.join(".git/objects/info/alternates"), borrowed_inside(self.objects.directories().len()));
+            std::fs::write(&file, lines).map_err(|source| Error::io("write", &file, source))?;
+        }
+        Ok(dir)
+    }
+}
+
+/// Where a confined agent with a checkout of its own finds the objects that its repository borrows. Their own
+/// places are covered in there.
+pub(crate) fn borrowed_at(index: usize) -> PathBuf {
+    PathBuf::from(format!("/run/norma/objects-{index}"))
+}
+
+fn borrowed_inside(count: usize) -> String {
+    (0..count).map(|index| format!("{}\n", borrowed_at(index).display())).collect()
+}
+
+fn is_secret(name: &str) -> bool {
+    sandbox::visible::secret_name(name).is_some()
+}
+
+/// Whether a checkout is where norma made it. An agent could have removed it, or put a link to the user's files in
+/// its place.
+fn is_in_place(dir: &Path) -> bool {
+    let real = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
+    real(dir) && dir.parent().is_some_and(real)
+}

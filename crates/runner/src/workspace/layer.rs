@@ -1,0 +1,328 @@
+//! One layer: a directory with files and a part of `.git`, and `layer.json` beside it that says what it is.
+//!
+//! A *base* is a whole checkout. A *thin* layer is a difference: changed files with their new content, and a
+//! character device 0:0 for every name that is gone, which the overlay takes for "not there".
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FileType, Mode};
+use serde::{Deserialize, Serialize};
+
+use super::difference::{self, Difference};
+use super::files::{self, Place};
+use super::index::{self, Indexed, Marks, Stamp};
+use super::private_git::{self, Position};
+use super::{Progress, Secret};
+use crate::git::objects::{Objects, Reader};
+use crate::git::tree::{MODE_GITLINK, MODE_TREE, join};
+use crate::git::{Entry, GitError, IoContext, ObjectId, sweep};
+use contract::History;
+
+/// What is written, and which names count as secret, may change: layers of another version are not used.
+pub(super) const VERSION: u32 = 1;
+
+/// How many objects are copied one by one; for more of them starting git is quicker.
+const COPIED_OBJECTS_MAX: usize = 1000;
+
+/// What makes it quick to write an index that differs little from the layer's own.
+const MARKS: &str = "index.marks";
+
+/// A base of this many files is synced, so that it outlives a power cut. A smaller one is made anew sooner than a
+/// busy disk has been waited for.
+const SYNCED_FILES_MIN: usize = 10_000;
+
+/// `layer.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Layer {
+    pub(super) version: u32,
+    /// What the files are, seen through this layer and all below it.
+    pub(super) tree: String,
+    /// What HEAD names.
+    pub(super) commit: String,
+    pub(super) history: History,
+    /// The layers below it, from the top.
+    pub(super) below: Vec<String>,
+    /// How many files the tree has.
+    pub(super) files: u64,
+    /// Whether its files are known to be on the disk.
+    synced: bool,
+    /// When the machine was started. Of what is not synced, the next start may find names without content.
+    boot: String,
+    /// Tracked files whose name says that they hold a secret.
+    secrets: Vec<PathText>,
+}
+
+/// A path in JSON: text, or bytes where it is none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum PathText {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Layer {
+    /// Tracked files whose name says that they hold a secret, as exact paths.
+    pub(super) fn secrets(&self) -> Vec<Vec<u8>> {
+        let bytes = |path: &PathText| match path {
+            PathText::Text(text) => text.clone().into_bytes(),
+            PathText::Bytes(bytes) => bytes.clone(),
+        };
+        self.secrets.iter().map(bytes).collect()
+    }
+
+    /// Reads `layer.json`; `None` if there is none that can be trusted since the machine was started.
+    pub(super) fn read(dir: &Path, boot: &str) -> Option<Layer> {
+        let layer: Layer = serde_json::from_slice(&fs::read(dir.join("layer.json")).ok()?).ok()?;
+        (layer.version == VERSION && (layer.synced || layer.boot == boot)).then_some(layer)
+    }
+
+    fn write(&self, dir: &Path) -> Result<(), GitError> {
+        let path = dir.join("layer.json");
+        let bytes = serde_json::to_vec_pretty(self).expect("BUG: a layer is plain data");
+        fs::write(&path, bytes).context("write", &path)
+    }
+}
+
+/// Where a layer's files are.
+pub(super) fn files_of(dir: &Path) -> PathBuf {
+    dir.join("files")
+}
+
+/// What every layer is made from.
+pub(super) struct Making<'a> {
+    pub(super) objects: &'a Objects,
+    pub(super) position: Position,
+    /// A new directory that becomes the layer.
+    pub(super) dir: &'a Path,
+    pub(super) is_secret: Secret,
+    pub(super) boot: &'a str,
+}
+
+impl Making<'_> {
+    /// Makes a base: every file, read back once, and synced.
+    pub(super) fn base(&self, progress: &mut dyn FnMut(Progress)) -> Result<(), GitError> {
+        let reader = self.objects.reader()?;
+        let stamp = now();
+        let (files, root) = self.begin()?;
+        let (mut listed, trees) = list(&reader, self.position.tree, stamp)?;
+        let place = Place { objects: self.objects, path: &files, root: &root };
+        let of = listed.len();
+        let mut done = 0;
+        progress(Progress { done, of });
+        files::make_directories(&place, listed.iter().map(|file| file.path.as_slice()))?;
+        files::write_all(&place, &mut listed, &mut |more| {
+            done += more;
+            progress(Progress { done, of });
+        })?;
+        files::verify_all(&place, &mut listed)?;
+        private_git::begin(&files, self.objects.format)?;
+        self.pack_base(&reader, &files, &listed, trees)?;
+        private_git::set_head(&files, &reader, self.position)?;
+        let (index, marks) = index::encode(self.objects.format, &listed);
+        private_git::put(&files, "index", &index)?;
+        self.put_marks(&marks)?;
+        let secrets = listed.iter().filter(|file| self.is_secret_path(&file.path, file.entry));
+        let secrets = secrets.map(|file| file.path.clone()).collect();
+        let mut layer = self.document(Vec::new(), of as u64, secrets);
+        layer.synced = of >= SYNCED_FILES_MIN;
+        if layer.synced {
+            rustix::fs::syncfs(&root).context("sync", &files)?;
+        }
+        layer.write(self.dir)
+    }
+
+    /// Makes a thin layer on top of another.
+    pub(super) fn thin(&self, below: &Below<'_>, difference: &Difference) -> Result<(), GitError> {
+        let reader = self.objects.reader()?;
+        let stamp = now();
+        let (files, root) = self.begin()?;
+        let mut written = written(difference, stamp);
+        let place = Place { objects: self.objects, path: &files, root: &root };
+        let paths = written.iter().map(|file| &file.path).chain(&difference.hidden);
+        files::make_directories(&place, paths.map(Vec::as_slice))?;
+        files::write_all(&place, &mut written, &mut |_| ())?;
+        for path in &difference.hidden {
+            let device = FileType::CharacterDevice;
+            let made = rustix::fs::mknodat(&root, path.as_slice(), device, Mode::empty(), 0);
+            made.context("hide a name in", &files)?;
+        }
+        private_git::set_head(&files, &reader, self.position)?;
+        // The two longest parts do not need each other.
+        std::thread::scope(|scope| {
+            let objects = scope.spawn(|| self.add_objects(&files, below.position, difference));
+            let index = self.splice_index(&files, below, difference, written);
+            objects.join().expect("BUG: copying objects panicked").and(index)
+        })?;
+        let (added, removed) = counts(difference);
+        let files_now = (below.layer.files + added).saturating_sub(removed);
+        let mut chain = vec![below.name.to_owned()];
+        chain.extend(below.layer.below.iter().cloned());
+        self.document(chain, files_now, self.carry_secrets(below.layer, difference)).write(self.dir)
+    }
+
+    fn begin(&self) -> Result<(PathBuf, OwnedFd), GitError> {
+        let files = files_of(self.dir);
+        fs::create_dir(&files).context("create directory", &files)?;
+        let root = sweep::open_directory(&files)?;
+        Ok((files, root))
+    }
+
+    fn document(&self, below: Vec<String>, files: u64, secrets: BTreeSet<Vec<u8>>) -> Layer {
+        let text = |bytes| String::from_utf8(bytes).map_or_else(|no| PathText::Bytes(no.into_bytes()), PathText::Text);
+        Layer {
+            version: VERSION,
+            tree: self.position.tree.to_string(),
+            commit: self.position.commit.to_string(),
+            history: self.position.history,
+            below,
+            files,
+            synced: false,
+            boot: self.boot.to_owned(),
+            secrets: secrets.into_iter().map(text).collect(),
+        }
+    }
+
+    fn is_secret_path(&self, path: &[u8], entry: Entry) -> bool {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        entry.mode != MODE_GITLINK && (self.is_secret)(&String::from_utf8_lossy(name))
+    }
+
+    fn carry_secrets(&self, below: &Layer, difference: &Difference) -> BTreeSet<Vec<u8>> {
+        let mut secrets: BTreeSet<Vec<u8>> = below.secrets().into_iter().collect();
+        for change in &difference.changes {
+            match change.new {
+                Some(entry) if self.is_secret_path(&change.path, entry) => drop(secrets.insert(change.path.clone())),
+                _ => drop(secrets.remove(&change.path)),
+            }
+        }
+        secrets
+    }
+
+    fn pack_base(
+        &self,
+        reader: &Reader<'_>,
+        files: &Path,
+        listed: &[Indexed],
+        trees: Vec<ObjectId>,
+    ) -> Result<(), GitError> {
+        if self.position.history == History::Full {
+            return private_git::pack_history(self.objects, files, self.position, None);
+        }
+        let blobs = listed.iter().filter(|file| file.entry.mode != MODE_GITLINK).map(|file| file.entry.id);
+        let mut ids: BTreeSet<ObjectId> = blobs.chain(trees).chain([self.position.commit]).collect();
+        let head = reader.commit(self.position.commit)?.0;
+        if head != self.position.tree {
+            ids.extend(new_objects(reader, self.position.tree, head)?);
+        }
+        private_git::pack(self.objects, files, &ids.into_iter().collect::<Vec<_>>())
+    }
+
+    /// Adds what this position has and the one below has not.
+    fn add_objects(&self, files: &Path, below: Position, difference: &Difference) -> Result<(), GitError> {
+        let reader = &self.objects.reader()?;
+        if self.position.history == History::Full && self.position.commit != below.commit {
+            return private_git::pack_history(self.objects, files, self.position, Some(below));
+        }
+        let mut ids: BTreeSet<ObjectId> = objects_of(difference).collect();
+        if self.position.commit != below.commit {
+            ids.insert(self.position.commit);
+            let head = reader.commit(self.position.commit)?.0;
+            if head != self.position.tree {
+                ids.extend(new_objects(reader, below.tree, head)?);
+            }
+        }
+        let ids: Vec<ObjectId> = ids.into_iter().collect();
+        if ids.len() > COPIED_OBJECTS_MAX {
+            return private_git::pack(self.objects, files, &ids);
+        }
+        private_git::copy(reader, files, &ids)
+    }
+
+    fn splice_index(
+        &self,
+        files: &Path,
+        below: &Below<'_>,
+        difference: &Difference,
+        written: Vec<Indexed>,
+    ) -> Result<(), GitError> {
+        let mut new = written.into_iter().peekable();
+        let paths = difference.changes.iter().map(|change| change.path.clone());
+        let change = |path| {
+            let indexed = new.next_if(|file| file.path == path);
+            (path, indexed)
+        };
+        let changes: Vec<_> = paths.map(change).collect();
+        let (from, to) = (files_of(below.dir).join(".git/index"), files.join(".git/index"));
+        let marks_path = below.dir.join(MARKS);
+        let marks = Marks::from_bytes(&fs::read(&marks_path).context("read", &marks_path)?);
+        let marks = marks.ok_or(io::ErrorKind::InvalidData).context("read", &marks_path)?;
+        let old = fs::File::open(&from).context("open", &from)?;
+        let mut new = fs::File::create_new(&to).context("create", &to)?;
+        let made = index::splice(self.objects.format, (&old, &marks), &changes, &mut new);
+        self.put_marks(&made.context("copy", &from)?)
+    }
+
+    fn put_marks(&self, marks: &Marks) -> Result<(), GitError> {
+        let path = self.dir.join(MARKS);
+        fs::write(&path, marks.to_bytes()).context("write", &path)
+    }
+}
+
+/// The layer that a thin one is laid on.
+pub(super) struct Below<'a> {
+    pub(super) name: &'a str,
+    pub(super) dir: &'a Path,
+    pub(super) layer: &'a Layer,
+    pub(super) position: Position,
+}
+
+/// The moment a layer is begun. Exact: rounded down, its files would look older than what was built a moment ago
+/// from the files they replace.
+fn now() -> Stamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Stamp { seconds: since.as_secs() as i64, nanos: since.subsec_nanos() }
+}
+
+/// Everything in a tree that is not a directory, in the order of an index, and the trees themselves.
+fn list(reader: &Reader<'_>, tree: ObjectId, time: Stamp) -> Result<(Vec<Indexed>, Vec<ObjectId>), GitError> {
+    let (mut listed, mut trees) = (Vec::new(), Vec::new());
+    let mut due = vec![(Vec::new(), Entry { mode: MODE_TREE, id: tree })];
+    while let Some((path, entry)) = due.pop() {
+        if !entry.is_tree() {
+            listed.push(Indexed { path, entry, size: 0, time });
+            continue;
+        }
+        trees.push(entry.id);
+        for line in reader.tree(entry.id)?.into_iter().rev() {
+            difference::check_name(Some(entry.id), &line.name)?;
+            due.push((join(&path, &line.name), line.entry));
+        }
+    }
+    Ok((listed, trees))
+}
+
+/// The files a thin layer holds, in the order of the changes.
+fn written(difference: &Difference, time: Stamp) -> Vec<Indexed> {
+    let new = difference.changes.iter().filter_map(|change| Some((change.path.clone(), change.new?)));
+    new.map(|(path, entry)| Indexed { path, entry, size: 0, time }).collect()
+}
+
+fn counts(difference: &Difference) -> (u64, u64) {
+    let count = |is: &dyn Fn(&crate::git::TreeChange) -> bool| difference.changes.iter().filter(|one| is(one)).count();
+    (count(&|change| change.old.is_none()) as u64, count(&|change| change.new.is_none()) as u64)
+}
+
+fn objects_of(difference: &Difference) -> impl Iterator<Item = ObjectId> {
+    let blobs = difference.changes.iter().filter_map(|change| change.new);
+    blobs.filter(|entry| entry.mode != MODE_GITLINK).map(|entry| entry.id).chain(difference.trees.iter().copied())
+}
+
+fn new_objects(reader: &Reader<'_>, old: ObjectId, new: ObjectId) -> Result<Vec<ObjectId>, GitError> {
+    let found = difference::between(reader, old, new, usize::MAX)?;
+    Ok(found.iter().flat_map(objects_of).collect())
+}

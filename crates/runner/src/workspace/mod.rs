@@ -1,0 +1,83 @@
+//! Workspaces whose cost follows what is changed in them, not what the repository weighs.
+//!
+//! Below a workspace lie read-only layers that all workspaces share ([`Workspaces::stand`]): one whole checkout, and
+//! thin layers with the differences to later trees. Above lies a directory of the workspace's own, laid over them by
+//! the sandbox. When every process in it is dead, [`capture`] reads that directory alone and makes a tree of it.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `lower.rs` | the layers there are: taken, made, locked, removed |
+//! | `layer.rs` | one layer: a base or a difference, and its `layer.json` |
+//! | `difference.rs` | what differs between two trees, as a layer needs it |
+//! | `files.rs` | writing files from objects, and reading them back |
+//! | `private_git.rs` | the agent's own repository, in parts |
+//! | `index.rs` | its index, as bytes |
+//! | `capture.rs` | what an agent made of a tree |
+//! | `walk.rs` | how that is found, in an upper directory or in a whole checkout |
+//! | `stat_cache.rs` | what files looked like when they were last read |
+//! | `plain.rs` | workspaces where there is no overlay |
+
+mod capture;
+mod difference;
+mod files;
+mod index;
+mod layer;
+mod lower;
+mod plain;
+mod private_git;
+mod stat_cache;
+mod walk;
+
+use std::path::Path;
+
+use crate::git::{GitError, ObjectId, Objects};
+pub use capture::{CaptureRules, Captured, IgnoredFile, Odd, OddKind, capture};
+pub use contract::History;
+pub use lower::{Removed, Stand};
+pub use plain::PlainWorkspace;
+use private_git::Position;
+
+/// Whether the name of a file says that it holds a secret.
+pub type Secret = fn(&str) -> bool;
+
+/// How far the making of a base has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Files written.
+    pub done: usize,
+    /// Files there will be.
+    pub of: usize,
+}
+
+/// The shared part of all workspaces of one repository and one user.
+#[derive(Debug)]
+pub struct Workspaces {
+    cache: lower::Cache,
+    history: History,
+    is_secret: Secret,
+}
+
+impl Workspaces {
+    /// Opens the layers kept below `cache`, in a directory for the user norma runs as.
+    pub fn new(cache: &Path, history: History, is_secret: Secret) -> Result<Workspaces, GitError> {
+        Ok(Workspaces { cache: lower::Cache::open(cache)?, history, is_secret })
+    }
+
+    /// The layers that show `tree`, with HEAD at `commit`. Makes what is missing: a whole checkout the first time,
+    /// which `progress` is told about, and a thin layer after that.
+    pub fn stand(
+        &self,
+        objects: &Objects,
+        commit: ObjectId,
+        tree: ObjectId,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Stand, GitError> {
+        let position = Position { commit, tree, history: self.history };
+        self.cache.stand(objects, position, self.is_secret, progress)
+    }
+
+    /// Removes layers, but for the `keep` used last, what those stand on, and whatever is in use.
+    pub fn gc(&self, keep: usize) -> Result<Removed, GitError> {
+        self.cache.gc(keep)
+    }
+}

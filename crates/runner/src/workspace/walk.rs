@@ -1,0 +1,378 @@
+//! Walking over what an agent left: the upper directory of an overlay, or a whole checkout.
+//!
+//! The two differ in one thing only: what the absence of a name means. In an upper directory an absent name is
+//! unchanged and a whiteout is a deletion; in a whole checkout, and in a directory that hides the one below it, an
+//! absent name is a deletion.
+//!
+//! Names are hostile input. They are opened one at a time, relative to a descriptor, never through a link; what is
+//! read is looked at first.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, OsStr};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use contract::Domain;
+use contract::hash::digest;
+use gix_ignore::glob::pattern::Case;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::capture::{CaptureRules, IgnoredFile, Odd, OddKind};
+use super::files::blob_id;
+use super::stat_cache::StatCache;
+use crate::git::objects::{Objects, Reader};
+use crate::git::tree::{self, MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, MODE_SYMLINK, join};
+use crate::git::{Entry, GitError, ObjectId, is_git_directory, sweep};
+
+/// How deep a tree may be: the same as for patches. Each level holds a descriptor.
+const DEPTH_MAX: usize = 128;
+
+/// How an overlay marks a directory that hides what is below it. Only the prefix of the mount's own mode counts.
+const OPAQUE: &str = "user.overlay.opaque";
+
+/// What kind of directory is walked over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum View {
+    /// The upper directory of an overlay.
+    Upper,
+    /// A checkout.
+    Whole,
+}
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// How the base has to be edited.
+    pub(super) edits: Vec<(Vec<u8>, Option<Entry>)>,
+    pub(super) ignored: Vec<IgnoredFile>,
+    pub(super) ignored_more: u64,
+    pub(super) ignored_more_bytes: u64,
+    pub(super) odd: Vec<Odd>,
+    pub(super) bytes: u64,
+    ignored_bytes: u64,
+}
+
+/// One walk.
+pub(super) struct Walk<'a> {
+    objects: &'a Objects,
+    reader: &'a Reader<'a>,
+    rules: &'a CaptureRules,
+    view: View,
+    cache: Option<&'a mut StatCache>,
+    /// The base's rules that hold in the directory being walked, the outermost first.
+    ignores: gix_ignore::Search,
+    found: Found,
+}
+
+/// A directory on the way.
+struct Directory<'d> {
+    handle: &'d OwnedFd,
+    path: &'d [u8],
+    /// What the base has there.
+    base: Option<ObjectId>,
+    /// Whether the base's names are deleted unless they are found here.
+    complete: bool,
+    /// Whether everything untracked in it is ignored.
+    ignored: bool,
+    depth: usize,
+}
+
+/// An entry of a directory.
+struct Name<'e> {
+    name: &'e CStr,
+    path: Vec<u8>,
+    stat: Stat,
+    /// What the base has there.
+    before: Option<Entry>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        objects: &'a Objects,
+        reader: &'a Reader<'a>,
+        rules: &'a CaptureRules,
+        view: View,
+        cache: Option<&'a mut StatCache>,
+    ) -> Walk<'a> {
+        let (ignores, found) = (gix_ignore::Search::default(), Found::default());
+        Walk { objects, reader, rules, view, cache, ignores, found }
+    }
+
+    pub(super) fn run(mut self, root: BorrowedFd<'_>, base: ObjectId) -> Result<Found, GitError> {
+        let root = root.try_clone_to_owned().map_err(|error| at(b"", error))?;
+        if let Some(cache) = &mut self.cache {
+            cache.begin();
+        }
+        let mode = rustix::fs::fstat(&root).map_err(|error| at(b"", error))?.st_mode;
+        if !Mode::from_raw_mode(mode).contains(Mode::RWXU) {
+            rustix::fs::fchmod(&root, Mode::RWXU).map_err(|error| at(b"", error))?;
+        }
+        let complete = self.hides(&root);
+        let root = Directory { handle: &root, path: b"", base: Some(base), complete, ignored: false, depth: 0 };
+        self.directory(&root)?;
+        Ok(self.found)
+    }
+
+    /// Recursion is bounded by [`DEPTH_MAX`].
+    fn directory(&mut self, dir: &Directory<'_>) -> Result<(), GitError> {
+        let lines = dir.base.map_or(Ok(Vec::new()), |base| self.reader.tree(base))?;
+        let mut before: BTreeMap<Vec<u8>, Entry> = lines.into_iter().map(|line| (line.name, line.entry)).collect();
+        let has_rules = self.enter_rules(dir, before.get(b".gitignore".as_slice()))?;
+        let mut names = sweep::names_in(dir.handle).map_err(|error| at(dir.path, error))?;
+        // The order decides which of too many files are the ones too many.
+        names.sort();
+        for name in &names {
+            let path = join(dir.path, name.to_bytes());
+            let before = before.remove(name.to_bytes());
+            if self.is_left_out(&path) {
+                continue;
+            }
+            let stat = rustix::fs::statat(dir.handle, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
+            let stat = stat.map_err(|error| at(&path, error))?;
+            self.entry(dir, Name { name, path, stat, before })?;
+        }
+        if dir.complete {
+            for (name, entry) in before {
+                self.delete(&join(dir.path, &name), Some(entry))?;
+            }
+        }
+        if has_rules {
+            self.ignores.patterns.pop();
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, dir: &Directory<'_>, found: Name<'_>) -> Result<(), GitError> {
+        let odd = match FileType::from_raw_mode(found.stat.st_mode) {
+            FileType::CharacterDevice if self.view == View::Upper && found.stat.st_rdev == 0 => {
+                return self.delete(&found.path, found.before);
+            }
+            _ if is_git_directory(found.name.to_bytes()) => OddKind::NestedRepository,
+            FileType::Directory if dir.depth >= DEPTH_MAX => OddKind::TooDeep,
+            FileType::Directory => return self.subdirectory(dir, found),
+            FileType::RegularFile | FileType::Symlink => return self.leaf(dir, found),
+            FileType::Fifo => OddKind::Fifo,
+            FileType::Socket => OddKind::Socket,
+            _ => OddKind::Device,
+        };
+        let ignored = dir.ignored || self.matches(&found.path, false);
+        self.delete(&found.path, found.before)?;
+        self.found.odd.push(Odd { path: found.path, kind: odd, ignored });
+        Ok(())
+    }
+
+    fn subdirectory(&mut self, dir: &Directory<'_>, found: Name<'_>) -> Result<(), GitError> {
+        let handle = open_directory(dir.handle, &found).map_err(|error| at(&found.path, error))?;
+        let base = found.before.filter(|entry| entry.is_tree()).map(|entry| entry.id);
+        let below = Directory {
+            handle: &handle,
+            path: &found.path,
+            base,
+            // Below a directory that hides there is nothing left to hide, so nothing there is marked.
+            complete: dir.complete || self.hides(&handle),
+            ignored: dir.ignored || self.matches(&found.path, true),
+            depth: dir.depth + 1,
+        };
+        let edits = self.found.edits.len();
+        self.directory(&below)?;
+        // An empty directory is what a submodule looks like here; one with files in it is something else.
+        let is_submodule = found.before.is_some_and(|entry| entry.mode == MODE_GITLINK);
+        let stays = is_submodule && self.found.edits.len() == edits;
+        if base.is_none() && !stays { self.delete(&found.path, found.before) } else { Ok(()) }
+    }
+
+    /// Whether a directory hides what the base has there.
+    fn hides(&self, dir: &OwnedFd) -> bool {
+        let mut value = [0; 8];
+        self.view == View::Whole
+            || rustix::fs::fgetxattr(dir, OPAQUE, &mut value).is_ok_and(|length| &value[..length] == b"y")
+    }
+
+    fn leaf(&mut self, dir: &Directory<'_>, found: Name<'_>) -> Result<(), GitError> {
+        let tracked = found.before.filter(|entry| !entry.is_tree());
+        let now = if tracked.is_none() && (dir.ignored || self.matches(&found.path, false)) {
+            self.ignore(dir, &found)?;
+            None
+        } else {
+            self.read(dir, &found, tracked)?
+        };
+        match (tracked, now) {
+            (Some(before), Some(now)) if is_same(before, now) => {}
+            (_, Some(now)) => {
+                self.delete(&found.path, found.before.filter(|entry| entry.is_tree()))?;
+                self.found.edits.push((found.path, Some(now)));
+            }
+            (_, None) => self.delete(&found.path, found.before)?,
+        }
+        Ok(())
+    }
+
+    /// What a file or link is now, stored if it is not what it was; `None` if it is too large.
+    fn read(
+        &mut self,
+        dir: &Directory<'_>,
+        found: &Name<'_>,
+        tracked: Option<Entry>,
+    ) -> Result<Option<Entry>, GitError> {
+        let size = found.stat.st_size as u64;
+        let mode = mode_of(&found.stat);
+        let cached = self.cache.as_ref().and_then(|cache| cache.get(&found.path, &found.stat));
+        let (id, bytes) = match cached {
+            Some(id) => (id, None),
+            None if size > self.rules.file_bytes_max && !self.has_size(tracked, size)? => {
+                return Ok(self.too_large(dir, found));
+            }
+            None => {
+                let bytes = read_leaf(dir.handle, found).map_err(|error| at(&found.path, error))?;
+                let Some(id) = blob_id(self.objects.format, &bytes) else {
+                    let source = io::Error::other("its content was made to collide with another");
+                    return Err(at(&found.path, source));
+                };
+                (id, Some(bytes))
+            }
+        };
+        let now = Entry { mode, id };
+        if !tracked.is_some_and(|before| is_same(before, now)) {
+            if size > self.rules.file_bytes_max || self.found.bytes + size > self.rules.total_bytes_max {
+                return Ok(self.too_large(dir, found));
+            }
+            self.found.bytes += size;
+            bytes.as_ref().map_or(Ok(id), |bytes| self.objects.write_blob(bytes))?;
+        }
+        if let (Some(cache), Some(_)) = (&mut self.cache, bytes) {
+            cache.put(&found.path, &found.stat, id);
+        }
+        Ok(Some(now))
+    }
+
+    /// A file as large as the base's own may be that one, touched; only reading it tells.
+    fn has_size(&self, tracked: Option<Entry>, size: u64) -> Result<bool, GitError> {
+        match tracked.filter(|entry| entry.mode != MODE_GITLINK) {
+            Some(entry) => Ok(self.reader.size(entry.id)? == size),
+            None => Ok(false),
+        }
+    }
+
+    fn too_large(&mut self, dir: &Directory<'_>, found: &Name<'_>) -> Option<Entry> {
+        let (path, ignored) = (found.path.clone(), dir.ignored);
+        self.found.odd.push(Odd { path, kind: OddKind::TooLarge, ignored });
+        None
+    }
+
+    fn ignore(&mut self, dir: &Directory<'_>, found: &Name<'_>) -> Result<(), GitError> {
+        let size = found.stat.st_size as u64;
+        if self.found.ignored.len() >= self.rules.ignored_files_max {
+            self.found.ignored_more += 1;
+            self.found.ignored_more_bytes = self.found.ignored_more_bytes.saturating_add(size);
+            return Ok(());
+        }
+        let mut content = None;
+        if size <= self.rules.ignored_bytes_max.saturating_sub(self.found.ignored_bytes) {
+            self.found.ignored_bytes += size;
+            let bytes = read_leaf(dir.handle, found).map_err(|error| at(&found.path, error))?;
+            content = Some(digest(Domain::Artifact, &bytes));
+        }
+        self.found.ignored.push(IgnoredFile { path: found.path.clone(), size, digest: content });
+        Ok(())
+    }
+
+    /// Deletes what the base has at a path, with everything below it.
+    fn delete(&mut self, path: &[u8], before: Option<Entry>) -> Result<(), GitError> {
+        match before {
+            Some(_) if self.is_left_out(path) => Ok(()),
+            Some(entry) if entry.is_tree() => {
+                let edits = &mut self.found.edits;
+                tree::walk(self.reader, entry.id, &mut |below, _, _| edits.push((join(path, below), None)))
+            }
+            Some(_) => {
+                self.found.edits.push((path.to_vec(), None));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The repository itself and norma's state are not part of what an agent made.
+    fn is_left_out(&self, path: &[u8]) -> bool {
+        path == b".git" || self.rules.state_directory.as_deref() == Some(path)
+    }
+
+    /// Adds the rules the base has in a directory, whatever an agent made of that file.
+    fn enter_rules(&mut self, dir: &Directory<'_>, file: Option<&Entry>) -> Result<bool, GitError> {
+        let Some(file) = file.filter(|entry| mode_is_file(entry.mode)) else {
+            return Ok(false);
+        };
+        let (_, bytes) = self.reader.find(file.id)?;
+        let source = PathBuf::from(OsStr::from_bytes(&join(dir.path, b".gitignore")));
+        let parse = gix_ignore::search::Ignore { support_precious: false };
+        let added = self.ignores.add_patterns_buffer(&bytes, source, Some("".as_ref()), parse);
+        added.map_err(|error| at(dir.path, error))?;
+        Ok(true)
+    }
+
+    /// Whether the base's rules ignore a path, given that they do not ignore a directory it is in.
+    fn matches(&self, path: &[u8], is_dir: bool) -> bool {
+        let found = self.ignores.pattern_matching_relative_path(path.into(), Some(is_dir), Case::Sensitive);
+        found.is_some_and(|found| !found.pattern.is_negative())
+    }
+}
+
+fn at(path: &[u8], error: impl Into<io::Error>) -> GitError {
+    let path = PathBuf::from(OsStr::from_bytes(if path.is_empty() { b"." } else { path }));
+    GitError::Io { action: "capture", path, source: error.into() }
+}
+
+fn mode_is_file(mode: u32) -> bool {
+    mode & 0o170_000 == 0o100_000
+}
+
+/// Old trees have modes that git does not write any more; they mean the same.
+fn is_same(before: Entry, now: Entry) -> bool {
+    let executable = |mode: u32| mode_is_file(mode).then_some(mode & 0o100);
+    let same_mode = before.mode == now.mode
+        || (executable(before.mode).is_some() && executable(before.mode) == executable(now.mode));
+    before.id == now.id && same_mode
+}
+
+fn mode_of(stat: &Stat) -> u32 {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => MODE_SYMLINK,
+        _ if stat.st_mode & 0o100 != 0 => MODE_EXECUTABLE,
+        _ => MODE_FILE,
+    }
+}
+
+/// Opens a directory, giving itself the permission to if an agent took it away.
+fn open_directory(dir: &OwnedFd, found: &Name<'_>) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if !Mode::from_raw_mode(found.stat.st_mode).contains(Mode::RWXU) {
+        rustix::fs::chmodat(dir, found.name, Mode::RWXU, AtFlags::empty())?;
+    }
+    Ok(rustix::fs::openat(dir, found.name, flags, Mode::empty())?)
+}
+
+/// The bytes of a file, or the target of a link.
+fn read_leaf(dir: &OwnedFd, found: &Name<'_>) -> io::Result<Vec<u8>> {
+    if FileType::from_raw_mode(found.stat.st_mode) == FileType::Symlink {
+        return Ok(rustix::fs::readlinkat(dir, found.name, Vec::new())?.into_bytes());
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let open = || rustix::fs::openat(dir.as_fd(), found.name, flags, Mode::empty());
+    let file = match open() {
+        Err(Errno::ACCESS) => {
+            rustix::fs::chmodat(dir, found.name, Mode::RUSR, AtFlags::empty())?;
+            open()?
+        }
+        opened => opened?,
+    };
+    let stat = rustix::fs::fstat(&file)?;
+    if stat.st_ino != found.stat.st_ino || stat.st_size != found.stat.st_size {
+        return Err(io::Error::other("it changed while it was looked at"));
+    }
+    let mut bytes = Vec::with_capacity(stat.st_size as usize);
+    std::fs::File::from(file).take(stat.st_size as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

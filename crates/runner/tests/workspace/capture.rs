@@ -1,0 +1,291 @@
+//! What an agent does to files, and what norma makes of it: in an overlay and in a checkout alike.
+
+use std::fs;
+
+use runner::git::TreeChange;
+use runner::workspace::{CaptureRules, Captured, History, OddKind};
+
+use crate::world::{World, small, write};
+
+fn world() -> World {
+    World::new("sha1", History::Shallow, small)
+}
+
+fn rules() -> CaptureRules {
+    CaptureRules { state_directory: Some(b".norma".to_vec()), ..CaptureRules::default() }
+}
+
+/// `A`, `D`, `M` or `T` and the path, as git would say it, with the new mode.
+fn shown(change: &TreeChange) -> String {
+    let path = String::from_utf8_lossy(&change.path).escape_debug().to_string();
+    match (change.old, change.new) {
+        (None, Some(new)) => format!("A {path} {:o}", new.mode),
+        (Some(_), None) => format!("D {path}"),
+        (Some(old), Some(new)) if old.mode != new.mode => format!("T {path} {:o}", new.mode),
+        _ => format!("M {path}"),
+    }
+}
+
+/// Changes, then what is ignored, then what is odd.
+fn told(found: &Captured) -> Vec<String> {
+    let text = |path: &[u8]| String::from_utf8_lossy(path).escape_debug().to_string();
+    let mut told: Vec<String> = found.changes.iter().map(shown).collect();
+    told.extend(found.ignored.iter().map(|file| format!("ignored {} {}", text(&file.path), file.size)));
+    told.extend(found.odd.iter().map(|odd| format!("odd {} {:?}", text(&odd.path), odd.kind)));
+    told
+}
+
+fn check_in(world: &World, script: &str, expected: &[&str]) {
+    if let Some(found) = world.both_ways(script, &rules()) {
+        assert_eq!(told(&found), expected, "after: {script}");
+    }
+}
+
+fn check(script: &str, expected: &[&str]) {
+    check_in(&world(), script, expected);
+}
+
+#[test]
+fn what_is_merely_copied_up_is_no_change() {
+    check("touch src/a.txt run.sh; chmod 600 src/b.txt; ln src/b.txt /dev/null 2>/dev/null || true", &[]);
+    check("exec 3<>src/a.txt; cat src/a.txt > t; cat t > src/a.txt; rm t; touch -h link; mkdir empty", &[]);
+    check("cp src/a.txt x; rm src/a.txt; mv x src/a.txt; chmod 700 run.sh", &[]);
+}
+
+#[test]
+fn edits_additions_and_deletions() {
+    check(
+        "echo more >> src/a.txt; rm src/b.txt; mkdir -p new/dir; echo n > new/dir/file; rm link",
+        &["D link", "A new/dir/file 100644", "M src/a.txt", "D src/b.txt"],
+    );
+    check("rm -rf docs", &["D docs/deep/.env.local", "D docs/deep/c.txt"]);
+    check(
+        "rm -rf src/* docs; rm run.sh link crlf.txt .gitattributes .gitignore",
+        &[
+            "D .gitattributes",
+            "D .gitignore",
+            "D crlf.txt",
+            "D docs/deep/.env.local",
+            "D docs/deep/c.txt",
+            "D link",
+            "D run.sh",
+            "D src/a.txt",
+            "D src/b.txt",
+        ],
+    );
+    // Hard links are two files.
+    check("echo h > one; ln one two", &["A one 100644", "A two 100644"]);
+}
+
+#[test]
+fn a_directory_removed_and_made_again_hides_what_it_had() {
+    check(
+        "rm -rf docs; mkdir -p docs/deep; echo d > docs/deep/new",
+        &["D docs/deep/.env.local", "D docs/deep/c.txt", "A docs/deep/new 100644"],
+    );
+    check("rm -rf docs; mkdir docs", &["D docs/deep/.env.local", "D docs/deep/c.txt"]);
+    check("cp -r docs /dev/shm/ws.$$; rm -rf docs; mv /dev/shm/ws.$$ docs", &[]);
+}
+
+#[test]
+fn a_directory_is_moved_by_copying() {
+    check(
+        "mv docs moved",
+        &["D docs/deep/.env.local", "D docs/deep/c.txt", "A moved/deep/.env.local 100644", "A moved/deep/c.txt 100644"],
+    );
+}
+
+#[test]
+fn kinds_and_modes_change() {
+    check("rm src/a.txt; mkdir src/a.txt; echo b > src/a.txt/below", &["D src/a.txt", "A src/a.txt/below 100644"]);
+    check("rm -rf docs; echo f > docs", &["A docs 100644", "D docs/deep/.env.local", "D docs/deep/c.txt"]);
+    check("chmod +x src/a.txt; chmod -x run.sh", &["T run.sh 100644", "T src/a.txt 100755"]);
+    check("rm src/a.txt; ln -s ../docs/deep/c.txt src/a.txt", &["T src/a.txt 120000"]);
+    check("rm link; cp src/a.txt link", &["T link 100644"]);
+    check("ln -sfn docs link", &["M link"]);
+    // What a link leads to is not looked at.
+    check("rm -rf docs; ln -s / docs", &["A docs 120000", "D docs/deep/.env.local", "D docs/deep/c.txt"]);
+    check(
+        "mv src real; ln -s real src",
+        &["A real/a.txt 100644", "A real/b.txt 100644", "A src 120000", "D src/a.txt", "D src/b.txt"],
+    );
+}
+
+#[test]
+fn names_are_bytes() {
+    let world = world();
+    let script =
+        "printf x > \"$(printf 'src/a\\nsecret')\"; printf y > \"$(printf 'src/\\377')\"; printf z > 'q\"uote '";
+    let Some(found) = world.both_ways(script, &rules()) else { return };
+    let paths: Vec<&[u8]> = found.changes.iter().map(|change| change.path.as_slice()).collect();
+    assert_eq!(paths, [b"q\"uote ".as_slice(), b"src/a\nsecret", b"src/\xff"]);
+    assert_eq!(found.bytes, 3);
+}
+
+#[test]
+fn what_has_no_permissions_is_read_all_the_same() {
+    check("mkdir -p shut/in; echo s > shut/in/file; chmod 000 shut/in/file shut/in shut", &["A shut/in/file 100644"]);
+    check("echo s >> src/a.txt; chmod 000 src/a.txt src .", &["M src/a.txt"]);
+}
+
+#[test]
+fn what_has_no_place_in_a_tree_is_odd() {
+    check("mkfifo pipe; rm src/a.txt; mkfifo src/a.txt", &["D src/a.txt", "odd pipe Fifo", "odd src/a.txt Fifo"]);
+    check(
+        "mkdir -p vendor/sub; cd vendor/sub; git init -q; echo v > file",
+        &["A vendor/sub/file 100644", "odd vendor/sub/.git NestedRepository"],
+    );
+    check(
+        "echo 'gitdir: /elsewhere' > src/.git; mkdir .GIT; echo x > .GIT/config",
+        &["odd .GIT NestedRepository", "odd src/.git NestedRepository"],
+    );
+    check(
+        "truncate -s 1T huge; rm src/b.txt; truncate -s 1T src/b.txt",
+        &["D src/b.txt", "odd huge TooLarge", "odd src/b.txt TooLarge"],
+    );
+    let deep = format!("p={}; mkdir -p $p; echo d > $p/file", ["d"; 200].join("/"));
+    let Some(found) = world().both_ways(&deep, &rules()) else { return };
+    assert_eq!((found.changes.len(), found.odd[0].kind), (0, OddKind::TooDeep));
+}
+
+#[test]
+fn the_agents_repository_and_the_state_directory_do_not_count() {
+    check(
+        "git config core.fsmonitor 'touch pwned'; mkdir -p .norma/x; echo x > .norma/x/y; rm -rf .git; echo a > .git",
+        &[],
+    );
+    check("git update-index --assume-unchanged src/a.txt; echo e >> src/a.txt", &["M src/a.txt"]);
+    check("git update-index --skip-worktree src/a.txt; echo e >> src/a.txt", &["M src/a.txt"]);
+    check(
+        "echo k > src/key; git add -A; git commit -qm 1; git rm -q src/key; git commit -qm 2; echo e >> src/b.txt; git commit -qam 3",
+        &["M src/b.txt"],
+    );
+    check(
+        "git rm -q --cached src/a.txt; git add -N . ; git checkout -q -b other; git stash -q 2>/dev/null || true",
+        &[],
+    );
+}
+
+#[test]
+fn ignored_is_what_the_base_ignores() {
+    check(
+        "echo l > a.log; mkdir -p target/debug; echo t > target/debug/x; echo s > src/target",
+        &["A src/target 100644", "ignored a.log 2", "ignored target/debug/x 2"],
+    );
+    // The agent's own rules have no say.
+    check(
+        "echo '*' > .gitignore; echo '*.txt' > src/.gitignore; echo n > src/new.txt; echo l > a.log",
+        &["M .gitignore", "A src/.gitignore 100644", "A src/new.txt 100644", "ignored a.log 2"],
+    );
+    check(
+        "rm .gitignore; echo l > a.log; mkdir .git/info2; echo src > .git/info/exclude; echo n > src/n",
+        &["D .gitignore", "A src/n 100644", "ignored a.log 2"],
+    );
+    check(
+        "mkdir target; mkfifo target/pipe; git init -q target/repo; ln -s / target/root",
+        &["ignored target/root 1", "odd target/pipe Fifo", "odd target/repo/.git NestedRepository"],
+    );
+}
+
+#[test]
+fn rules_of_directories_and_tracked_files_in_ignored_places() {
+    let world = World::new("sha1", History::Shallow, |root| {
+        small(root);
+        write(&root.join("keep.log"), "tracked\n");
+        write(&root.join("target/pinned"), "tracked\n");
+        write(&root.join("lib/.gitignore"), "/out\n!*.log\n*.tmp\n");
+        write(&root.join("lib/sub/.gitignore"), "!keep.tmp\n");
+        write(&root.join("lib/sub/x"), "x\n");
+    });
+    check_in(
+        &world,
+        "echo 2 >> keep.log; echo 2 >> target/pinned; echo n > target/new; rm -rf .gitignore",
+        &["D .gitignore", "M keep.log", "M target/pinned", "ignored target/new 2"],
+    );
+    check_in(
+        &world,
+        "rm keep.log target/pinned; mkdir keep.log; echo n > keep.log/new",
+        &["D keep.log", "D target/pinned", "ignored keep.log/new 2"],
+    );
+    check_in(
+        &world,
+        "cd lib; mkdir out sub/out; echo 1 > out/f; echo 1 > sub/out/f; echo 1 > a.log; echo 1 > b.tmp; echo 1 > sub/keep.tmp; echo 1 > sub/c.tmp",
+        &[
+            "A lib/a.log 100644",
+            "A lib/sub/keep.tmp 100644",
+            "A lib/sub/out/f 100644",
+            "ignored lib/b.tmp 2",
+            "ignored lib/out/f 2",
+            "ignored lib/sub/c.tmp 2",
+        ],
+    );
+    // Rules go with the path, even where the directory was made anew.
+    check_in(
+        &world,
+        "rm -rf lib; mkdir -p lib/sub; echo 1 > lib/b.tmp; echo 1 > lib/sub/keep.tmp",
+        &[
+            "D lib/.gitignore",
+            "D lib/sub/.gitignore",
+            "A lib/sub/keep.tmp 100644",
+            "D lib/sub/x",
+            "ignored lib/b.tmp 2",
+        ],
+    );
+}
+
+#[test]
+fn ignored_files_are_listed_up_to_a_limit() {
+    let rules = CaptureRules { ignored_files_max: 3, ignored_bytes_max: 5, ..rules() };
+    let script = "mkdir target; for i in 1 2 3 4 5; do echo $i$i$i > target/$i; done; truncate -s 1T target/6";
+    let Some(found) = world().both_ways(script, &rules) else { return };
+    assert_eq!(found.ignored.len(), 3);
+    assert_eq!(found.ignored.iter().filter(|file| file.digest.is_some()).count(), 1);
+    assert_eq!((found.ignored_more, found.ignored_more_bytes), (3, 8 + (1 << 40)));
+}
+
+#[test]
+fn limits_hold_for_all_files_together_but_not_for_what_is_unchanged() {
+    let world = World::new("sha1", History::Shallow, |root| write(&root.join("large"), [b'x'; 5000]));
+    let rules = CaptureRules { file_bytes_max: 100, total_bytes_max: 150, ..rules() };
+    let check = |script: &str, expected: &[&str]| {
+        if let Some(found) = world.both_ways(script, &rules) {
+            assert_eq!(told(&found), expected);
+        }
+    };
+    check("touch large; chmod 600 large", &[]);
+    check("printf y | dd of=large conv=notrunc 2>/dev/null", &["D large", "odd large TooLarge"]);
+    check("for f in a b c; do head -c 60 /dev/zero > $f; done", &["A a 100644", "A b 100644", "odd c TooLarge"]);
+}
+
+#[test]
+fn a_submodule_is_an_empty_directory() {
+    let world = world();
+    let id = world.head().0;
+    world.git(&["update-index", "--add", "--cacheinfo", &format!("160000,{id},sub/module")]);
+    world.git(&["commit", "-qm", "submodule"]);
+    check_in(&world, "test -d sub/module; test -z \"$(git status --porcelain)\"", &[]);
+    check_in(&world, "touch sub/module; rmdir sub/module; mkdir sub/module", &[]);
+    check_in(&world, "echo l > sub/module/a.log", &["ignored sub/module/a.log 2"]);
+    check_in(&world, "echo x > sub/module/x", &["D sub/module", "A sub/module/x 100644"]);
+    check_in(&world, "rmdir sub/module", &["D sub/module"]);
+    check_in(&world, "rmdir sub/module; echo f > sub/module", &["T sub/module 100644"]);
+}
+
+#[test]
+fn a_link_in_the_place_of_a_directory_leads_nowhere() {
+    let world = world();
+    let outside = world.new_dir();
+    fs::write(outside.join("a.txt"), "outside\n").unwrap();
+    let script = format!("rm -rf src; ln -s {} src; echo more >> src/a.txt || true", outside.display());
+    check_in(&world, &script, &["A src 120000", "D src/a.txt", "D src/b.txt"]);
+}
+
+#[test]
+fn a_commit_with_sha256() {
+    let world = World::new("sha256", History::Shallow, small);
+    check_in(
+        &world,
+        "echo more >> src/a.txt; rm -rf docs",
+        &["D docs/deep/.env.local", "D docs/deep/c.txt", "M src/a.txt"],
+    );
+}

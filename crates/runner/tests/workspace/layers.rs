@@ -1,0 +1,165 @@
+//! Layers: what they are made of, when a new base is made, and who may remove them.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use runner::workspace::{History, Stand, Workspaces};
+
+use crate::world::{World, small, write};
+
+fn world() -> World {
+    World::new("sha1", History::Shallow, small)
+}
+
+/// Whether a name is hidden in the topmost layer.
+fn hides(stand: &Stand, path: &str) -> bool {
+    let found = fs::symlink_metadata(stand.lower[0].join(path));
+    found.is_ok_and(|found| found.file_type().is_char_device() && found.rdev() == 0)
+}
+
+#[test]
+fn a_base_is_the_bytes_of_the_tree() {
+    let world = world();
+    let mut told = Vec::new();
+    let (commit, tree) = world.head();
+    let stand = world.workspaces.stand(&world.objects, commit, tree, &mut |progress| told.push(progress)).unwrap();
+    assert_eq!(stand.lower.len(), 1);
+    assert_eq!((told[0].done, told[0].of), (0, 9));
+    assert_eq!(told.last().map(|last| (last.done, last.of)), Some((9, 9)));
+    let dir = &stand.lower[0];
+    assert_eq!(fs::read(dir.join("crlf.txt")).unwrap(), b"one $Id$\ntwo\n");
+    assert_eq!(fs::read_link(dir.join("link")).unwrap().to_str(), Some("src/a.txt"));
+    assert_ne!(fs::metadata(dir.join("run.sh")).unwrap().mode() & 0o100, 0);
+    assert!(!dir.join(".git/objects/info/alternates").exists());
+}
+
+#[test]
+fn a_thin_layer_holds_the_difference_and_nothing_else() {
+    let world = world();
+    let base = world.stand(world.head());
+    fs::remove_dir_all(world.root.join("docs")).unwrap();
+    fs::remove_file(world.root.join("link")).unwrap();
+    write(&world.root.join("src/b.txt"), "new\n");
+    let thin = world.stand(world.commit());
+    assert_eq!(thin.lower[1], base.lower[0]);
+    assert!(hides(&thin, "docs") && hides(&thin, "link"));
+    let names = |dir: &str| {
+        let entries = fs::read_dir(thin.lower[0].join(dir)).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(""), [".git", "docs", "link", "src"]);
+    assert_eq!(names("src"), ["b.txt"]);
+    // Newer than what it replaces, so that build tools see the change even if the commit is an older one.
+    let time = |stand: &Stand| fs::metadata(stand.lower[0].join("src/b.txt")).unwrap().modified().unwrap();
+    assert!(time(&thin) > time(&base));
+}
+
+#[test]
+fn a_directory_becomes_a_submodule() {
+    let world = world();
+    world.stand(world.head());
+    let id = world.head().0;
+    world.git(&["rm", "-rq", "docs"]);
+    world.git(&["update-index", "--add", "--cacheinfo", &format!("160000,{id},docs")]);
+    world.git(&["commit", "-qm", "submodule"]);
+    let thin = world.stand(world.head());
+    assert!(hides(&thin, "docs/deep"));
+    world.run(&thin, "test -d docs; test -z \"$(ls -A docs)\"; test -z \"$(git status --porcelain)\"");
+}
+
+#[test]
+fn a_stack_never_grows_too_high() {
+    let world = world();
+    for round in 0..20 {
+        write(&world.root.join("src/a.txt"), format!("round {round}\n"));
+        write(&world.root.join(format!("src/new-{round}")), "new\n");
+        let stand = world.stand(world.commit());
+        assert!(stand.lower.len() <= 8, "{} layers", stand.lower.len());
+        let script = format!(
+            "test \"$(cat src/a.txt)\" = 'round {round}'; test $(ls src/new-* | wc -l) = {}; \
+             test -z \"$(git status --porcelain)\"",
+            round + 1
+        );
+        world.run(&stand, &script);
+    }
+}
+
+#[test]
+fn a_tree_that_has_little_in_common_gets_a_base_of_its_own() {
+    let world = world();
+    world.stand(world.head());
+    for number in 0..5_100 {
+        write(&world.root.join(format!("many/{}/{}", number / 100, number)), format!("{number}\n"));
+    }
+    let stand = world.stand(world.commit());
+    assert_eq!(stand.lower.len(), 1);
+}
+
+#[test]
+fn what_is_in_use_stays() {
+    let world = world();
+    let base = world.head();
+    let held = world.stand(base);
+    write(&world.root.join("src/a.txt"), "next\n");
+    let next = world.commit();
+    drop(world.stand(next));
+    write(&world.root.join("src/a.txt"), "third\n");
+    let third = world.commit();
+    drop(world.stand(third));
+    // Keeping the newest keeps what it stands on.
+    assert_eq!(world.workspaces.gc(1).unwrap().layers, 0);
+    assert_eq!(world.workspaces.gc(0).unwrap().layers, 2);
+    assert!(held.lower[0].is_dir());
+    assert_eq!(world.stand(base).lower, held.lower);
+    drop(held);
+    assert_eq!(world.workspaces.gc(0).unwrap().layers, 1);
+    let again = world.stand(third);
+    assert_eq!(again.lower.len(), 1);
+}
+
+#[test]
+fn what_a_killed_process_left_is_removed() {
+    let world = world();
+    let cache = world.root.join(".norma/cache").join(rustix::process::geteuid().as_raw().to_string());
+    write(&cache.join("new/files/half"), "half");
+    write(&cache.join("trash/1-1/rest"), "rest");
+    let stand = world.stand(world.head());
+    assert!(!cache.join("new").exists() && !cache.join("trash").exists());
+    drop(stand);
+    // A layer that was cut short cannot be used, and is made anew.
+    let name = fs::read_dir(cache.join("layers")).unwrap().next().unwrap().unwrap().path();
+    write(&name.join("layer.json"), "{");
+    let stand = world.stand(world.head());
+    assert!(stand.lower[0].join("src/a.txt").is_file());
+}
+
+#[test]
+fn two_at_once_make_one_layer() {
+    let world = world();
+    let (commit, tree) = world.head();
+    let cache = world.root.join(".norma/cache");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let workspaces = Workspaces::new(&cache, History::Shallow, |_| false).unwrap();
+                let stand = workspaces.stand(&world.objects, commit, tree, &mut |_| ()).unwrap();
+                assert!(stand.lower[0].join("src/a.txt").is_file());
+            });
+        }
+    });
+    assert_eq!(world.workspaces.gc(0).unwrap().layers, 1);
+}
+
+#[test]
+fn a_tree_that_names_a_git_directory_is_refused() {
+    let world = world();
+    let blob = world.objects.write_blob(b"evil").unwrap();
+    let (commit, tree) = world.head();
+    let entry = runner::git::Entry { mode: 0o100_644, id: blob };
+    for name in ["src/.git/config", "..", ".GIT"] {
+        let evil = world.objects.edit(tree, &[(name.into(), Some(entry))]).unwrap();
+        assert!(world.workspaces.stand(&world.objects, commit, evil, &mut |_| ()).is_err(), "{name}");
+    }
+}
