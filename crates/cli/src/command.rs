@@ -18,6 +18,7 @@ mod runs;
 mod sandbox;
 mod show;
 mod task;
+mod trial;
 mod trust;
 mod undo;
 mod verify;

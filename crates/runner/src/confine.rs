@@ -6,7 +6,7 @@ use crate::machine::MARKER;
 use crate::show::borrowed_at;
 use crate::world::TurnOrder;
 use crate::{Error, Result};
-use contract::{AgentConfig, Backend, Contract, Mode, SandboxConfig, SandboxLimits};
+use contract::{AgentConfig, Backend, Mode, SandboxConfig, SandboxLimits};
 use sandbox::{HostPort, Identity, Level, Limits, Network, Overlay, Placed, Policy, Root, Sandbox, Upper, visible};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -21,6 +21,9 @@ const OTHER_HOME: &str = "/tmp/home";
 /// How much more than it may keep a step may write before it is stopped: what is over the limit is left out with a
 /// note, which is better than an agent that fails at the last byte.
 const STEP_ROOM_BYTES: u64 = 64 << 20;
+
+/// Room for the place of one directory among the earlier steps.
+const STEPS_BYTES: u64 = 1 << 20;
 
 /// Whether agents can be confined here as they must be, before anything of a run exists. Nothing is started
 /// otherwise: the machine's own user is never the fallback.
@@ -64,10 +67,10 @@ pub(crate) enum Shown {
 
 impl Tools {
     /// Looks at the machine once.
-    pub(crate) fn find(env: &BTreeMap<OsString, OsString>, contract: &Contract, root: &Path, level: Level) -> Tools {
+    pub(crate) fn find(env: &BTreeMap<OsString, OsString>, named: &[String], root: &Path, level: Level) -> Tools {
         let text = |name: &str| env.get(OsStr::new(name)).and_then(|value| value.to_str()).unwrap_or_default();
         let user_home = Path::new(text("HOME"));
-        let named = contract.sandbox_read.iter().map(|path| Root::new(path, "named in sandbox.read"));
+        let named = named.iter().map(|path| Root::new(path, "named in sandbox.read"));
         let read = visible::existing(visible::visible(text("PATH"), user_home).into_iter().chain(named).collect());
         let hidden = visible::secrets(&read, user_home);
         let usable = user_home.is_absolute() && !user_home.starts_with(root) && user_home != Path::new("/");
@@ -76,7 +79,7 @@ impl Tools {
     }
 }
 
-/// Everything about where a turn happens.
+/// Everything about where programs work on a tree.
 pub(crate) struct Scene<'a> {
     pub(crate) tools: &'a Tools,
     pub(crate) shown: Shown,
@@ -86,51 +89,78 @@ pub(crate) struct Scene<'a> {
     pub(crate) root: &'a Path,
     /// The state directory.
     pub(crate) state: &'a Path,
-    /// The run's directory.
-    pub(crate) run_dir: &'a Path,
-    /// The clean environment agents start from.
+    /// The clean environment programs start from.
     pub(crate) env: &'a BTreeMap<OsString, OsString>,
+    /// What a program may use up.
+    pub(crate) limits: &'a SandboxLimits,
+    /// What it may write to the tree.
+    pub(crate) layer_mb: u32,
+}
+
+/// What one program needs beyond that.
+pub(crate) struct Program<'a> {
+    /// Where it starts.
+    pub(crate) cwd: &'a Path,
+    /// Files that its command names by absolute path.
+    pub(crate) named: Vec<&'a Path>,
+    /// Variables added to the clean environment.
+    pub(crate) env: BTreeMap<String, String>,
+    /// What it may reach, as `host:port`.
+    pub(crate) network: &'a [String],
 }
 
 impl Scene<'_> {
-    /// The sandbox for one turn; an error says what about the agent cannot be confined as it is.
-    pub(crate) fn policy(
+    /// The sandbox of an agent's turn; an error says what about the agent cannot be confined as it is. The step's
+    /// layer is the last one.
+    pub(crate) fn turn(
         &self,
         order: &TurnOrder<'_>,
         agent: &AgentConfig,
-        cwd: &Path,
-        program: &Path,
+        (cwd, program): (&Path, &Path),
+        run_dir: &Path,
     ) -> std::result::Result<Policy, String> {
-        let contract = &order.run.started.contract;
+        let arguments = agent.cmd.iter().skip(1).map(Path::new).filter(|path| path.is_absolute());
+        let mut env = agent.env.clone();
+        env.insert(MARKER.to_owned(), order.run.id.slug());
+        env.insert("NORMA_STEP_DIR".to_owned(), order.step_dir.to_string_lossy().into_owned());
+        let named = [program].into_iter().chain(arguments).collect();
+        let mut policy = self.policy(Program { cwd, named, env, network: &agent.network })?;
+        policy.overlays.extend([earlier_steps(run_dir), step(order)]);
+        Ok(policy)
+    }
+
+    /// The sandbox of any program that works on the tree.
+    pub(crate) fn policy(&self, program: Program<'_>) -> std::result::Result<Policy, String> {
         let mut read = self.tools.read.clone();
-        read.extend(self.named(agent, program, &read));
+        read.extend(self.named(&program.named, &read));
         let mut policy = Policy {
             read,
             write: Vec::new(),
-            placed: self.earlier_steps(order),
+            placed: Vec::new(),
             empty: vec![Root::new(self.state, "norma's own directory, of which agents see their run's steps")],
-            overlays: vec![self.step(order)],
+            overlays: Vec::new(),
             protected: Vec::new(),
             hidden: self.tools.hidden.clone(),
-            env: self.environment(order, agent)?,
-            cwd: cwd.to_owned(),
+            env: self.environment(program.env)?,
+            cwd: program.cwd.to_owned(),
             home: self.tools.home.clone(),
-            network: network(&agent.network)?,
-            limits: limits(&contract.sandbox_limits),
+            network: network(program.network)?,
+            limits: limits(self.limits),
             hostname: "norma".to_owned(),
             identity: identity(),
             landlock_abi_min: if self.tools.level == Level::A { sandbox::probe::LANDLOCK_ABI_FULL } else { 0 },
         };
-        self.show_tree(&mut policy, contract);
+        self.show_tree(&mut policy);
         Ok(policy)
     }
 
-    fn show_tree(&self, policy: &mut Policy, contract: &Contract) {
-        let reason = "the run's tree; what is changed here is dropped".to_owned();
+    fn show_tree(&self, policy: &mut Policy) {
+        let reason = "the tree; what is changed here goes to a layer of its own".to_owned();
         match &self.shown {
             Shown::Layers { lower, secrets } => {
-                let upper = Upper::Memory { bytes: layer_bytes(contract) };
-                policy.overlays.push(Overlay { path: self.root.to_owned(), lower: lower.clone(), upper, reason });
+                let upper = Upper::Memory { bytes: layer_bytes(self.layer_mb) };
+                let (path, lower) = (self.root.to_owned(), lower.clone());
+                policy.overlays.push(Overlay { path, lower, upper, writable: true, reason });
                 let cover = |path: &PathBuf| Root::new(self.root.join(path), "its name says that it holds secrets");
                 policy.hidden.extend(secrets.iter().map(cover));
             }
@@ -148,58 +178,31 @@ impl Scene<'_> {
         }
     }
 
-    /// What the agent's command names by absolute path and nothing else shows.
-    fn named(&self, agent: &AgentConfig, program: &Path, read: &[Root]) -> Vec<Root> {
-        let arguments = agent.cmd.iter().skip(1).map(Path::new).filter(|path| path.is_absolute());
+    /// What the command names by absolute path and nothing else shows.
+    fn named(&self, paths: &[&Path], read: &[Root]) -> Vec<Root> {
         let shown = |path: &Path| read.iter().any(|root| path.starts_with(&root.path)) || path.starts_with(self.root);
         let mut named: Vec<Root> = Vec::new();
-        for path in [program].into_iter().chain(arguments) {
+        for path in paths {
             let real = path.canonicalize().ok().filter(|real| real.is_file());
-            for path in [Some(path.to_owned()).filter(|_| real.is_some()), real].into_iter().flatten() {
+            for path in [Some((*path).to_owned()).filter(|_| real.is_some()), real].into_iter().flatten() {
                 if !shown(&path) && !named.iter().any(|it| it.path == path) {
-                    named.push(Root::new(path, "named in the agent's command"));
+                    named.push(Root::new(path, "named in the command"));
                 }
             }
         }
         named
     }
 
-    /// The directory of this step: what is there already can be read, what the agent adds goes to a layer of its
-    /// own, from which norma copies.
-    fn step(&self, order: &TurnOrder<'_>) -> Overlay {
-        let bytes = (u64::from(order.run.started.contract.limits.evidence_mb) << 20) + STEP_ROOM_BYTES;
-        Overlay {
-            path: order.step_dir.to_owned(),
-            lower: vec![order.live_dir.to_owned()],
-            upper: Upper::Memory { bytes },
-            reason: "the step's own directory, all that is kept of the turn".to_owned(),
-        }
-    }
-
-    fn earlier_steps(&self, order: &TurnOrder<'_>) -> Vec<Placed> {
-        let placed = |dir: &&str| {
-            let path = self.run_dir.join(dir);
-            Placed { source: path.clone(), path, writable: false, reason: "an earlier step of the run".to_owned() }
-        };
-        order.run.step_dirs().iter().map(placed).collect()
-    }
-
-    fn environment(
-        &self,
-        order: &TurnOrder<'_>,
-        agent: &AgentConfig,
-    ) -> std::result::Result<BTreeMap<String, String>, String> {
+    fn environment(&self, more: BTreeMap<String, String>) -> std::result::Result<BTreeMap<String, String>, String> {
         let mut env = BTreeMap::new();
         for (name, value) in self.env {
             let utf8 = |text: &OsStr| text.to_str().map(str::to_owned);
             let pair = utf8(name).zip(utf8(value)).ok_or_else(|| format!("the variable {name:?} is not UTF-8"))?;
             env.extend([pair]);
         }
-        env.extend(agent.env.clone());
+        env.extend(more);
         let text = |path: &Path| path.to_string_lossy().into_owned();
         env.extend([
-            (MARKER.to_owned(), order.run.id.slug()),
-            ("NORMA_STEP_DIR".to_owned(), text(order.step_dir)),
             ("HOME".to_owned(), text(&self.tools.home)),
             ("TMPDIR".to_owned(), "/tmp".to_owned()),
             // An agent that deletes its private `.git` must not look for one further up.
@@ -209,11 +212,36 @@ impl Scene<'_> {
     }
 }
 
+/// The directory of a step: what is there already can be read, what the agent adds goes to a layer of its own, from
+/// which norma copies.
+fn step(order: &TurnOrder<'_>) -> Overlay {
+    let bytes = (u64::from(order.run.started.contract.limits.evidence_mb) << 20) + STEP_ROOM_BYTES;
+    Overlay {
+        path: order.step_dir.to_owned(),
+        lower: vec![order.live_dir.to_owned()],
+        upper: Upper::Memory { bytes },
+        writable: true,
+        reason: "the step's own directory, all that is kept of the turn".to_owned(),
+    }
+}
+
+/// The steps so far, however many there are, as one directory in which this step's own can be placed.
+fn earlier_steps(run_dir: &Path) -> Overlay {
+    let path = run_dir.join("steps");
+    Overlay {
+        lower: vec![path.clone()],
+        path,
+        upper: Upper::Memory { bytes: STEPS_BYTES },
+        writable: false,
+        reason: "the earlier steps of the run".to_owned(),
+    }
+}
+
 /// What may be written to a layer in memory: as configured, and never more than half of the machine's memory.
-fn layer_bytes(contract: &Contract) -> u64 {
+fn layer_bytes(layer_mb: u32) -> u64 {
     let system = rustix::system::sysinfo();
     let memory = system.totalram as u64 * u64::from(system.mem_unit);
-    (u64::from(contract.workspace.layer_mb) << 20).min(memory / 2)
+    (u64::from(layer_mb) << 20).min(memory / 2)
 }
 
 fn identity() -> Identity {

@@ -76,7 +76,7 @@ impl Machine<'_> {
             Some(tools) => tools,
             None => {
                 let level = sandbox::probe(&self.context.sandbox).level;
-                Tools::find(&self.context.agent_env, contract, &layout.root, level)
+                Tools::find(&self.context.agent_env, &contract.sandbox_read, &layout.root, level)
             }
         };
         let run_dir = layout.run(&order.run.id.slug());
@@ -86,10 +86,11 @@ impl Machine<'_> {
             borrowed: &self.objects.directories(),
             root: &layout.root,
             state: &layout.state,
-            run_dir: &run_dir,
             env: &self.context.agent_env,
+            limits: &contract.sandbox_limits,
+            layer_mb: contract.workspace.layer_mb,
         };
-        let staged = scene.policy(order, agent, &call.cwd, &call.program).and_then(|policy| {
+        let staged = scene.turn(order, agent, (&call.cwd, &call.program), &run_dir).and_then(|policy| {
             let command = command(&call)?;
             let ready = confined::get_ready(&self.context.sandbox, &policy, &command);
             Ok(Stage { ready: ready.map_err(|error| error.to_string())?, policy })
@@ -129,8 +130,7 @@ impl Machine<'_> {
             stdout: kept(finished.outcome.stdout),
             stderr_truncated: finished.outcome.stderr.truncated,
             stderr: kept(finished.outcome.stderr),
-            // The step's overlay is the first one.
-            written: Some(finished.layers.swap_remove(0)),
+            written: finished.layers.pop(),
             notes: finished.report.as_ref().map_or_else(Vec::new, refused),
             sandbox: record,
         })

@@ -7,11 +7,10 @@ use crate::landing::{carry_out, id, own_branch};
 use crate::process::Cancel;
 use crate::show::Workspace;
 use crate::world::{Execution, LandResult, PatchResult, Place, TurnOrder, World};
-use crate::{Context, Result};
+use crate::{Context, Result, observe};
 use contract::path::PathProblem;
 use contract::{Backend, Landing, LandingMode, Reason, RepoPath};
 use run::Run;
-use run::gate::scope::ChangedPath;
 use run::gate::{Finding, Rule};
 
 /// Names the turn in the environment of every process that belongs to it, so that what outlives a killed norma
@@ -70,19 +69,7 @@ impl World for Machine<'_> {
             Err(PatchProblem::Git(error)) => return Err(error.into()),
             Err(problem) => return Ok(refused(&problem)),
         };
-        let mut changes = Vec::with_capacity(applied.changes.len());
-        for change in applied.changes {
-            let binary = match &change.new {
-                Some(entry) if entry.mode != 0o160_000 => self.objects.looks_binary(entry.id)?,
-                _ => false,
-            };
-            changes.push(ChangedPath {
-                path: change.path,
-                old_mode: change.old.map(|entry| entry.mode),
-                new_mode: change.new.map(|entry| entry.mode),
-                binary,
-            });
-        }
+        let changes = observe::changes(self.objects, &applied.changes)?;
         // Durable before it can be mentioned.
         self.objects.pin(&format!("runs/{}/tree", run.id.slug()), applied.tree)?;
         Ok(PatchResult::Tree { tree: applied.tree.to_string(), changes })

@@ -72,11 +72,24 @@ impl Machine<'_> {
             }
         }
         if run.started.contract.sandbox == Backend::Native {
-            let (file, lines) =
-                (dir.join(".git/objects/info/alternates"), borrowed_inside(self.objects.directories().len()));
-            std::fs::write(&file, lines).map_err(|source| Error::io("write", &file, source))?;
+            self.fit_into_a_sandbox(&dir)?;
         }
         Ok(dir)
+    }
+
+    /// Makes in a checkout what a sandbox needs of it: a place for the state directory, which is no part of the agent's
+    /// repository, and the way to the objects that one borrows.
+    fn fit_into_a_sandbox(&self, dir: &Path) -> Result<()> {
+        if let Some(state) = self.context.layout.state_in_repository() {
+            let place = dir.join(state.as_str());
+            std::fs::create_dir_all(&place).map_err(|source| Error::io("create", &place, source))?;
+        }
+        let borrowed = borrowed_inside(self.objects.directories().len());
+        for (name, text) in [("objects/info/alternates", borrowed.as_str()), ("info/exclude", "/.norma/\n")] {
+            let file = dir.join(".git").join(name);
+            std::fs::write(&file, text).map_err(|source| Error::io("write", &file, source))?;
+        }
+        Ok(())
     }
 }
 
@@ -90,8 +103,9 @@ fn borrowed_inside(count: usize) -> String {
     (0..count).map(|index| format!("{}\n", borrowed_at(index).display())).collect()
 }
 
-fn is_secret(name: &str) -> bool {
-    sandbox::visible::secret_name(name).is_some()
+/// Whether the name of a committed file says that agents must not read it.
+pub(crate) fn is_secret(name: &str) -> bool {
+    sandbox::visible::is_secret_if_committed(name)
 }
 
 /// Whether a checkout is where norma made it. An agent could have removed it, or put a link to the user's files in

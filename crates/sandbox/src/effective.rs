@@ -169,7 +169,7 @@ impl Effective {
             }
         }
         for overlay in &policy.overlays {
-            if at(&overlay.path).is_none_or(|mount| mount.kind != "overlay") {
+            if at(&overlay.path).is_none_or(|mount| mount.kind != "overlay" || !overlay.writable && !mount.read_only) {
                 weaker.push(format!("{} is no view of its own", overlay.path.display()));
             }
         }

@@ -111,6 +111,8 @@ pub struct Overlay {
     pub lower: Vec<PathBuf>,
     /// Where changes go.
     pub upper: Upper,
+    /// Whether the program can change it. If not, the layer is only there for other entries to be placed in it.
+    pub writable: bool,
     /// For people.
     pub reason: String,
 }
@@ -282,13 +284,15 @@ impl Policy {
     pub(crate) fn changeable(&self) -> impl Iterator<Item = &Path> {
         let write = self.write.iter().map(|root| &root.path);
         let placed = self.placed.iter().filter(|it| it.writable).map(|it| &it.path);
-        write.chain(placed).chain(self.overlays.iter().map(|it| &it.path)).map(PathBuf::as_path)
+        let overlays = self.overlays.iter().filter(|it| it.writable).map(|it| &it.path);
+        write.chain(placed).chain(overlays).map(PathBuf::as_path)
     }
 
     /// The paths at and below which the program sees something, private directories aside.
     pub(crate) fn seen(&self) -> impl Iterator<Item = &Path> {
         let roots = self.read.iter().chain(&self.empty).map(|root| root.path.as_path());
-        roots.chain(self.placed.iter().map(|it| it.path.as_path())).chain(self.changeable())
+        let views = self.overlays.iter().map(|it| it.path.as_path());
+        roots.chain(self.placed.iter().map(|it| it.path.as_path())).chain(views).chain(self.changeable())
     }
 
     fn places(&self, found: &mut Found) {

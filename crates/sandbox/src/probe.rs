@@ -84,6 +84,7 @@ fn has_overlays_now(sandbox: &Sandbox) -> bool {
         path: "/tmp/view".into(),
         lower: vec!["/usr".into()],
         upper: Upper::Memory { bytes: 1 << 20 },
+        writable: true,
         reason: "anything, to see that it works".to_owned(),
     };
     crate::setup::kernel_version() >= OVERLAYS_SINCE

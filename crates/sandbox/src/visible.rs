@@ -47,6 +47,9 @@ struct Hidden {
 struct Named {
     name: String,
     reason: String,
+    /// Why a file of this name is not covered where it is part of the repository itself.
+    #[serde(default)]
+    shown_if_committed: Option<String>,
 }
 
 impl Named {
@@ -120,6 +123,13 @@ pub fn secrets(roots: &[Root], home: &Path) -> Vec<Root> {
 pub fn secret_name(name: &str) -> Option<String> {
     let data = hidden_data();
     secret_in(&data, name)
+}
+
+/// Whether a file of this name is covered even where it is part of the repository.
+pub fn is_secret_if_committed(name: &str) -> bool {
+    let data = hidden_data();
+    let shown = data.names.iter().any(|it| it.matches(name) && it.shown_if_committed.is_some());
+    !shown && secret_in(&data, name).is_some()
 }
 
 fn secret_in(data: &Hidden, name: &str) -> Option<String> {
@@ -257,6 +267,11 @@ mod tests {
     fn secrets_are_known_by_their_names() {
         for name in [".env", ".env.local", "server.pem", "id_ed25519", ".npmrc"] {
             assert!(secret_name(name).is_some(), "{name}");
+        }
+        for (name, covered) in
+            [(".env", true), ("id_rsa", true), ("tests/x.pem", false), (".npmrc", false), ("x", false)]
+        {
+            assert_eq!(is_secret_if_committed(name), covered, "{name}");
         }
         for name in [".env.example", "env", "main.rs", "environment.ts"] {
             assert!(secret_name(name).is_none(), "{name}");

@@ -523,6 +523,7 @@ fn changes_to_a_view_are_in_its_layer_and_nowhere_else() {
         path: view.clone(),
         lower: vec![top, base.clone()],
         upper: Upper::Memory { bytes: 1 << 20 },
+        writable: true,
         reason: "the view".to_owned(),
     });
     place.policy.cwd = view;
@@ -548,33 +549,30 @@ fn changes_to_a_view_are_in_its_layer_and_nowhere_else() {
 fn a_directory_is_seen_where_it_is_placed_and_around_it_is_nothing() {
     let mut place = place();
     let at = |name: &str| place.dir.path().join(name);
-    for name in ["live", "earlier", "base/.norma/runs"] {
+    for name in ["live", "steps/001-plan", "base/.norma/runs"] {
         fs::create_dir_all(at(name)).expect("make");
     }
     fs::write(at("base/.norma/secret"), "x").expect("write");
-    fs::write(at("earlier/plan.md"), "plan").expect("write");
+    fs::write(at("steps/001-plan/plan.md"), "plan").expect("write");
     let (repo, run) = (at("repo"), at("repo/.norma/runs/1/steps"));
-    let placed = |source: &str, name: &str, writable| Placed {
-        source: at(source),
-        path: run.join(name),
-        writable,
-        reason: "a step".to_owned(),
-    };
-    let both = vec![placed("live", "002-do", true), placed("earlier", "001-plan", false)];
-    let overlay = Overlay {
-        path: repo.clone(),
-        lower: vec![at("base")],
+    let view = |path: &Path, lower: &str, writable| Overlay {
+        path: path.to_owned(),
+        lower: vec![at(lower)],
         upper: Upper::Memory { bytes: 1 << 20 },
-        reason: "the tree".to_owned(),
+        writable,
+        reason: "a view".to_owned(),
     };
+    let own = Placed { source: at("live"), path: run.join("002-do"), writable: true, reason: "its step".to_owned() };
+    let views = vec![view(&repo, "base", true), view(&run, "steps", false)];
     let live = at("live");
     place.policy.empty = vec![Root::new(repo.join(".norma"), "the state directory")];
-    (place.policy.placed, place.policy.overlays, place.policy.cwd) = (both, vec![overlay], repo);
+    (place.policy.placed, place.policy.overlays, place.policy.cwd) = (vec![own], views, repo);
     let script = "cat .norma/runs/1/steps/001-plan/plan.md; ls -A .norma; echo done >.norma/runs/1/steps/002-do/out; \
                   echo x >.norma/runs/1/steps/001-plan/plan.md; echo x >.norma/x; mkdir .norma/runs/2; \
-                  rm -r .norma/runs/1/steps/001-plan; mv .norma other; true";
+                  rm -r .norma/runs/1/steps/001-plan; mkdir .norma/runs/1/steps/003; mv .norma other; \
+                  cat .norma/runs/1/steps/001-plan/plan.md; ls .norma/runs/1/steps | wc -l";
     let ran = place.run("/bin/sh", &["-c", script]).expect("run");
-    assert_eq!(ran.stdout, "planruns\n", "{ran:?}");
+    assert_eq!(ran.stdout, "planruns\nplan2\n", "{ran:?}");
     assert_eq!(fs::read_to_string(live.join("out")).expect("read"), "done\n");
-    assert_eq!(fs::read_to_string(place.dir.path().join("earlier/plan.md")).expect("read"), "plan");
+    assert_eq!(fs::read_to_string(place.dir.path().join("steps/001-plan/plan.md")).expect("read"), "plan");
 }

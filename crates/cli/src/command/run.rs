@@ -4,7 +4,7 @@ use crate::error::{CommandError, Outcome, code};
 use crate::progress::{Reporter, waiting_for};
 use crate::surroundings::Surroundings;
 use crate::text::{out, safe, short_id, short_ref};
-use contract::{Mode, RunView, SandboxConfig, Status, TaskStatus, TaskView};
+use contract::{Mode, Reason, RunView, SandboxConfig, Status, TaskStatus, TaskView};
 use run::Run;
 use runner::{Context, Control, Driver, Machine, Order, Owner, Settings, Stop, Taken, load_settings};
 use std::process::ExitCode;
@@ -209,6 +209,7 @@ pub(crate) fn exit_code(view: &RunView) -> ExitCode {
     match view.status {
         Status::Succeeded => ExitCode::SUCCESS,
         Status::Paused => ExitCode::from(code::INTERRUPTED),
+        _ if view.reason == Some(Reason::SandboxUnavailable) => ExitCode::from(code::ENVIRONMENT),
         _ => ExitCode::from(code::FAILED),
     }
 }
@@ -241,7 +242,7 @@ pub(crate) fn ending(view: &RunView) -> String {
         ),
         (status, _) => format!(
             "what happened: {status} ({}): {message}\n{untouched}\n{evidence}\nnext: look: norma show {slug} · logs: {}/steps/*/logs · again: norma run … --new",
-            view.reason.map_or("", contract::Reason::as_str),
+            view.reason.map_or("", Reason::as_str),
             view.run_dir
         ),
     }

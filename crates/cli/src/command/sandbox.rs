@@ -23,7 +23,7 @@ const LIMITS: Limits = Limits {
 /// Run a program in the sandbox, or see what the sandbox lets through
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma sandbox run -- ls ~\n  norma sandbox run --write . --net example.org:443 -- make test\n  norma sandbox explain --write ."
+    after_help = "Examples:\n  norma sandbox run -- ls ~\n  norma sandbox run --write . --net example.org:443 -- make test\n  norma sandbox run --workspace --allow src -- cargo test\n  norma sandbox explain --write ."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -36,6 +36,13 @@ enum Verb {
     Run {
         #[command(flatten)]
         grants: Grants,
+        /// Run it in a private workspace at HEAD, as an agent would be; say what it changed and what of that would be
+        /// refused, and drop it
+        #[arg(long, conflicts_with = "write")]
+        workspace: bool,
+        /// With --workspace: a file or directory it may change; everything if none is named (can be repeated)
+        #[arg(long, value_name = "PATH", requires = "workspace")]
+        allow: Vec<String>,
         /// The program and its arguments
         #[arg(last = true, required = true, value_name = "ARGV")]
         argv: Vec<String>,
@@ -60,24 +67,15 @@ struct Grants {
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         match self.verb {
-            Verb::Run { grants, argv } => run(here, &policy(here, &grants)?, &argv),
+            Verb::Run { grants, workspace: true, allow, argv } => super::trial::run(here, &grants.net, &allow, &argv),
+            Verb::Run { grants, argv, .. } => run(here, &policy(here, &grants)?, &argv),
             Verb::Explain { grants } => explain(here, &policy(here, &grants)?),
         }
     }
 }
 
 fn run(here: &Surroundings, policy: &Policy, argv: &[String]) -> Outcome<ExitCode> {
-    let own = |stream: &dyn AsFd| stream.as_fd().try_clone_to_owned();
-    let streams = || -> std::io::Result<Streams> {
-        Ok(Streams {
-            stdin: own(&std::io::stdin())?,
-            stdout: own(&std::io::stdout())?,
-            stderr: own(&std::io::stderr())?,
-        })
-    };
-    let streams = streams().map_err(|e| {
-        CommandError::new(code::ENVIRONMENT, format!("could not pass on the streams: {e}"), "try again")
-    })?;
+    let streams = own_streams()?;
     let command = Command { program: argv[0].clone(), args: argv[1..].to_vec() };
     let sandbox = here.sandbox();
     let refused = |error: sandbox::Error| match error {
@@ -88,15 +86,34 @@ fn run(here: &Surroundings, policy: &Policy, argv: &[String]) -> Outcome<ExitCod
     };
     let report = sandbox.prepare(policy, &command, &streams).and_then(|it| it.start()?.finish()).map_err(refused)?;
     tell(&report);
-    Ok(match report.end {
+    Ok(ended(&report))
+}
+
+/// The program's own exit code, as a shell would say it.
+pub(super) fn ended(report: &Report) -> ExitCode {
+    match report.end {
         End::Exited(code) => ExitCode::from(code.clamp(0, 255) as u8),
         End::Signaled(signal) => ExitCode::from(signal.saturating_add(128).clamp(0, 255) as u8),
         End::Killed => ExitCode::from(code::FAILED),
-    })
+    }
+}
+
+/// The streams norma itself has.
+pub(super) fn own_streams() -> Outcome<Streams> {
+    let own = |stream: &dyn AsFd| stream.as_fd().try_clone_to_owned();
+    let streams = || -> std::io::Result<Streams> {
+        Ok(Streams {
+            stdin: own(&std::io::stdin())?,
+            stdout: own(&std::io::stdout())?,
+            stderr: own(&std::io::stderr())?,
+        })
+    };
+    streams()
+        .map_err(|e| CommandError::new(code::ENVIRONMENT, format!("could not pass on the streams: {e}"), "try again"))
 }
 
 /// What the program itself could not say, on stderr, after its own words.
-fn tell(report: &Report) {
+pub(super) fn tell(report: &Report) {
     if let Some(failure) = report.failure() {
         crate::text::err(&format!("norma: {failure}"));
     }

@@ -92,3 +92,91 @@ fn nobody_is_attacked_outside_of_a_sandbox() {
     let output = env.norma(&["__drill", "attack", "{}"]);
     assert_eq!((output.exits(1).raw.as_str(), output.raw_err.as_str()), ("", ""));
 }
+
+#[test]
+fn production_mode_never_runs_an_agent_without_a_sandbox() {
+    let mut env = TestEnvironment::new(json!({}));
+    env.script_unconfined(json!({}));
+    env.norma(&["run", "1"]).success();
+    env.env.insert("NORMA_MODE".into(), "production".into());
+    insta::assert_snapshot!(env.norma(&["run", "1", "--new"]), @r#"
+    ! error: sandbox_unavailable: agents are always confined in production mode
+    ! next: production mode comes from "mode" in config.json or from NORMA_MODE
+    [exit 4]
+    "#);
+    env.env.insert("NORMA_MODE".into(), "prod".into());
+    insta::assert_snapshot!(env.norma(&["run", "1", "--new"]), @r#"
+    ! error: NORMA_MODE is "prod"
+    ! next: set it to production or development, or unset it
+    [exit 2]
+    "#);
+    env.env.remove("NORMA_MODE");
+    env.write(
+        ".norma/config.json",
+        r#"{"mode":"production","sandbox":{"backend":"none"},"budgets":{"max_iterations":1}}"#,
+    );
+    assert!(env.norma(&["trust"]).err().contains("/sandbox/backend: agents are always confined in production mode"));
+    assert_eq!(env.json(&["runs"]).as_array().unwrap().len(), 1);
+}
+
+/// In a user namespace that may make no other one, with every capability given up.
+#[test]
+fn without_a_sandbox_no_run_starts() {
+    let Some(_) = confining() else { return };
+    let env = TestEnvironment::new(json!({}));
+    let norma = env!("CARGO_BIN_EXE_norma");
+    let script = format!(
+        "echo 0 > /proc/sys/user/max_user_namespaces &&
+         exec setpriv --bounding-set -all --inh-caps -all --ambient-caps -all '{norma}' run 1"
+    );
+    let mut command = std::process::Command::new("unshare");
+    command.args(["-Ur", "sh", "-c", &script]).current_dir(&env.root).env_clear().envs(&env.env);
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("sandbox_unavailable") && said.contains("next: "), "{said}");
+    assert_eq!(env.json(&["runs"]), json!([]));
+}
+
+#[test]
+fn an_agent_sees_the_same_tree_in_layers_and_in_a_checkout() {
+    let Some(_) = confining() else { return };
+    let env = TestEnvironment::new(json!({}));
+    let look = "cd '{repo_root}' && { pwd; ls -A; cat src/lib.txt; git status --short; git log --format=%s; \
+                git commit -qam mine && git log --format=%s -1; } > '{step_dir}/seen.txt' 2>&1";
+    let mut seen = Vec::new();
+    for layers in [true, false] {
+        env.script(json!({
+            "plan": [[], [{"shell": look}]],
+            "check": [[{"verdict": "FAIL"}], [{"verdict": "PASS"}]],
+            "act": [[{"patch": crate::environment::PATCH}]],
+        }));
+        env.configure(|config| config["workspace"] = json!({"layers": layers}));
+        env.norma(&["run", "1", "--new"]).success();
+        seen.push(std::fs::read_to_string(env.run_dir().join("steps/005-plan/seen.txt")).unwrap());
+        env.norma(&["undo", "@last"]).success();
+    }
+    let root = env.root.display();
+    let expected = format!("{root}\n.git\n.norma\nREADME.md\nsrc\none\nTWO\nthree\nM  src/lib.txt\nfirst\nmine\n");
+    assert_eq!(seen, [expected.clone(), expected]);
+}
+
+#[test]
+fn the_sandbox_of_every_turn_is_on_record() {
+    let Some(_) = confining() else { return };
+    let env = TestEnvironment::new(json!({}));
+    env.configure(|config| config["agents"]["plan"]["env"] = json!({"TOKEN": "not for the record"}));
+    env.norma(&["run", "1"]).success();
+    let read =
+        |step: &str| std::fs::read_to_string(env.run_dir().join("steps").join(step).join("sandbox.json")).unwrap();
+    let record: Value = serde_json::from_str(&read("001-plan")).unwrap();
+    assert_eq!(record["backend"], "native");
+    assert_eq!(record["policy"]["overlays"][0]["path"], env.root.display().to_string());
+    assert!(record["policy"]["env"].as_array().unwrap().contains(&json!("TOKEN")));
+    assert!(!read("001-plan").contains("not for the record"));
+    assert_eq!(record["effective"]["capabilities"], 0);
+    assert!(record["report"]["usage"]["resident_bytes_max"].as_u64().unwrap() > 0);
+    env.script_unconfined(json!({}));
+    env.norma(&["run", "1", "--new"]).success();
+    assert_eq!(read("001-plan"), "{\n  \"backend\": \"none\"\n}\n");
+}

@@ -10,6 +10,7 @@ fn keys(value: &Value) -> Vec<&str> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a whole configuration is written out")]
 fn init_makes_the_state_directory_once() {
     let env = TestEnvironment::bare();
     env.git(&["init", "--quiet"]);

@@ -66,6 +66,9 @@ pub struct Captured {
     pub ignored_more: u64,
     /// How many bytes those have.
     pub ignored_more_bytes: u64,
+    /// Where ignored files are: the outermost directory that the rules ignore, or the file itself. All of them, unlike
+    /// the list of files.
+    pub ignored_at: Vec<Vec<u8>>,
     /// What cannot be part of a tree. Where it took the place of a file, that file counts as deleted.
     pub odd: Vec<Odd>,
     /// The size of all changed files together.
@@ -144,6 +147,7 @@ pub(super) fn capture_as(
         ignored: found.ignored,
         ignored_more: found.ignored_more,
         ignored_more_bytes: found.ignored_more_bytes,
+        ignored_at: found.ignored_at,
         odd: found.odd,
         bytes: found.bytes,
     })

@@ -50,9 +50,16 @@ pub(super) struct Found {
     pub(super) ignored: Vec<IgnoredFile>,
     pub(super) ignored_more: u64,
     pub(super) ignored_more_bytes: u64,
+    pub(super) ignored_at: Vec<Vec<u8>>,
     pub(super) odd: Vec<Odd>,
     pub(super) bytes: u64,
     ignored_bytes: u64,
+}
+
+impl Found {
+    fn ignored_count(&self) -> u64 {
+        self.ignored.len() as u64 + self.ignored_more
+    }
 }
 
 /// One walk.
@@ -167,17 +174,21 @@ impl<'a> Walk<'a> {
     fn subdirectory(&mut self, dir: &Directory<'_>, found: Name<'_>) -> Result<(), GitError> {
         let handle = open_directory(dir.handle, &found).map_err(|error| at(&found.path, error))?;
         let base = found.before.filter(|entry| entry.is_tree()).map(|entry| entry.id);
+        let is_ignored = !dir.ignored && self.matches(&found.path, true);
         let below = Directory {
             handle: &handle,
             path: &found.path,
             base,
             // Below a directory that hides there is nothing left to hide, so nothing there is marked.
             complete: dir.complete || self.hides(&handle),
-            ignored: dir.ignored || self.matches(&found.path, true),
+            ignored: dir.ignored || is_ignored,
             depth: dir.depth + 1,
         };
-        let edits = self.found.edits.len();
+        let (edits, ignored) = (self.found.edits.len(), self.found.ignored_count());
         self.directory(&below)?;
+        if is_ignored && self.found.ignored_count() > ignored {
+            self.found.ignored_at.push(found.path.clone());
+        }
         // An empty directory is what a submodule looks like here; one with files in it is something else.
         let is_submodule = found.before.is_some_and(|entry| entry.mode == MODE_GITLINK);
         let stays = is_submodule && self.found.edits.len() == edits;
@@ -195,6 +206,9 @@ impl<'a> Walk<'a> {
         let tracked = found.before.filter(|entry| !entry.is_tree());
         let now = if tracked.is_none() && (dir.ignored || self.matches(&found.path, false)) {
             self.ignore(dir, &found)?;
+            if !dir.ignored {
+                self.found.ignored_at.push(found.path.clone());
+            }
             None
         } else {
             self.read(dir, &found, tracked)?

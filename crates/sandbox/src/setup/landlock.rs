@@ -86,8 +86,9 @@ pub(super) fn enforce(policy: &Policy) -> io::Result<u32> {
     for root in &policy.empty {
         allow(&root.path, READ_DIR)?;
     }
-    for placed in policy.placed.iter().filter(|it| !it.writable) {
-        allow(&placed.path, READ)?;
+    let placed = policy.placed.iter().filter(|it| !it.writable).map(|it| &it.path);
+    for path in placed.chain(policy.overlays.iter().filter(|it| !it.writable).map(|it| &it.path)) {
+        allow(path, READ)?;
     }
     for path in policy.changeable() {
         allow(path, READ | CHANGE | REFER | TRUNCATE)?;

@@ -90,9 +90,11 @@ pub(super) fn enter(policy: &Policy) -> Result<View, String> {
         let placed = place.place(&source, &target);
         placed.map_err(|error| format!("could not mount {}: {error}", target.display()))?;
     }
-    for root in &policy.empty {
-        let close = open_path(&root.path).and_then(|place| sys::add_mount_attributes(place.as_fd(), RDONLY, false));
-        close.map_err(|error| format!("could not close {}: {error}", root.path.display()))?;
+    // Everything is in its place; what may not be changed is closed.
+    let views = policy.overlays.iter().filter(|it| !it.writable).map(|it| &it.path);
+    for path in policy.empty.iter().map(|root| &root.path).chain(views) {
+        let close = open_path(path).and_then(|place| sys::add_mount_attributes(place.as_fd(), RDONLY, false));
+        close.map_err(|error| format!("could not close {}: {error}", path.display()))?;
     }
     carve(policy)?;
     let here =

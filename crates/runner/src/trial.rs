@@ -1,0 +1,94 @@
+//! Trying a program out: in a workspace at HEAD that nobody else sees, confined as an agent would be. What it changed
+//! is judged as an agent's change would be, and dropped.
+
+use crate::confine::{Program, Scene, Shown, Tools};
+use crate::git::Objects;
+use crate::observe::observed;
+use crate::show::is_secret;
+use crate::workspace::{CaptureRules, Captured, Workspaces, capture};
+use crate::{Context, Error, Result};
+use contract::{Config, Policies, RepoPath};
+use run::gate::Finding;
+use run::gate::scope::{Scope, judge};
+use sandbox::{Report, Streams};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What to try, and what it may do.
+pub struct Trial<'a> {
+    /// Program and arguments.
+    pub command: &'a sandbox::Command,
+    /// Where it starts: the repository's root or a directory below it.
+    pub cwd: &'a Path,
+    /// What it may reach, as `host:port`.
+    pub network: &'a [String],
+    /// What it may change; the whole tree if there are none.
+    pub allowed_paths: Vec<RepoPath>,
+    /// What must not be changed, and where anything may lie about.
+    pub policies: &'a Policies,
+}
+
+/// What came of it.
+pub struct Tried {
+    /// How it ended.
+    pub report: Report,
+    /// What it changed.
+    pub captured: Captured,
+    /// What of that would be refused.
+    pub findings: Vec<Finding>,
+}
+
+impl Trial<'_> {
+    /// Runs the program to its end.
+    pub fn run(self, context: &Context, streams: Streams) -> Result<Tried> {
+        let layout = &context.layout;
+        let objects = Objects::open_or_create(&layout.git(), &context.user)?;
+        let head = context.user.head()?;
+        let config = Config::starting_point();
+        let workspaces = Workspaces::new(&layout.cache(), config.workspace.history, is_secret)?;
+        let stand = workspaces.stand(&objects, head.commit, head.tree, &mut |progress| (context.told)(progress))?;
+        let secrets = stand.secrets.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
+        let level = sandbox::probe(&context.sandbox).level;
+        let scene = Scene {
+            tools: &Tools::find(&context.agent_env, &[], &layout.root, level),
+            shown: Shown::Layers { lower: stand.lower.clone(), secrets },
+            borrowed: &[],
+            root: &layout.root,
+            state: &layout.state,
+            env: &context.agent_env,
+            limits: &config.sandbox.limits,
+            layer_mb: config.workspace.layer_mb,
+        };
+        let named = vec![Path::new(&self.command.program)];
+        let program = Program { cwd: self.cwd, named, env: BTreeMap::new(), network: self.network };
+        let refused = |why: String| Error::environment(why, "nothing was run; what is missing: norma doctor");
+        let policy = scene.policy(program).map_err(refused)?;
+        let prepared = context.sandbox.prepare(&policy, self.command, &streams);
+        let started = prepared.and_then(sandbox::Prepared::start).map_err(|error| refused(error.to_string()));
+        let mut confined = started?;
+        drop(streams);
+        let layers = confined.take_layers();
+        let report = confined.finish().map_err(not_run)?;
+        let rules = CaptureRules { state_directory: state_in(layout), ..CaptureRules::default() };
+        let captured = capture(&objects, stand.tree, layers[0].as_fd(), &rules)?;
+        let scope = contract::Scope { allowed_paths: self.allowed_paths, allow_binary: false };
+        let scope = Scope::new(&scope, self.policies.scratch_paths());
+        let state = layout.state_in_repository();
+        let findings = judge(&observed(&objects, &captured)?, &scope, &self.policies.protected_paths(), state.as_ref());
+        Ok(Tried { report, captured, findings })
+    }
+}
+
+fn not_run(error: sandbox::Error) -> Error {
+    match error {
+        sandbox::Error::NotStarted(why) => Error::usage(why, "a program is looked for on your PATH"),
+        error => Error::environment(error.to_string(), "what is missing: norma doctor"),
+    }
+}
+
+fn state_in(layout: &store::Layout) -> Option<Vec<u8>> {
+    layout.state_in_repository().map(|path| path.as_str().as_bytes().to_vec())
+}
