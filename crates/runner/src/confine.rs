@@ -7,7 +7,9 @@ use crate::show::borrowed_at;
 use crate::world::TurnOrder;
 use crate::{Error, Result};
 use contract::{AgentConfig, Backend, Mode, SandboxConfig, SandboxLimits};
-use sandbox::{HostPort, Identity, Level, Limits, Network, Overlay, Placed, Policy, Root, Sandbox, Upper, visible};
+use sandbox::{
+    HostPort, Identity, Level, Limits, Network, Overlay, Placed, Policy, Probe, Root, Sandbox, Upper, visible,
+};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -25,6 +27,9 @@ const STEP_ROOM_BYTES: u64 = 64 << 20;
 /// Room for the place of one directory among the earlier steps.
 const STEPS_BYTES: u64 = 1 << 20;
 
+/// The least confinement for agents. One without namespaces cannot hide anything in a tree, nor show one.
+pub const LEVEL_MIN: Level = Level::B;
+
 /// Whether agents can be confined here as they must be, before anything of a run exists. Nothing is started
 /// otherwise: the machine's own user is never the fallback.
 pub fn check_sandbox(config: &SandboxConfig, mode: Mode, sandbox: &Sandbox) -> Result<()> {
@@ -35,13 +40,25 @@ pub fn check_sandbox(config: &SandboxConfig, mode: Mode, sandbox: &Sandbox) -> R
     if config.backend == Backend::None {
         return Ok(());
     }
+    level(sandbox).map(drop)
+}
+
+/// The level at which agents are confined here.
+pub(crate) fn level(sandbox: &Sandbox) -> Result<Level> {
     let probe = sandbox::probe(sandbox);
-    if probe.level != Level::Refuse {
-        return Ok(());
+    probe.at_least(LEVEL_MIN).ok_or_else(|| refusal(probe))
+}
+
+fn refusal(probe: &Probe) -> Error {
+    let (mut what, mut fix): (Vec<_>, Vec<_>) =
+        probe.missing.iter().map(|it| (it.what.as_str(), it.fix.as_str())).unzip();
+    // What keeps the machine from one level often keeps it from the next.
+    fix.dedup();
+    if probe.level == Level::C {
+        what.insert(0, "level C cannot hide files or show a workspace");
     }
-    let (what, fix): (Vec<_>, Vec<_>) = probe.missing.iter().map(|it| (it.what.as_str(), it.fix.as_str())).unzip();
     let message = format!("sandbox_unavailable: this machine cannot confine agents: {}", what.join("; "));
-    Err(Error::environment(message, format!("{}; then look again: norma doctor", fix.join("; "))))
+    Error::environment(message, format!("{}; then look again: norma doctor", fix.join("; ")))
 }
 
 /// What of the machine every agent of a run sees.
@@ -129,6 +146,18 @@ impl Scene<'_> {
         Ok(policy)
     }
 
+    /// Has the earlier steps and norma's own objects readable inside. What is above them in the state directory is
+    /// closed to other users of the machine.
+    pub(crate) fn open_up(&self, order: &TurnOrder<'_>, run_dir: &Path) -> Result<()> {
+        let steps = order.run.step_dirs().into_iter().map(|dir| run_dir.join(dir));
+        let objects = self.borrowed.iter().filter(|path| path.starts_with(self.state)).cloned();
+        for path in steps.chain(objects) {
+            let opened = sandbox::open_directory(&path, self.tools.level);
+            opened.map_err(|source| Error::io("open to agents", &path, source))?;
+        }
+        Ok(())
+    }
+
     /// The sandbox of any program that works on the tree.
     pub(crate) fn policy(&self, program: Program<'_>) -> std::result::Result<Policy, String> {
         let mut read = self.tools.read.clone();
@@ -148,7 +177,9 @@ impl Scene<'_> {
             limits: limits(self.limits),
             hostname: "norma".to_owned(),
             identity: identity(),
-            landlock_abi_min: if self.tools.level == Level::A { sandbox::probe::LANDLOCK_ABI_FULL } else { 0 },
+            landlock_abi_min: 0,
+            control_group: true,
+            level: self.tools.level,
         };
         self.show_tree(&mut policy);
         Ok(policy)
@@ -266,5 +297,26 @@ fn limits(limits: &SandboxLimits) -> Limits {
         file_bytes: u64::from(limits.file_mb) << 20,
         disk_bytes: u64::from(limits.private_mb) << 20,
         open_files: limits.open_files.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sandbox::probe::Missing;
+
+    fn check(level: Level, expected: &str) {
+        let missing = vec![Missing { what: "no namespaces".to_owned(), fix: "allow them".to_owned() }];
+        let probe = Probe { level, landlock_abi: 7, memory_by: None, missing };
+        assert_eq!(
+            refusal(&probe).to_string(),
+            format!("sandbox_unavailable: this machine cannot confine agents: {expected}")
+        );
+    }
+
+    #[test]
+    fn a_refusal_says_what_the_best_level_lacks() {
+        check(Level::C, "level C cannot hide files or show a workspace; no namespaces");
+        check(Level::Refuse, "no namespaces");
     }
 }

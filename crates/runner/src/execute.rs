@@ -1,7 +1,7 @@
 //! How an agent takes a turn on this machine: confined by a sandbox, or, where a trusted configuration says so,
 //! by nothing. Both get ready while the turn's intent is on its way to the disk, and start nothing before.
 
-use crate::confine::{Scene, Shown, Tools};
+use crate::confine::{self, Scene, Shown, Tools};
 use crate::landing::id;
 use crate::machine::{MARKER, Machine};
 use crate::process::{self, Captured, Command, End, Limits, Ready, Spent, confined};
@@ -75,7 +75,7 @@ impl Machine<'_> {
         let tools = match self.tools.take() {
             Some(tools) => tools,
             None => {
-                let level = sandbox::probe(&self.context.sandbox).level;
+                let level = confine::level(&self.context.sandbox)?;
                 Tools::find(&self.context.agent_env, &contract.sandbox_read, &layout.root, level)
             }
         };
@@ -90,6 +90,7 @@ impl Machine<'_> {
             limits: &contract.sandbox_limits,
             layer_mb: contract.workspace.layer_mb,
         };
+        scene.open_up(order, &run_dir)?;
         let staged = scene.turn(order, agent, (&call.cwd, &call.program), &run_dir).and_then(|policy| {
             let command = command(&call)?;
             let ready = confined::get_ready(&self.context.sandbox, &policy, &command);

@@ -25,7 +25,7 @@ mod turn;
 pub mod workspace;
 mod world;
 
-pub use confine::check_sandbox;
+pub use confine::{LEVEL_MIN, check_sandbox};
 pub use drive::{Control, Driver, Progress, Stop};
 pub use error::{Error, Result};
 pub use landing::{land_later, undo};

@@ -1,7 +1,7 @@
 //! Showing agents the run's tree: as shared layers where there are overlays, else as a checkout of the run's own.
 //! Which one is decided once for a machine, and recorded with every turn.
 
-use crate::confine::Shown;
+use crate::confine::{self, Shown};
 use crate::git::Checkout;
 use crate::landing::id;
 use crate::machine::Machine;
@@ -78,7 +78,7 @@ impl Machine<'_> {
     }
 
     /// Makes in a checkout what a sandbox needs of it: a place for the state directory, which is no part of the agent's
-    /// repository, and the way to the objects that one borrows.
+    /// repository, and the way to the objects that one borrows. All of it belongs to whom the agent will be.
     fn fit_into_a_sandbox(&self, dir: &Path) -> Result<()> {
         if let Some(state) = self.context.layout.state_in_repository() {
             let place = dir.join(state.as_str());
@@ -89,7 +89,8 @@ impl Machine<'_> {
             let file = dir.join(".git").join(name);
             std::fs::write(&file, text).map_err(|source| Error::io("write", &file, source))?;
         }
-        Ok(())
+        let level = confine::level(&self.context.sandbox)?;
+        sandbox::give_directory(dir, level).map_err(|source| Error::io("give away", dir, source))
     }
 }
 

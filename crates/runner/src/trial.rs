@@ -1,7 +1,7 @@
 //! Trying a program out: in a workspace at HEAD that nobody else sees, confined as an agent would be. What it changed
 //! is judged as an agent's change would be, and dropped.
 
-use crate::confine::{Program, Scene, Shown, Tools};
+use crate::confine::{self, Program, Scene, Shown, Tools};
 use crate::git::Objects;
 use crate::observe::observed;
 use crate::show::is_secret;
@@ -51,7 +51,7 @@ impl Trial<'_> {
         let workspaces = Workspaces::new(&layout.cache(), config.workspace.history, is_secret)?;
         let stand = workspaces.stand(&objects, head.commit, head.tree, &mut |progress| (context.told)(progress))?;
         let secrets = stand.secrets.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
-        let level = sandbox::probe(&context.sandbox).level;
+        let level = confine::level(&context.sandbox)?;
         let scene = Scene {
             tools: &Tools::find(&context.agent_env, &[], &layout.root, level),
             shown: Shown::Layers { lower: stand.lower.clone(), secrets },

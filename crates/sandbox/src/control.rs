@@ -56,8 +56,8 @@ pub(crate) enum Message {
     NotStarted(String),
     /// The program ended, and which limits it had reached.
     Ended(End, Vec<Exhausted>),
-    /// What the whole tree used; the last message.
-    Used(Usage),
+    /// What the whole tree used, and which limits the kernel says it had reached; the last message.
+    Used(Usage, Vec<Exhausted>),
 }
 
 /// Both ends, closed on exec. Packets keep their bounds, and the socket reports a hang-up.

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
+use crate::level::Level;
 use crate::policy::Policy;
+use crate::setup::cgroup::Held;
 
 /// The namespaces a confined program never shares with the caller.
 const NAMESPACES: [&str; 7] = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
@@ -38,7 +40,7 @@ pub struct Effective {
     pub no_new_privileges: bool,
     /// 2 is "filtered".
     pub seccomp_mode: u32,
-    /// The union of all five capability sets.
+    /// The union of all capability sets.
     pub capabilities: u64,
     /// The Landlock version that was shown to refuse; 0 when it refused nothing.
     pub landlock_abi: u32,
@@ -50,6 +52,32 @@ pub struct Effective {
     pub pid_max: u64,
     /// Limits by name; absent means unlimited.
     pub limits: BTreeMap<String, u64>,
+    /// The level that was built; what it is worth is in the other fields.
+    pub level: Level,
+    /// What holds the memory of the whole tree.
+    pub memory_by: HeldBy,
+    /// What holds the number of processes.
+    pub pids_by: HeldBy,
+    /// What ends the whole tree.
+    pub ended_by: HeldBy,
+}
+
+/// Which mechanism keeps a promise about the whole tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldBy {
+    /// A control group.
+    Cgroup,
+    /// The kernel's limit on processes in a PID namespace.
+    PidMax,
+    /// The kernel's limit on processes of a user.
+    Nproc,
+    /// The kernel, which ends a PID namespace with its first process.
+    PidNamespace,
+    /// A process that looks now and then.
+    Watch,
+    /// Two processes that adopt and kill what descends from them.
+    Supervisors,
 }
 
 /// One line of the kernel's list of mounts.
@@ -68,29 +96,54 @@ pub struct Mount {
 }
 
 impl Effective {
-    /// Reads the calling process's own confinement.
-    pub(crate) fn read(landlock_abi: u32) -> io::Result<Self> {
+    /// Reads the calling process's own confinement; `held` was read before control groups went out of view.
+    pub(crate) fn read(policy: &Policy, landlock_abi: u32, held: Held) -> io::Result<Self> {
         let status = fs::read_to_string("/proc/self/status")?;
         let field =
             |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
         let number = |name: &str, radix| field(name).and_then(|text| u64::from_str_radix(text, radix).ok());
         let need =
             |name: &str, radix| number(name, radix).ok_or_else(|| io::Error::other(format!("no {name} in status")));
+        let level = policy.level;
         let mut capabilities = 0;
-        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
             capabilities |= need(set, 16)?;
         }
+        if level.has_namespaces() {
+            // Without namespaces a user has no right to empty it; nothing can be gained from it all the
+            // same, since no new privileges are.
+            capabilities |= need("CapBnd", 16)?;
+        }
+        let uid = rustix::process::geteuid().as_raw();
+        let pid_max = fs::read_to_string("/proc/sys/kernel/pid_max")?.trim().parse().map_err(io::Error::other)?;
+        let mounts = || parse_mounts(&fs::read_to_string("/proc/self/mountinfo")?);
         Ok(Self {
-            mounts: parse_mounts(&fs::read_to_string("/proc/self/mountinfo")?)?,
+            // Without a view of its own they are the machine's, and say nothing.
+            mounts: if level.has_namespaces() { mounts()? } else { Vec::new() },
             namespaces: own_namespaces()?,
             no_new_privileges: need("NoNewPrivs", 10)? == 1,
             seccomp_mode: u32::try_from(need("Seccomp", 10)?).unwrap_or(0),
             capabilities,
-            landlock_abi: if refuses_canary() { landlock_abi } else { 0 },
-            uid: rustix::process::geteuid().as_raw(),
-            uid_outside: parse_uid_outside(&fs::read_to_string("/proc/self/uid_map")?)?,
-            pid_max: fs::read_to_string("/proc/sys/kernel/pid_max")?.trim().parse().map_err(io::Error::other)?,
+            landlock_abi: if refuses_canary(level) { landlock_abi } else { 0 },
+            uid,
+            uid_outside: match level.maps_user() {
+                true => parse_uid_outside(&fs::read_to_string("/proc/self/uid_map")?)?,
+                false => uid,
+            },
+            pid_max,
             limits: own_limits(),
+            level,
+            memory_by: if held.memory { HeldBy::Cgroup } else { HeldBy::Watch },
+            pids_by: match pid_max <= u64::from(policy.limits.pids) && level.has_namespaces() {
+                _ if held.pids => HeldBy::Cgroup,
+                true => HeldBy::PidMax,
+                false => HeldBy::Nproc,
+            },
+            ended_by: match level.has_namespaces() {
+                true => HeldBy::PidNamespace,
+                false if held.kill => HeldBy::Cgroup,
+                false => HeldBy::Supervisors,
+            },
         })
     }
 
@@ -108,17 +161,23 @@ impl Effective {
         if self.capabilities != 0 {
             weaker.push(format!("capabilities are left: {:#x}", self.capabilities));
         }
-        if self.landlock_abi < policy.landlock_abi_min {
-            let (is, asked) = (self.landlock_abi, policy.landlock_abi_min);
+        let (is, asked) = (self.landlock_abi, policy.landlock_abi_min.max(policy.level.landlock_abi_min()));
+        if is < asked {
             weaker.push(format!("Landlock holds at version {is}, {asked} was asked for"));
         }
-        for name in NAMESPACES {
+        if policy.level.dedicated(self.uid_outside == 0).is_some_and(|it| it.uid != self.uid_outside) {
+            weaker.push(format!("the program is user {}, who may own what is not its business", self.uid_outside));
+        }
+        self.weaker_limits(policy, &mut weaker);
+        if !policy.level.has_namespaces() {
+            return weaker;
+        }
+        for name in NAMESPACES.into_iter().filter(|name| *name != "user" || policy.level.maps_user()) {
             match (self.namespaces.get(name), outside.get(name)) {
                 (Some(inside), Some(outside)) if inside != outside => {}
                 _ => weaker.push(format!("the {name} namespace is not a new one")),
             }
         }
-        self.weaker_limits(policy, &mut weaker);
         for mount in &self.mounts {
             weaker.extend(weaker_mount(mount, policy));
         }
@@ -149,7 +208,12 @@ impl Effective {
         let pids = u64::from(limits.pids);
         // The kernel does not count root's processes.
         let counted = self.uid_outside != 0 && self.limits.get("nproc").is_some_and(|is| *is <= pids);
-        if self.pid_max > pids && !counted {
+        let held = match self.pids_by {
+            HeldBy::Cgroup => true,
+            HeldBy::PidMax => self.pid_max <= pids,
+            _ => counted,
+        };
+        if !held {
             weaker.push(format!("more than {} processes are possible", limits.pids));
         }
     }
@@ -216,9 +280,11 @@ fn weaker_mount(mount: &Mount, policy: &Policy) -> Vec<String> {
     weaker
 }
 
-/// Whether a file that no rule allows cannot be read.
-fn refuses_canary() -> bool {
-    matches!(fs::File::open(CANARY), Err(error) if error.kind() == io::ErrorKind::PermissionDenied)
+/// Whether a file that no rule allows cannot be read: one that was put there for it, or in the machine's
+/// own view its root directory, which anybody else can list.
+fn refuses_canary(level: Level) -> bool {
+    let canary = if level.has_namespaces() { CANARY } else { "/" };
+    matches!(fs::File::open(canary), Err(error) if error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 /// The calling process's namespaces by name.
@@ -318,6 +384,10 @@ mod tests {
             uid_outside: 1000,
             pid_max: 512,
             limits: limits.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            level: policy.level,
+            memory_by: HeldBy::Watch,
+            pids_by: HeldBy::PidMax,
+            ended_by: HeldBy::PidNamespace,
         };
         (effective, ids("outside"))
     }
@@ -354,11 +424,38 @@ mod tests {
     #[test]
     fn the_limit_on_processes_that_root_escapes_does_not_count_for_root() {
         let (mut effective, outside) = sound();
-        effective.pid_max = 4_194_304;
+        effective.pids_by = HeldBy::Nproc;
         effective.limits.insert("nproc".to_owned(), 512);
         assert!(effective.at_least(&sample(), &outside));
         effective.uid_outside = 0;
         assert_eq!(effective.weaker_than(&sample(), &outside), ["more than 512 processes are possible"]);
+    }
+
+    #[test]
+    fn without_a_user_namespace_the_program_must_be_the_unprivileged_user() {
+        let (mut effective, mut outside) = sound();
+        let policy = Policy { level: Level::B, ..sample() };
+        outside.insert("user".to_owned(), "user:inside".to_owned());
+        for uid in [0, 1000] {
+            effective.uid_outside = uid;
+            let weaker = effective.weaker_than(&policy, &outside);
+            assert_eq!(weaker, [format!("the program is user {uid}, who may own what is not its business")]);
+        }
+        effective.uid_outside = crate::level::UNPRIVILEGED.uid;
+        assert!(effective.at_least(&policy, &outside));
+        assert_eq!(effective.weaker_than(&sample(), &outside), ["the user namespace is not a new one"]);
+    }
+
+    #[test]
+    fn what_has_no_namespaces_is_never_taken_for_what_has() {
+        let (mut effective, outside) = sound();
+        effective.namespaces.clone_from(&outside);
+        effective.mounts.clear();
+        let policy = Policy { level: Level::C, protected: Vec::new(), hidden: Vec::new(), ..sample() };
+        assert!(effective.at_least(&policy, &outside));
+        assert_eq!(effective.weaker_than(&sample(), &outside).len(), NAMESPACES.len() + 2 + PRIVATE.len() + 2);
+        effective.landlock_abi = 5;
+        assert_eq!(effective.weaker_than(&policy, &outside), ["Landlock holds at version 5, 6 was asked for"]);
     }
 
     #[test]

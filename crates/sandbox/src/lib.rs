@@ -7,6 +7,7 @@
 
 pub mod drill;
 pub mod effective;
+pub mod level;
 pub mod policy;
 pub mod probe;
 pub mod proxy;
@@ -15,10 +16,13 @@ pub mod setup;
 pub mod visible;
 
 mod control;
+mod give;
 mod start;
 
-pub use effective::Effective;
+pub use effective::{Effective, HeldBy};
+pub use give::{give_directory, open_directory};
+pub use level::{Level, UNPRIVILEGED};
 pub use policy::{HostPort, Identity, Limits, Network, Overlay, Placed, Policy, Root, Upper, Violation};
-pub use probe::{Level, Probe, has_overlays, probe};
+pub use probe::{Probe, has_overlays, probe};
 pub use report::{End, Exhausted, Failure, Report, Usage};
 pub use start::{Command, Confined, Error, Prepared, Sandbox, SetUp, Streams};

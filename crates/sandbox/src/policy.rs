@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::level::Level;
 use crate::proxy::PROXY_PORT;
 
 /// Fewest processes the limit may allow. The kernel's own per-namespace limit, which is the only
@@ -63,10 +64,17 @@ pub struct Policy {
     pub limits: Limits,
     /// The machine's name inside.
     pub hostname: String,
-    /// Who the program believes to be; outside it is always the user who started it.
+    /// Who the program believes to be; outside it is always the user who started it. Where nobody is
+    /// mapped, at levels B and C, it is not asked: see [`Level`].
     pub identity: Identity,
-    /// The least Landlock version that must hold the second wall; 0 asks for none.
+    /// The least Landlock version that must hold the second wall; 0 asks for no more than the level.
     pub landlock_abi_min: u32,
+    /// Whether a control group is to hold the whole tree, where one can be had. It makes a start slower by
+    /// some tenths of a millisecond, so it is for what runs long or is not known. Where nothing else ends
+    /// a tree or counts its processes, it is taken anyway.
+    pub control_group: bool,
+    /// The level that is built, and the least that is accepted when it is read back.
+    pub level: Level,
 }
 
 /// One path and why it is in the policy.
@@ -277,6 +285,7 @@ impl Policy {
         self.places(&mut found);
         self.env_violations(&mut found);
         self.limit_violations(&mut found);
+        self.level_violations(&mut found);
         found.0
     }
 
@@ -349,6 +358,34 @@ impl Policy {
         }
         if self.network.allowed().iter().filter(|it| it.loopback().is_some()).count() > LOOPBACK_MAX {
             found.add("network.allow", format!("has more than {LOOPBACK_MAX} destinations on the loopback"));
+        }
+    }
+
+    /// What a level without namespaces cannot give is refused here and not left out there.
+    fn level_violations(&self, found: &mut Found) {
+        if self.level == Level::Refuse {
+            found.add("level", "nothing is started where no level can be had");
+        }
+        if self.level.has_namespaces() {
+            return;
+        }
+        for (place, roots) in [("protected", &self.protected), ("hidden", &self.hidden)] {
+            if !roots.is_empty() {
+                found.add(place, format!("nothing inside a root can be {place} at level {}", self.level));
+            }
+        }
+        for (place, count) in
+            [("placed", self.placed.len()), ("empty", self.empty.len()), ("overlays", self.overlays.len())]
+        {
+            if count > 0 {
+                found.add(place, format!("there is no view of its own to show it in at level {}", self.level));
+            }
+        }
+        if self.network != Network::Deny {
+            found.add("network", format!("nothing can be reached at level {}", self.level));
+        }
+        if !self.read.iter().chain(&self.write).any(|root| self.cwd.starts_with(&root.path)) {
+            found.add("cwd", format!("lies in no root, and there are no private directories at level {}", self.level));
         }
     }
 
@@ -450,7 +487,14 @@ pub(crate) mod tests {
             hostname: "norma".to_owned(),
             identity: Identity { uid: 1000, gid: 1000 },
             landlock_abi_min: 6,
+            control_group: true,
+            level: Level::A,
         }
+    }
+
+    pub(crate) fn overlay(upper: Upper) -> Overlay {
+        let reason = "a view of the tree".to_owned();
+        Overlay { path: "/srv/view".into(), lower: vec!["/srv/tree".into()], upper, writable: true, reason }
     }
 
     #[test]
@@ -495,6 +539,22 @@ pub(crate) mod tests {
                 "limits.disk_bytes"
             ]
         );
+    }
+
+    #[test]
+    fn what_no_namespace_can_give_is_refused_without_one() {
+        let places = |policy: &Policy| policy.violations().into_iter().map(|it| it.place).collect::<Vec<_>>();
+        let mut policy = Policy { level: Level::C, cwd: "/tmp".into(), ..sample() };
+        policy.network = Network::Allow(vec![HostPort { host: "example.org".to_owned(), port: 443 }]);
+        policy.empty = vec![Root::new("/srv/state", "nothing of it is shown")];
+        let (source, path, reason) = ("/srv/other".into(), "/srv/here".into(), "shown elsewhere".to_owned());
+        policy.placed = vec![Placed { source, path, writable: false, reason }];
+        policy.overlays = vec![overlay(Upper::Memory { bytes: 1 })];
+        let expected = ["protected", "hidden", "placed", "empty", "overlays", "network", "cwd"];
+        assert_eq!(places(&policy), expected);
+        assert_eq!(places(&Policy { level: Level::Refuse, ..sample() })[0], "level");
+        let bare = Policy { level: Level::C, protected: Vec::new(), hidden: Vec::new(), ..sample() };
+        assert_eq!(places(&bare), [""; 0]);
     }
 
     #[test]

@@ -7,29 +7,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 
+use crate::effective::{Effective, HeldBy};
+pub use crate::level::LANDLOCK_ABI_FULL;
+use crate::level::Level;
 use crate::policy::{Identity, Limits, Network, Overlay, Policy, Root, Upper};
 use crate::setup::sys::landlock_abi;
 use crate::start::{Command, Error, Sandbox, Streams};
-
-/// The Landlock version from which signals and abstract sockets are held back too.
-pub const LANDLOCK_ABI_FULL: u32 = 6;
-
-/// How much confinement can be had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Level {
-    /// Every wall.
-    A,
-    /// Every wall but the second one around the file system, Landlock.
-    #[serde(rename = "A-")]
-    AMinus,
-    /// None that norma would trust: nothing is started.
-    Refuse,
-}
 
 /// What the machine can do, and what would help.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,8 +26,17 @@ pub struct Probe {
     pub level: Level,
     /// The kernel's Landlock version.
     pub landlock_abi: u32,
+    /// What would hold the memory of a whole tree.
+    pub memory_by: Option<HeldBy>,
     /// What keeps it from more, each with the exact fix.
     pub missing: Vec<Missing>,
+}
+
+impl Probe {
+    /// The level to put into a policy, if it is as much as `least`.
+    pub fn at_least(&self, least: Level) -> Option<Level> {
+        self.level.is_at_least(least).then_some(self.level)
+    }
 }
 
 /// One thing that is not there.
@@ -79,26 +76,34 @@ pub fn has_overlays(sandbox: &Sandbox) -> bool {
 /// a directory in it then fails.
 const OVERLAYS_SINCE: (u32, u32) = (6, 6);
 
+/// Tried at the level there is: where the program is another user, files change hands in a view.
 fn has_overlays_now(sandbox: &Sandbox) -> bool {
+    let level = probe(sandbox).level;
+    if !level.has_namespaces() || crate::setup::kernel_version() < OVERLAYS_SINCE {
+        return false;
+    }
+    if level.maps_user() {
+        return shows_overlay(sandbox, level, "/usr".into());
+    }
+    // What is below would be copied, so there is nothing in it.
+    let lower = std::env::temp_dir().join(format!("norma-probe-{}", std::process::id()));
+    let made = fs::create_dir(&lower).is_ok();
+    let works = made && lower.canonicalize().is_ok_and(|lower| shows_overlay(sandbox, level, lower));
+    if made {
+        let _ = fs::remove_dir(&lower);
+    }
+    works
+}
+
+fn shows_overlay(sandbox: &Sandbox, level: Level, lower: PathBuf) -> bool {
     let overlay = Overlay {
         path: "/tmp/view".into(),
-        lower: vec!["/usr".into()],
+        lower: vec![lower],
         upper: Upper::Memory { bytes: 1 << 20 },
         writable: true,
         reason: "anything, to see that it works".to_owned(),
     };
-    crate::setup::kernel_version() >= OVERLAYS_SINCE
-        && try_to_build(sandbox, &Policy { overlays: vec![overlay], ..smallest(0) }).is_ok()
-}
-
-fn try_to_build(sandbox: &Sandbox, policy: &Policy) -> Result<(), Error> {
-    let nothing =
-        || Ok::<OwnedFd, std::io::Error>(fs::File::options().read(true).write(true).open("/dev/null")?.into());
-    let failed = |error| Error::SetUp { program: "/dev/null".into(), error };
-    let [stdin, stdout, stderr] = [nothing().map_err(failed)?, nothing().map_err(failed)?, nothing().map_err(failed)?];
-    let command = Command { program: "/".to_owned(), args: Vec::new() };
-    // Prepared and dropped: nothing is executed.
-    sandbox.prepare(policy, &command, &Streams { stdin, stdout, stderr }).map(drop)
+    attempt(sandbox, &Policy { overlays: vec![overlay], ..smallest(level) }).is_ok()
 }
 
 /// Finds the answer afresh.
@@ -111,22 +116,39 @@ pub fn probe_now(sandbox: &Sandbox) -> Probe {
             fix: "use Linux 6.12 or later, built with CONFIG_SECURITY_LANDLOCK=y and with landlock in lsm=".to_owned(),
         });
     }
-    let level = match try_to_build(sandbox, &smallest(if abi < LANDLOCK_ABI_FULL { 0 } else { LANDLOCK_ABI_FULL })) {
-        Ok(()) if abi < LANDLOCK_ABI_FULL => Level::AMinus,
-        Ok(()) => Level::A,
-        Err(error) => {
-            missing.push(explain_failure(&error));
-            Level::Refuse
+    let possible = |level: &Level| level.landlock_abi_min() <= abi;
+    for level in Level::ALL.into_iter().filter(possible) {
+        match attempt(sandbox, &smallest(level)) {
+            Ok(effective) => {
+                let memory_by = Some(effective.memory_by);
+                return Probe { level, landlock_abi: abi, memory_by, missing };
+            }
+            Err(error) => missing.push(explain_failure(level, &error)),
         }
-    };
-    Probe { level, landlock_abi: abi, missing }
+    }
+    Probe { level: Level::Refuse, landlock_abi: abi, memory_by: None, missing }
 }
 
-fn explain_failure(error: &Error) -> Missing {
+/// Builds a sandbox and takes it down again: nothing is executed.
+fn attempt(sandbox: &Sandbox, policy: &Policy) -> Result<Effective, Error> {
+    let nothing =
+        || Ok::<OwnedFd, std::io::Error>(fs::File::options().read(true).write(true).open("/dev/null")?.into());
+    let failed = |error| Error::SetUp { program: "/dev/null".into(), error };
+    let [stdin, stdout, stderr] = [nothing().map_err(failed)?, nothing().map_err(failed)?, nothing().map_err(failed)?];
+    let command = Command { program: "/".to_owned(), args: Vec::new() };
+    let prepared = sandbox.prepare(policy, &command, &Streams { stdin, stdout, stderr })?;
+    Ok(prepared.effective().clone())
+}
+
+fn explain_failure(level: Level, error: &Error) -> Missing {
     let setting =
         SETTINGS.iter().find(|(file, forbids, _)| fs::read_to_string(file).is_ok_and(|value| value.trim() == *forbids));
-    let what = error.to_string();
+    let what = format!("level {level}: {error}");
     let fix = match (setting, error) {
+        _ if level == Level::B && rustix::process::geteuid().is_root() => {
+            "in a container, start it with more rights (docker: --cap-add SYS_ADMIN --cap-add NET_ADMIN)".to_owned()
+        }
+        _ if level == Level::B => "run norma as root, or allow user namespaces".to_owned(),
         (Some((_, _, fix)), _) => (*fix).to_owned(),
         (None, Error::SetUp { .. }) => "make sure that norma's own executable is still there and can be run".to_owned(),
         (None, _) if what.contains("/proc") => {
@@ -144,8 +166,8 @@ fn explain_failure(error: &Error) -> Missing {
     Missing { what, fix }
 }
 
-/// A policy around nothing, with every wall.
-fn smallest(landlock_abi_min: u32) -> Policy {
+/// A policy around nothing, with every wall of the level.
+fn smallest(level: Level) -> Policy {
     let limits = Limits {
         pids: crate::policy::PIDS_MIN,
         memory_bytes: 64 << 20,
@@ -154,9 +176,13 @@ fn smallest(landlock_abi_min: u32) -> Policy {
         disk_bytes: 1 << 20,
         open_files: 64,
     };
-    let read = ["/etc/hosts"].iter().filter(|it| Path::new(it).exists());
+    let (read, cwd) = match level.has_namespaces() {
+        true => ("/etc/hosts", "/tmp"),
+        false => ("/usr", "/usr"),
+    };
+    let read = [read].into_iter().filter(|it| Path::new(it).exists());
     Policy {
-        read: read.map(|it| Root::new(*it, "any file, to see that binding works")).collect(),
+        read: read.map(|it| Root::new(it, "anything, to see that it can be given")).collect(),
         write: Vec::new(),
         placed: Vec::new(),
         empty: Vec::new(),
@@ -164,12 +190,14 @@ fn smallest(landlock_abi_min: u32) -> Policy {
         protected: Vec::new(),
         hidden: Vec::new(),
         env: BTreeMap::new(),
-        cwd: "/tmp".into(),
+        cwd: cwd.into(),
         home: "/home/probe".into(),
         network: Network::Deny,
         limits,
         hostname: "norma".to_owned(),
         identity: Identity::own(),
-        landlock_abi_min,
+        landlock_abi_min: 0,
+        control_group: true,
+        level,
     }
 }

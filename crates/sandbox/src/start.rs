@@ -22,7 +22,7 @@ use crate::control::{self, DESCRIPTORS_MAX, Job, Message};
 use crate::effective::{Effective, own_namespaces};
 use crate::policy::{Policy, Violation};
 use crate::proxy::{Attempt, Proxy};
-use crate::report::{End, Report, Usage};
+use crate::report::{End, Exhausted, Report, Usage};
 
 /// How long building a sandbox may take. It takes milliseconds; the bound is for a machine that
 /// swaps and for a source on a file system that does not answer.
@@ -380,7 +380,12 @@ impl Held {
                 Message::NotStarted(why) => return Ok(Err(Error::NotStarted(why))),
                 Message::BootFailure(why) => return Ok(Err(Error::BootFailure(why))),
                 Message::Ended(end, exhausted) => (report.end, report.exhausted) = (end, exhausted),
-                Message::Used(usage) => report.usage = usage,
+                Message::Used(usage, exhausted) => {
+                    report.usage = usage;
+                    let unknown = |limit: &Exhausted| !report.exhausted.contains(limit);
+                    let more: Vec<_> = exhausted.into_iter().filter(unknown).collect();
+                    report.exhausted.extend(more);
+                }
                 Message::Ready(_) | Message::Listening(_) | Message::Layers => {}
             }
         }

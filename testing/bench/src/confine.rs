@@ -3,6 +3,7 @@
 
 use crate::Result;
 use crate::world::World;
+use runner::LEVEL_MIN;
 use sandbox::{Command, Identity, Limits, Network, Policy, Root, Sandbox, SetUp, Streams, visible};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,9 +22,11 @@ pub(crate) fn sandbox(norma: &Path) -> Sandbox {
 }
 
 /// The system readable, one writable directory with a protected one in it, a private home, no network.
-pub(crate) fn policy(dir: &Path) -> Result<Policy> {
+pub(crate) fn policy(norma: &Path, dir: &Path) -> Result<Policy> {
+    let level = sandbox::probe(&sandbox(norma)).at_least(LEVEL_MIN).ok_or("no level that agents may have")?;
     let (work, home) = (dir.join("work"), dir.join("home"));
     std::fs::create_dir_all(work.join(".git"))?;
+    sandbox::give_directory(&work, level)?;
     let read = visible::existing(visible::visible(PATH, &home));
     let variables = [("PATH", PATH.to_owned()), ("HOME", home.display().to_string())];
     Ok(Policy {
@@ -49,14 +52,18 @@ pub(crate) fn policy(dir: &Path) -> Result<Policy> {
         hostname: "norma".to_owned(),
         identity: Identity::own(),
         landlock_abi_min: 0,
+        control_group: true,
+        level,
     })
 }
 
 /// Whether this machine can confine at all; if not, why not.
 pub(crate) fn refusal(world: &World) -> Option<String> {
     let probe = sandbox::probe::probe_now(&sandbox(&world.norma));
-    let is_refused = probe.level == sandbox::Level::Refuse;
-    is_refused.then(|| probe.missing.first().map_or_else(String::new, |missing| missing.what.clone()))
+    probe
+        .at_least(LEVEL_MIN)
+        .is_none()
+        .then(|| probe.missing.first().map_or_else(String::new, |missing| missing.what.clone()))
 }
 
 /// Streams to nowhere.

@@ -109,7 +109,7 @@ fn tree_below(root: u32) -> Result<Vec<u32>> {
 /// The holder: confines so many programs, says so, and waits to be hung up.
 pub(crate) fn hold(agents: &str, norma: &Path, dir: &Path) -> Result<()> {
     let sandbox = confine::sandbox(norma);
-    let mut policy = confine::policy(dir)?;
+    let mut policy = confine::policy(norma, dir)?;
     // An agent has somewhere to go, so it has a proxy. Nobody goes there.
     policy.network = Network::Allow(vec![HostPort { host: "example.org".to_owned(), port: 443 }]);
     let streams = confine::nowhere()?;

@@ -21,6 +21,8 @@ enum Way<'a> {
     /// With a set-up server that runs already, or with a new one.
     Native(&'a Sandbox),
     NativeCold,
+    /// With a control group, where one can be had.
+    NativeGroup(&'a Sandbox),
     Bubblewrap(Vec<String>),
 }
 
@@ -33,12 +35,14 @@ pub(crate) fn run(world: &World) -> Result<Section> {
             tables: vec![],
         });
     }
-    let policy = confine::policy(&world.dir)?;
+    // The peer makes no control group, so the comparison is without.
+    let policy = Policy { control_group: false, ..confine::policy(&world.norma, &world.dir)? };
     let warm = confine::sandbox(&world.norma);
     let mut ways = vec![
         ("plain: `std::process::Command`", Way::Plain, Samples::default()),
         ("native, every wall, read back", Way::Native(&warm), Samples::default()),
         ("native, first start of a process", Way::NativeCold, Samples::default()),
+        ("native, in a control group, as agents are", Way::NativeGroup(&warm), Samples::default()),
     ];
     let version = bubblewrap_version();
     if version.is_some() {
@@ -83,7 +87,7 @@ fn table(ways: &[(&str, Samples)]) -> Table {
         let against = native / samples.median();
         let (target, verdict) = match index {
             1 => (format!("≤ {TARGET_PLAIN} × plain"), at_most(ratio, TARGET_PLAIN)),
-            3.. => (format!("native ≤ {TARGET_BUBBLEWRAP} ×"), at_most(against, TARGET_BUBBLEWRAP)),
+            4.. => (format!("native ≤ {TARGET_BUBBLEWRAP} ×"), at_most(against, TARGET_BUBBLEWRAP)),
             _ => ("–".to_owned(), "–".to_owned()),
         };
         table.row(vec![
@@ -104,6 +108,7 @@ fn once(way: &Way<'_>, world: &World, policy: &Policy) -> Result<()> {
         Way::Plain => plain(PROGRAM, &[]),
         Way::Bubblewrap(args) => plain("bwrap", args),
         Way::Native(sandbox) => native(sandbox, policy),
+        Way::NativeGroup(sandbox) => native(sandbox, &Policy { control_group: true, ..policy.clone() }),
         Way::NativeCold => native(&confine::sandbox(&world.norma), policy),
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(world: &World) -> Result<Section> {
     let address = serve(mebibytes * MEBIBYTE)?;
     let client = std::env::current_exe()?;
     let sandbox = confine::sandbox(&world.norma);
-    let mut policy = confine::policy(&world.dir)?;
+    let mut policy = confine::policy(&world.norma, &world.dir)?;
     policy.read.push(Root::new(&client, "the client"));
     policy.network = Network::Allow(vec![HostPort::parse(&address).ok_or("an address is a destination")?]);
     let (mut direct, mut proxied) = (Samples::default(), Samples::default());

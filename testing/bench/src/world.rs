@@ -81,7 +81,8 @@ impl World {
         Ok(dir)
     }
 
-    fn git(&self, dir: &Path, args: &[&str], input: &[u8]) -> Result<()> {
+    /// Runs git with this input; it must succeed.
+    pub(crate) fn git(&self, dir: &Path, args: &[&str], input: &[u8]) -> Result<()> {
         let mut child = self.command("git", dir).args(args).stdin(Stdio::piped()).spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
             stdin.write_all(input)?;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::{env, fs, thread};
 
 use sandbox::visible;
-use sandbox::{Command, End, Error, Identity, Limits, Network, Policy, Report, Root, Sandbox, SetUp, Streams};
+use sandbox::{Command, End, Error, Identity, Level, Limits, Network, Policy, Report, Root, Sandbox, SetUp, Streams};
 
 /// This executable, as the set-up process.
 pub fn set_up(helper: &Path) -> SetUp {
@@ -60,7 +60,31 @@ pub fn policy(helper: &Path, work: &Path) -> Policy {
         },
         hostname: "norma".to_owned(),
         identity: Identity::own(),
-        landlock_abi_min: sandbox::probe::LANDLOCK_ABI_FULL,
+        landlock_abi_min: 0,
+        control_group: true,
+        level: Level::A,
+    }
+}
+
+/// A level by its name.
+pub fn level(name: &str) -> Level {
+    Level::ALL.into_iter().find(|level| level.to_string() == name).expect("a level")
+}
+
+/// Asks for a level: drops what it cannot give, and gives what is to be written to whom the program is.
+pub fn at_level(policy: &mut Policy, level: Level) {
+    policy.level = level;
+    if level == Level::C {
+        policy.hidden.clear();
+        policy.protected.clear();
+    }
+    let Identity { uid, gid } = sandbox::UNPRIVILEGED;
+    if rustix::process::geteuid().is_root() && matches!(level, Level::B | Level::C) {
+        for root in &policy.write {
+            let status =
+                std::process::Command::new("chown").arg("-R").arg(format!("{uid}:{gid}")).arg(&root.path).status();
+            assert!(status.expect("run chown").success());
+        }
     }
 }
 
@@ -127,4 +151,17 @@ pub fn from_words(policy: &str, program: &str, args: &[&str]) -> ExitCode {
             ExitCode::from(127)
         }
     }
+}
+
+/// Prints what this machine can do, as the one who asks.
+pub fn probe() {
+    let helper = env::current_exe().expect("own path");
+    let probe = sandbox::probe(&Sandbox::new(set_up(&helper)));
+    println!("{}", serde_json::to_string(probe).expect("plain data"));
+}
+
+/// Prints whether overlays can be had at the level there is.
+pub fn overlays() {
+    let helper = env::current_exe().expect("own path");
+    println!("{}", sandbox::has_overlays(&Sandbox::new(set_up(&helper))));
 }

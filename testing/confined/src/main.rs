@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::{fs, hint, thread, time};
 
-use confined::{launch, plain};
+use confined::{launch, plain, refuse};
+use sandbox::Level;
 use sandbox::drill::Tried;
 
 fn main() -> ExitCode {
@@ -16,10 +17,13 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["set-up"] => return sandbox::setup::main(),
         ["drill", ..] => return sandbox::drill::main(&plain::ROLES),
-        ["drill-confined", base] => confined_drill(base.as_ref()),
+        ["drill-confined", level, base] => confined_drill(launch::level(level), base.as_ref()),
         ["drill-plain", base] => plain::drill(base.as_ref()),
         ["attack", world] => plain::attack(world),
         ["launch", policy, program, rest @ ..] => return launch::from_words(policy, program, rest),
+        ["without-user-namespaces", user, rest @ ..] => return refuse::run(user.parse().expect("an id"), rest),
+        ["probe"] => launch::probe(),
+        ["overlays"] => launch::overlays(),
         ["bomb", kind] => bomb(kind),
         ["say", text] => println!("{text}"),
         other => panic!("unknown words {other:?}"),
@@ -28,10 +32,10 @@ fn main() -> ExitCode {
 }
 
 /// The drill as norma holds it; prints a line for each attack.
-fn confined_drill(base: &Path) {
+fn confined_drill(level: Level, base: &Path) {
     let helper = env::current_exe().expect("own path");
     let each = &mut |tried: &Tried| println!("{}", serde_json::to_string(tried).expect("plain data"));
-    sandbox::drill::run(&helper, &plain::ROLES, base, each).expect("hold the drill");
+    sandbox::drill::run(&helper, &plain::ROLES, level, base, each).expect("hold the drill");
     assert!(!base.exists(), "the drill leaves nothing");
 }
 
@@ -46,13 +50,8 @@ fn bomb(kind: &str) {
                 hint::black_box(&held);
             }
         }
-        "memory-tree" => {
-            let all: Vec<_> =
-                (0..8).map(|_| std::process::Command::new("/proc/self/exe").args(["bomb", "some"]).spawn()).collect();
-            for child in all.into_iter().flatten() {
-                let _ = { child }.wait();
-            }
-        }
+        "shared" => shared_memory(),
+        "memory-tree" => memory_tree(),
         "some" => {
             let held = vec![1u8; 48 << 20];
             thread::sleep(time::Duration::from_secs(20));
@@ -104,6 +103,33 @@ fn bomb(kind: &str) {
         }
         other => panic!("unknown bomb {other}"),
     }
+}
+
+/// Neither a limit of the process nor a look at what is its own sees this.
+fn shared_memory() {
+    let bytes = 1 << 30;
+    let (read_write, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: new memory, of the length that is then written.
+    unsafe {
+        let held = libc::mmap(std::ptr::null_mut(), bytes, read_write, shared, -1, 0);
+        assert_ne!(held, libc::MAP_FAILED);
+        libc::memset(held, 1, bytes);
+    }
+    println!("held");
+}
+
+/// Many who hold a part each. The first that is killed, by the kernel or with all others, tells the end.
+fn memory_tree() {
+    let all: Vec<_> =
+        (0..8).map(|_| std::process::Command::new("/proc/self/exe").args(["bomb", "some"]).spawn()).collect();
+    let mut status = 0;
+    // SAFETY: the status outlives the call.
+    while unsafe { libc::waitpid(-1, &raw mut status, 0) } > 0 {
+        if status != 0 {
+            std::process::exit(4);
+        }
+    }
+    drop(all);
 }
 
 fn fork_bomb() {

@@ -7,8 +7,8 @@ use crate::surroundings::Surroundings;
 use crate::text::safe;
 use contract::Role;
 use runner::git::Repository;
-use runner::load_settings;
-use sandbox::{Level, Probe};
+use runner::{LEVEL_MIN, load_settings};
+use sandbox::{HeldBy, Level, Probe};
 use serde::Serialize;
 use std::process::ExitCode;
 use store::{Layout, Reader};
@@ -109,6 +109,8 @@ fn meaning(level: Level) -> (&'static str, &'static str) {
     match level {
         Level::A => ("A", "every wall stands"),
         Level::AMinus => ("A-", "every wall but the second one around files"),
+        Level::B => ("B", "every wall but the user namespace; programs are user 65528"),
+        Level::C => ("C", "files cannot be hidden and no workspace shown, so no run starts"),
         Level::Refuse => ("refused", "agents cannot be confined, so no run starts"),
     }
 }
@@ -116,13 +118,19 @@ fn meaning(level: Level) -> (&'static str, &'static str) {
 /// What the machine can confine, and everything that keeps it from more. Without a sandbox no run starts.
 fn sandbox_checks(probe: &Probe) -> Vec<Check> {
     let (level, means) = meaning(probe.level);
+    let is_enough = probe.at_least(LEVEL_MIN).is_some();
+    let memory = match probe.memory_by.filter(|_| is_enough) {
+        Some(HeldBy::Cgroup) => ", memory held by a control group",
+        Some(_) => ", memory watched",
+        None => "",
+    };
     let mut checks = Vec::new();
     if probe.missing.is_empty() {
-        checks.push(ok("sandbox", format!("level {level}: {means}; see it hold: norma doctor --drill")));
+        checks.push(ok("sandbox", format!("level {level}: {means}{memory}; see it hold: norma doctor --drill")));
     }
     for missing in &probe.missing {
-        let message = format!("level {level}: {means}: {}", missing.what);
-        let health = if probe.level == Level::Refuse { Health::Fail } else { Health::Warn };
+        let message = format!("level {level}: {means}{memory}: {}", missing.what);
+        let health = if is_enough { Health::Warn } else { Health::Fail };
         checks.push(bad("sandbox", health, message, &missing.fix));
     }
     checks

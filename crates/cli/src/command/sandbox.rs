@@ -4,7 +4,10 @@ use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::safe;
 use clap::Subcommand;
-use sandbox::{Command, End, HostPort, Identity, Limits, Network, Policy, Report, Root, Streams, visible};
+use runner::LEVEL_MIN;
+use sandbox::{
+    Command, End, HostPort, Identity, Level, Limits, Network, Policy, Report, Root, Sandbox, Streams, visible,
+};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -68,13 +71,13 @@ impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         match self.verb {
             Verb::Run { grants, workspace: true, allow, argv } => super::trial::run(here, &grants.net, &allow, &argv),
-            Verb::Run { grants, argv, .. } => run(here, &policy(here, &grants)?, &argv),
+            Verb::Run { grants, argv, .. } => run(here, policy(here, &grants)?, &argv),
             Verb::Explain { grants } => explain(here, &policy(here, &grants)?),
         }
     }
 }
 
-fn run(here: &Surroundings, policy: &Policy, argv: &[String]) -> Outcome<ExitCode> {
+fn run(here: &Surroundings, mut policy: Policy, argv: &[String]) -> Outcome<ExitCode> {
     let streams = own_streams()?;
     let command = Command { program: argv[0].clone(), args: argv[1..].to_vec() };
     let sandbox = here.sandbox();
@@ -84,7 +87,8 @@ fn run(here: &Surroundings, policy: &Policy, argv: &[String]) -> Outcome<ExitCod
             CommandError::new(code::ENVIRONMENT, error.to_string(), "nothing was run; what is missing: norma doctor")
         }
     };
-    let report = sandbox.prepare(policy, &command, &streams).and_then(|it| it.start()?.finish()).map_err(refused)?;
+    policy.level = level(&sandbox)?;
+    let report = sandbox.prepare(&policy, &command, &streams).and_then(|it| it.start()?.finish()).map_err(refused)?;
     tell(&report);
     Ok(ended(&report))
 }
@@ -110,6 +114,16 @@ pub(super) fn own_streams() -> Outcome<Streams> {
     };
     streams()
         .map_err(|e| CommandError::new(code::ENVIRONMENT, format!("could not pass on the streams: {e}"), "try again"))
+}
+
+/// The level this machine gives. One without namespaces is not enough: the policy hides things.
+fn level(sandbox: &Sandbox) -> Outcome<Level> {
+    let probe = sandbox::probe(sandbox);
+    probe.at_least(LEVEL_MIN).ok_or_else(|| {
+        let why = probe.missing.first().map_or_else(String::new, |missing| format!(": {}", missing.what));
+        let message = format!("there is no sandbox of level {LEVEL_MIN} or better on this machine{why}");
+        CommandError::new(code::ENVIRONMENT, message, "nothing was run; what is missing: norma doctor")
+    })
 }
 
 /// What the program itself could not say, on stderr, after its own words.
@@ -183,6 +197,8 @@ fn policy(here: &Surroundings, grants: &Grants) -> Outcome<Policy> {
         hostname: "norma".to_owned(),
         identity: Identity::own(),
         landlock_abi_min: 0,
+        control_group: true,
+        level: Level::A,
     })
 }
 

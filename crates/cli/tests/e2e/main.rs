@@ -13,5 +13,6 @@ mod sandbox;
 mod scope;
 mod surroundings;
 mod terminals;
+mod tricks;
 mod trust;
 mod verbs;

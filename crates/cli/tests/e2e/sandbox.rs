@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::io::Write;
 
 /// An environment, unless this machine cannot confine at all.
-fn confining() -> Option<TestEnvironment> {
+pub(crate) fn confining() -> Option<TestEnvironment> {
     let env = TestEnvironment::bare();
     let tried = env.norma(&["sandbox", "run", "--", "true"]);
     if tried.code() == Some(0) {
@@ -82,7 +82,7 @@ fn no_attack_of_the_drill_succeeds() {
     assert_eq!((&summary["blocked"], &summary["attacks"]), (&json!(tried.len()), &json!(tried.len())));
     let output = env.norma(&["doctor", "--drill"]);
     let last = output.success().raw.lines().last().unwrap().to_owned();
-    assert!(last.starts_with(&format!("{0} of {0} blocked at level A", tried.len())), "{output}");
+    assert!(last.starts_with(&format!("{0} of {0} blocked at level ", tried.len())), "{output}");
     assert_eq!(std::fs::read_dir(env.dir.join("tmp")).unwrap().count(), 0, "the drill leaves nothing behind");
 }
 

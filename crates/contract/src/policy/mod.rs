@@ -203,7 +203,7 @@ mod tests {
         let found = BTreeMap::from([("scratch_paths.json".to_owned(), text.as_bytes().to_vec())]);
         let policies = Policies::check(found).unwrap();
         assert_eq!(policies.changed().into_keys().collect::<Vec<_>>(), ["scratch_paths.json"]);
-        assert_eq!(policies.missing, ["protected_paths.json"]);
+        assert_eq!(policies.missing, [CommandAllowlist::FILE, ForbiddenActions::FILE, "protected_paths.json"]);
         let differences = policies.differences("scratch_paths.json");
         assert_eq!(differences.last().unwrap(), r#"+ rules {"path":"target","reason":"mine"}"#);
         assert!(differences[0].starts_with("- rules {\"path\":"), "{differences:?}");
@@ -220,7 +220,8 @@ mod tests {
             [
                 "protected_paths.json /rules/0: expected object, found number",
                 "scratch_paths.json /rules/0: expected object, found number",
-                "protected_path.json (document): there is no such policy; there are protected_paths.json, scratch_paths.json",
+                "protected_path.json (document): there is no such policy; there are command_allowlist.json, \
+                 forbidden_actions.json, protected_paths.json, scratch_paths.json",
             ]
         );
     }

@@ -63,6 +63,7 @@ pub const ATTACKS: &[Attack] = attacks! {
     "set an attribute outside" Depends("not every file system has user attributes"), "not in the view", |w| attribute(&w.outside.join("file"));
     "read a file outside" Anyone, "not in the view; Landlock", |w| expect_canary(&w.outside.join("file"));
     "list a directory outside" Anyone, "not in the view", |w| fs::read_dir(&w.outside).map(drop);
+    "be told of names in a directory outside" Anyone, "not in the view; seccomp", watch_names;
     "climb out with .." Anyone, "not in the view", |w| expect_canary(&w.work.join("../outside/file"));
     "open a system file for writing" Root, "read-only mount; Landlock", |_| File::options().write(true).open("/etc/hosts").map(drop);
     "create a file among the system's programs" Root, "read-only mount; Landlock", system_file;
@@ -93,11 +94,14 @@ pub const ATTACKS: &[Attack] = attacks! {
     "trace another process" Anyone, "PID namespace; seccomp", trace;
     "read another process's memory" Anyone, "PID namespace; seccomp", |w| read_memory(w.victim, w.victim_address);
     "take another process's descriptor" Anyone, "PID namespace; seccomp", take_descriptor;
+    "change another process's limits" Anyone, "PID namespace; seccomp", change_limits;
+    "open the machine's shared memory" Anyone, "IPC namespace; seccomp", |w| call(libc::SYS_shmget, &[w.launcher as c_long, 0, 0]).map(drop);
     "trace the first process" Depends("unconfined it is not the sandbox's, and is left alone"), "seccomp; not dumpable; Landlock", |w| { only_confined(w)?; call(libc::SYS_ptrace, &[0x4206, 1, 0, 0]).map(drop) };
-    "kill the first process" Depends("unconfined it is not the sandbox's, and is left alone"), "Landlock; the kernel's care for process 1", |w| { only_confined(w)?; call(libc::SYS_kill, &[1, c_long::from(libc::SIGKILL)]).map(drop) };
+    "kill the first process" Depends("unconfined it is not the sandbox's, and is left alone"), "Landlock; the kernel's care for process 1", kill_first;
     "connect to the machine's loopback" Anyone, "network namespace", |w| hear_canary(TcpStream::connect(("127.0.0.1", w.tcp))?);
     "ask a service on the machine by UDP" Anyone, "network namespace", ask_udp;
     "connect to a unix socket" Anyone, "not in the view; seccomp", |w| hear_canary(UnixStream::connect(&w.unix)?);
+    "send to a unix socket through a pair" Anyone, "not in the view; seccomp", |w| send_through_pair(&w.datagrams);
     "connect to an abstract unix socket" Anyone, "network namespace; seccomp; Landlock", |w| hear_canary(UnixStream::connect_addr(&SocketAddr::from_abstract_name(&w.abstract_name)?)?);
     "open a socket to the hypervisor" Depends("a kernel without vsock has none"), "seccomp", |_| socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0);
     "open a netlink socket" Anyone, "seccomp", |_| socket(libc::AF_NETLINK, libc::SOCK_RAW, 0);

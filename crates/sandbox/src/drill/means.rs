@@ -109,6 +109,36 @@ pub(super) fn only_confined(world: &World) -> io::Result<()> {
     if fs::metadata(proc(world.launcher as c_int, "stat")).is_ok() { Err(refused()) } else { Ok(()) }
 }
 
+/// A socket of a datagram pair is connected to its peer, and sends elsewhere all the same.
+pub(super) fn send_through_pair(to: &Path) -> io::Result<()> {
+    let mut pair = [0; 2];
+    call(libc::SYS_socketpair, &[libc::AF_UNIX.into(), libc::SOCK_DGRAM.into(), 0, pair.as_mut_ptr() as c_long])?;
+    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+    let socket = unsafe { OwnedFd::from_raw_fd(pair[0]) };
+    let address = rustix::net::SocketAddrUnix::new(to)?;
+    Ok(rustix::net::sendto(&socket, b"?", rustix::net::SendFlags::empty(), &address).map(drop)?)
+}
+
+pub(super) fn watch_names(world: &World) -> io::Result<()> {
+    let path = c_path(&world.outside)?;
+    let watch = call(libc::SYS_inotify_init1, &[0])?;
+    call(libc::SYS_inotify_add_watch, &[watch, path.as_ptr() as c_long, libc::IN_CREATE.into()]).map(drop)
+}
+
+/// A limit that hurts nobody: on real-time scheduling, which the victim does not use.
+pub(super) fn change_limits(world: &World) -> io::Result<()> {
+    let limit = [1u64 << 40; 2];
+    let (which, new) = (c_long::from(libc::RLIMIT_RTTIME as i32), limit.as_ptr() as c_long);
+    call(libc::SYS_prlimit64, &[world.victim as c_long, which, new, 0]).map(drop)
+}
+
+/// Without Landlock the call is taken and the signal is dropped. Had it arrived, nobody would be here.
+pub(super) fn kill_first(world: &World) -> io::Result<()> {
+    only_confined(world)?;
+    call(libc::SYS_kill, &[1, c_long::from(libc::SIGKILL)])?;
+    if fs::metadata(proc(1, "stat")).is_ok() { Err(io::Error::other("it lives on")) } else { Ok(()) }
+}
+
 pub(super) fn trace(world: &World) -> io::Result<()> {
     call(libc::SYS_ptrace, &[0x4206, world.victim as c_long, 0, 0])?;
     call(libc::SYS_ptrace, &[17, world.victim as c_long, 0, 0]).map(drop).or(Ok(()))

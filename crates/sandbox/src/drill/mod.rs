@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
@@ -22,9 +23,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::attack::{ATTACKS, Alone, Attack};
 pub use self::world::{CANARY, Stage, World};
+use crate::give::give_directory;
+use crate::level::Level;
 use crate::policy::{Identity, Limits, Network, Policy, Root};
-use crate::probe::LANDLOCK_ABI_FULL;
-use crate::setup::sys::landlock_abi;
 use crate::start::{Command, Sandbox, SetUp, Streams};
 use crate::{End, visible};
 
@@ -73,11 +74,17 @@ enum Line {
     Failed(String),
 }
 
-/// Holds the drill in `base`, a directory that the drill may fill and that is gone afterwards; tells of each attack
-/// when it was made. An attack that could not be made is missing in the answer.
-pub fn run(program: &Path, roles: &Roles, base: &Path, each: &mut dyn FnMut(&Tried)) -> io::Result<Vec<Tried>> {
+/// Holds the drill at a level, in `base`, a directory that the drill may fill and that is gone afterwards; tells of
+/// each attack when it was made. An attack that could not be made is missing in the answer.
+pub fn run(
+    program: &Path,
+    roles: &Roles,
+    level: Level,
+    base: &Path,
+    each: &mut dyn FnMut(&Tried),
+) -> io::Result<Vec<Tried>> {
     let mut launcher = std::process::Command::new(program)
-        .args([roles.drill, "launch"])
+        .args([roles.drill, "launch", &level.to_string()])
         .arg(base)
         .env_clear()
         .env(SECRET_VARIABLE, CANARY)
@@ -106,7 +113,7 @@ pub fn main(roles: &Roles) -> ExitCode {
     let words: Vec<String> = std::env::args().skip(2).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let played = match words.as_slice() {
-        ["launch", base] => launch(roles, Path::new(base)),
+        ["launch", level, base] => launch(roles, level, Path::new(base)),
         ["victim"] => world::victim(),
         ["attack", world] => attack_confined(world),
         _ => Err(io::Error::from(io::ErrorKind::InvalidInput)),
@@ -118,8 +125,10 @@ pub fn main(roles: &Roles) -> ExitCode {
 }
 
 /// The launcher. Whatever goes wrong is told to the caller, if there still is one.
-fn launch(roles: &Roles, base: &Path) -> io::Result<()> {
-    let held = std::env::current_exe().and_then(|program| hold(&program, roles, base));
+fn launch(roles: &Roles, level: &str, base: &Path) -> io::Result<()> {
+    let level = Level::ALL.into_iter().find(|it| it.to_string() == level);
+    let level = level.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let held = std::env::current_exe().and_then(|program| hold(&program, roles, level, base));
     let _ = fs::remove_dir_all(base);
     held.or_else(|error| say(&Line::Failed(error.to_string())))
 }
@@ -130,8 +139,13 @@ fn say(line: &Line) -> io::Result<()> {
     stdout.flush()
 }
 
-fn hold(program: &Path, roles: &Roles, base: &Path) -> io::Result<()> {
+fn hold(program: &Path, roles: &Roles, level: Level, base: &Path) -> io::Result<()> {
     let stage = Stage::build(base, program, roles)?;
+    give_directory(&stage.world.work, level)?;
+    if !level.has_namespaces() {
+        // The way to the workspace is the machine's own, and the attacker may be another user.
+        fs::set_permissions(base, fs::Permissions::from_mode(0o755))?;
+    }
     let world = serde_json::to_string(&stage.world)?;
     let args = [roles.drill, "attack", &world].map(str::to_owned).to_vec();
     let command = Command { program: program.display().to_string(), args };
@@ -143,7 +157,7 @@ fn hold(program: &Path, roles: &Roles, base: &Path) -> io::Result<()> {
     };
     let set_up = SetUp { program: program.to_owned(), args: vec![roles.set_up.into()] };
     let sandbox = Sandbox::new(set_up);
-    let policy = policy(program, &stage.world)?;
+    let policy = policy(program, &stage.world, level)?;
     let confined = sandbox.prepare(&policy, &command, &streams).and_then(|it| it.start()).map_err(io::Error::other)?;
     drop(streams);
     for line in BufReader::new(said).lines() {
@@ -156,7 +170,7 @@ fn hold(program: &Path, roles: &Roles, base: &Path) -> io::Result<()> {
 }
 
 /// What an agent would get: the system, a toolchain, a workspace with history and secrets, and this program.
-fn policy(program: &Path, world: &World) -> io::Result<Policy> {
+fn policy(program: &Path, world: &World, level: Level) -> io::Result<Policy> {
     let mut read = visible::existing(visible::visible(PATH, &world.home));
     if let Some(root) = read.iter().find(|root| world.outside.starts_with(&root.path)) {
         let (place, root) = (world.outside.display(), root.path.display());
@@ -164,12 +178,19 @@ fn policy(program: &Path, world: &World) -> io::Result<Policy> {
             "{place} is no place for the drill: programs may read {root}; set TMPDIR"
         )));
     }
-    read.push(Root::new(world.home.join(".cargo"), "a toolchain on the PATH"));
+    if level.has_namespaces() {
+        // Where nothing can be hidden, a toolchain with credentials in it is not shown.
+        read.push(Root::new(world.home.join(".cargo"), "a toolchain on the PATH"));
+    }
     if !read.iter().any(|root| program.starts_with(&root.path)) {
         read.push(Root::new(program, "the attacker"));
     }
-    let mut hidden = visible::secrets(&read, &world.home);
-    hidden.extend(visible::find_secrets(&world.work)?);
+    let (mut protected, mut hidden) = (Vec::new(), Vec::new());
+    if level.has_namespaces() {
+        protected.push(Root::new(world.work.join(".git"), "history and hooks"));
+        hidden.extend(visible::secrets(&read, &world.home));
+        hidden.extend(visible::find_secrets(&world.work)?);
+    }
     let variables = [("PATH", PATH.to_owned()), ("HOME", world.home.display().to_string())];
     Ok(Policy {
         placed: Vec::new(),
@@ -177,7 +198,7 @@ fn policy(program: &Path, world: &World) -> io::Result<Policy> {
         overlays: Vec::new(),
         read,
         write: vec![Root::new(&world.work, "the workspace")],
-        protected: vec![Root::new(world.work.join(".git"), "history and hooks")],
+        protected,
         hidden,
         env: BTreeMap::from(variables.map(|(name, value)| (name.to_owned(), value))),
         cwd: world.work.clone(),
@@ -186,7 +207,9 @@ fn policy(program: &Path, world: &World) -> io::Result<Policy> {
         limits: LIMITS,
         hostname: "norma".to_owned(),
         identity: Identity::own(),
-        landlock_abi_min: if landlock_abi() < LANDLOCK_ABI_FULL { 0 } else { LANDLOCK_ABI_FULL },
+        landlock_abi_min: 0,
+        control_group: true,
+        level,
     })
 }
 

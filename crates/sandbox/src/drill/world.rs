@@ -8,7 +8,8 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -41,6 +42,8 @@ pub struct World {
     pub udp: u16,
     /// A unix socket.
     pub unix: PathBuf,
+    /// One for datagrams.
+    pub datagrams: PathBuf,
     /// An abstract one.
     pub abstract_name: String,
 }
@@ -73,6 +76,8 @@ pub struct Stage {
     /// Where everything is.
     pub world: World,
     victim: Child,
+    /// Memory that the machine shares, under a number that an attacker can guess.
+    shared: i32,
     /// What a careless launcher would let the program inherit.
     _inherited: File,
 }
@@ -89,18 +94,28 @@ impl Stage {
         let (victim, address) = start_victim(program, roles)?;
         world.victim = i32::try_from(victim.id()).map_err(io::Error::other)?;
         world.victim_address = address;
+        let shared = share_memory(&world)?;
         let inherited = File::open(&world.outside)?;
         // SAFETY: the descriptor is open; without the flag it would not be inherited by anybody.
         unsafe { libc::fcntl(inherited.as_raw_fd(), libc::F_SETFD, 0) };
-        Ok(Self { world, victim, _inherited: inherited })
+        Ok(Self { world, victim, shared, _inherited: inherited })
     }
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
+        // SAFETY: plain numbers; nobody is attached.
+        unsafe { libc::shmctl(self.shared, libc::IPC_RMID, std::ptr::null_mut()) };
         let _ = self.victim.kill();
         let _ = self.victim.wait();
     }
+}
+
+/// Open to every user of the machine, for the same reason as the sockets.
+fn share_memory(world: &World) -> io::Result<i32> {
+    // SAFETY: plain numbers.
+    let id = unsafe { libc::shmget(world.launcher as i32, 4096, libc::IPC_CREAT | 0o666) };
+    if id < 0 { Err(io::Error::last_os_error()) } else { Ok(id) }
 }
 
 fn start_victim(program: &Path, roles: &Roles) -> io::Result<(Child, u64)> {
@@ -153,6 +168,7 @@ fn files(base: &Path) -> io::Result<World> {
         tcp: 0,
         udp: 0,
         unix: at("outside/socket"),
+        datagrams: at("outside/datagrams"),
         abstract_name: format!("norma-drill-{}", std::process::id()),
     })
 }
@@ -173,6 +189,12 @@ fn serve(world: &mut World) -> io::Result<()> {
     let named = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&world.abstract_name)?)?;
     for listener in [unix, named] {
         thread::spawn(move || listener.incoming().flatten().for_each(|mut it| drop(it.write_all(CANARY.as_bytes()))));
+    }
+    let datagrams = UnixDatagram::bind(&world.datagrams)?;
+    thread::spawn(move || while datagrams.recv(&mut [0; 16]).is_ok() {});
+    // Open to whoever reaches them, so that it is the walls that keep the attacker away and not who it is.
+    for path in [&world.unix, &world.datagrams] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 
 use super::sys::{self, RulesetAttributes};
+use crate::level::{LANDLOCK_ABI_FULL, Level};
 use crate::policy::Policy;
 
 const EXECUTE: u64 = 1;
@@ -53,15 +54,34 @@ const OWN: [(&str, u64); 6] = [
     ("/run", READ | CHANGE | REFER | TRUNCATE),
 ];
 
+/// The machine's own places that a program without a view of its own gets: never a directory to write in.
+const BARE: [(&str, u64); 6] = [
+    // What tells of others is the kernel's to refuse: it asks whether they could be traced.
+    ("/proc", READ_FILE | READ_DIR),
+    ("/dev/null", READ_FILE | WRITE_FILE),
+    ("/dev/zero", READ_FILE | WRITE_FILE),
+    ("/dev/full", READ_FILE | WRITE_FILE),
+    ("/dev/random", READ_FILE),
+    ("/dev/urandom", READ_FILE),
+];
+
+/// Since version 4: to bind to and to connect to TCP ports.
+const TCP: u64 = 0b11;
+
 /// Confines the calling process to the policy's roots; the version that holds, 0 for none.
 pub(super) fn enforce(policy: &Policy) -> io::Result<u32> {
     let abi = sys::landlock_abi();
-    if abi == 0 {
+    // A kernel with all of it gives a higher level; who asks for this one there wants to see what holds
+    // without. An older kernel's part of it is taken.
+    let unwanted = policy.level == Level::AMinus && abi >= LANDLOCK_ABI_FULL;
+    if abi == 0 || unwanted {
         return Ok(0);
     }
+    let namespaces = policy.level.has_namespaces();
     let handled = handled(abi);
     let scoped = if abi >= 6 { SCOPES } else { 0 };
-    let attributes = RulesetAttributes { handled_access_fs: handled, handled_access_net: 0, scoped };
+    let tcp = if namespaces || abi < 6 { 0 } else { TCP };
+    let attributes = RulesetAttributes { handled_access_fs: handled, handled_access_net: tcp, scoped };
     // An older kernel knows a shorter structure and refuses a longer one.
     let size = if abi >= 6 { size_of::<RulesetAttributes>() } else { size_of::<u64>() };
     let ruleset = sys::landlock_ruleset(&attributes, size)?;
@@ -71,15 +91,20 @@ pub(super) fn enforce(policy: &Policy) -> io::Result<u32> {
         let access = access & handled & if is_dir { u64::MAX } else { OF_A_FILE };
         sys::landlock_allow(&ruleset, path.as_fd(), access)
     };
-    for (path, access) in OWN {
+    for (path, access) in if namespaces { OWN } else { BARE } {
         allow(Path::new(path), access)?;
     }
-    allow(Path::new("/dev/shm"), READ | CHANGE | REFER | TRUNCATE)?;
-    allow(&policy.home, READ | CHANGE | REFER | TRUNCATE)?;
-    for root in &policy.read {
+    if namespaces {
+        allow(Path::new("/dev/shm"), READ | CHANGE | REFER | TRUNCATE)?;
+        allow(&policy.home, READ | CHANGE | REFER | TRUNCATE)?;
+    }
+    // In the machine's own view a link leads out of the roots; what it should lead to is a root itself.
+    let is_there = |path: &Path| namespaces || !path.is_symlink();
+    for root in policy.read.iter().filter(|root| is_there(&root.path)) {
         match allow(&root.path, READ) {
-            // A symbolic link whose target is in no root: there is nothing to allow.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // A symbolic link whose target is in no root, or what the user may not reach anyway: there is
+            // nothing to allow.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {}
             other => other?,
         }
     }
@@ -90,7 +115,7 @@ pub(super) fn enforce(policy: &Policy) -> io::Result<u32> {
     for path in placed.chain(policy.overlays.iter().filter(|it| !it.writable).map(|it| &it.path)) {
         allow(path, READ)?;
     }
-    for path in policy.changeable() {
+    for path in policy.changeable().filter(|path| is_there(path)) {
         allow(path, READ | CHANGE | REFER | TRUNCATE)?;
     }
     sys::landlock_enforce(&ruleset)?;

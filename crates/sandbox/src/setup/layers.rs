@@ -4,6 +4,9 @@
 //! A layer in memory is a file system of its own with a size, so it is the limit on what can be written; it is
 //! gone when the last process and the last descriptor is. Directories are named to the kernel by descriptor: no
 //! name has to be escaped, however long it is, and none can have come to mean another directory.
+//!
+//! A view shows who owns each file below, and lets nobody else change it. Where the program is somebody else than who
+//! owns the files below, they are given to it in the view, which copies each of them to the layer.
 
 use std::ffi::CString;
 use std::io;
@@ -13,7 +16,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use super::sys::{self, NODEV, NOSUID};
-use crate::policy::{Overlay, Policy, Upper};
+use crate::give::{give_entries, give_entry};
+use crate::policy::{Identity, Overlay, Policy, Upper};
 
 /// Files that a layer in memory may hold for each MiB it may hold: dependencies are many small files.
 const FILES_PER_MIB: u64 = 1024;
@@ -27,6 +31,8 @@ pub(super) struct View {
     target: PathBuf,
     lower: Vec<OwnedFd>,
     upper: Place,
+    /// Whom everything in it is given to; nobody, if that is who builds it, or if nothing in it may be changed.
+    owner: Option<Identity>,
 }
 
 enum Place {
@@ -46,7 +52,8 @@ pub(super) fn open(policy: &Policy) -> Result<Vec<View>, String> {
             Upper::Memory { bytes } => Place::Memory(*bytes),
             Upper::Directory { path } => Place::Directory(open(path)?),
         };
-        Ok(View { target: overlay.path.clone(), lower, upper })
+        let owner = policy.level.dedicated(true).filter(|_| overlay.writable);
+        Ok(View { target: overlay.path.clone(), lower, upper, owner })
     };
     policy.overlays.iter().map(view).collect()
 }
@@ -73,6 +80,10 @@ impl View {
             }
         };
         let (upper, work) = (directory_in(&root, "upper")?, directory_in(&root, "work")?);
+        if let Some(owner) = self.owner {
+            give_entry(&root, "upper", owner)?;
+            give_entry(&root, "work", owner)?;
+        }
         let by_descriptor = |file: &OwnedFd| format!("/proc/self/fd/{}", file.as_raw_fd());
         let lower: Vec<_> = self.lower.iter().map(by_descriptor).collect();
         // `userxattr`: without it a user's mount succeeds, and removing a directory then fails. `volatile`: a layer
@@ -85,6 +96,10 @@ impl View {
         );
         let flags = libc::MS_NOSUID | libc::MS_NODEV;
         sys::mount_new(c"overlay", VIEW, flags, &CString::new(options)?)?;
+        if let Some(owner) = self.owner {
+            let view = rustix::fs::open(VIEW, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            give_entries(&view, owner).map_err(|error| not_given(owner, &error))?;
+        }
         let tree = sys::open_tree(Path::new(".view"))?;
         sys::add_mount_attributes(tree.as_fd(), NOSUID | NODEV, true)?;
         sys::detach(VIEW)?;
@@ -96,6 +111,12 @@ impl View {
         }
         Ok((tree, upper))
     }
+}
+
+/// Says what the layer was needed for, which a full one does not tell.
+fn not_given(owner: Identity, error: &io::Error) -> io::Error {
+    let uid = owner.uid;
+    io::Error::other(format!("its layer must hold a copy of all files for user {uid}, who the program is: {error}"))
 }
 
 /// A directory in an open one, made if it is missing.

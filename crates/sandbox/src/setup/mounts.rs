@@ -16,6 +16,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use super::layers;
 use super::sys::{self, NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::effective::{CANARY, PRIVATE, PROC_COVERED};
+use crate::give::give_entry;
 use crate::policy::Policy;
 
 /// Bytes and files of the root directory itself, which holds mount points and nothing else.
@@ -161,12 +162,18 @@ fn scratch(policy: &Policy, pending: &mut Vec<Pending>) -> io::Result<OwnedFd> {
         let is_home = target == policy.home;
         let name = index.to_string();
         rustix::fs::mkdirat(&root, &name, Mode::from(if is_home { 0o700 } else { 0o1777 }))?;
+        give_away(policy, &root, &name)?;
         let directory = rustix::fs::openat(&root, &name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         pending.push(Pending { target, source: Source::Tree(sys::open_tree_of(directory.as_fd())?) });
     }
     sys::detach(NAME)?;
     rustix::fs::rmdir(NAME)?;
     Ok(root)
+}
+
+/// Gives a directory of the sandbox's own to whom the program will be, where that is not who builds it.
+fn give_away(policy: &Policy, at: impl AsFd, name: &str) -> io::Result<()> {
+    policy.level.dedicated(true).map_or(Ok(()), |owner| give_entry(at, name, owner))
 }
 
 fn open_dir(path: &Path) -> io::Result<OwnedFd> {
@@ -207,7 +214,7 @@ fn proc(policy: &Policy) -> io::Result<()> {
 
 /// Whether `pid_max` belongs to the PID namespace, as it does since Linux 6.14. Before, it is the
 /// whole machine's, and root must not touch it from in here.
-fn has_own_pid_max() -> bool {
+pub(super) fn has_own_pid_max() -> bool {
     kernel_version() >= (6, 14)
 }
 

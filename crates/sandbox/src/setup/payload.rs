@@ -11,10 +11,11 @@ use std::path::Path;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::{landlock, seccomp, sys};
+use super::cgroup::Held;
+use super::{landlock, mounts, seccomp, sys};
 use crate::control::{self, Job, Message};
 use crate::effective::Effective;
-use crate::policy::{Limits, Network, Policy};
+use crate::policy::{Network, Policy};
 use crate::proxy::PROXY_PORT;
 
 /// What a program that could not be executed "ends" with, as a shell would say it.
@@ -25,8 +26,8 @@ const NOT_EXECUTED: i32 = 127;
 const CPU_GRACE_SECONDS: u64 = 1;
 
 /// Becomes the program.
-pub(super) fn become_program(job: &Job, streams: [OwnedFd; 3], control: BorrowedFd<'_>) -> ! {
-    let effective = match confine(&job.policy, streams) {
+pub(super) fn become_program(job: &Job, streams: [OwnedFd; 3], control: BorrowedFd<'_>, held: Held) -> ! {
+    let effective = match confine(&job.policy, streams, held) {
         Ok(effective) => effective,
         Err(why) => give_up(control, &Message::BootFailure(why)),
     };
@@ -42,16 +43,16 @@ fn give_up(control: BorrowedFd<'_>, last_words: &Message) -> ! {
     sys::exit_now(NOT_EXECUTED)
 }
 
-fn confine(policy: &Policy, streams: [OwnedFd; 3]) -> Result<Effective, String> {
+fn confine(policy: &Policy, streams: [OwnedFd; 3], held: Held) -> Result<Effective, String> {
     let step = |what: &'static str| move |error: io::Error| format!("could not {what}: {error}");
     rustix::process::setsid().map_err(|error| step("leave the session")(error.into()))?;
     take_streams(streams).map_err(step("take the standard streams"))?;
     sys::close_all_on_exec().map_err(step("mark the descriptors to be closed"))?;
     rustix::process::chdir(&policy.cwd).map_err(|error| step("enter the working directory")(error.into()))?;
-    limit(&policy.limits).map_err(step("set the limits"))?;
+    limit(policy, held).map_err(step("set the limits"))?;
     let abi = landlock::enforce(policy).map_err(step("raise the Landlock wall"))?;
-    seccomp::enforce().map_err(step("filter the kernel calls"))?;
-    Effective::read(abi).map_err(step("read the confinement back"))
+    seccomp::enforce(policy.level).map_err(step("filter the kernel calls"))?;
+    Effective::read(policy, abi, held).map_err(step("read the confinement back"))
 }
 
 fn take_streams([stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<()> {
@@ -61,7 +62,8 @@ fn take_streams([stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<()> {
     Ok(())
 }
 
-fn limit(limits: &Limits) -> io::Result<()> {
+fn limit(policy: &Policy, held: Held) -> io::Result<()> {
+    let limits = &policy.limits;
     let most = |most| Rlimit { current: Some(most), maximum: Some(most) };
     let cpu = Rlimit { current: Some(limits.cpu_seconds), maximum: Some(limits.cpu_seconds + CPU_GRACE_SECONDS) };
     let all = [
@@ -69,12 +71,16 @@ fn limit(limits: &Limits) -> io::Result<()> {
         (Resource::Cpu, cpu),
         (Resource::Data, most(limits.memory_bytes)),
         (Resource::Fsize, most(limits.file_bytes)),
-        // Counted in the new user namespace, where only this tree lives; not enforced for root, for
-        // whom the PID namespace's own limit is.
-        (Resource::Nproc, most(u64::from(limits.pids))),
     ];
     for (which, limit) in all {
         setrlimit(which, limit)?;
+    }
+    // Counted in the new user namespace, where only this tree lives; not enforced for root, for whom the
+    // PID namespace's own limit is. Without a user namespace others of the same user count, too, so there
+    // it is the last resort.
+    let counted_elsewhere = held.pids || policy.level.has_namespaces() && mounts::has_own_pid_max();
+    if policy.level.maps_user() || !counted_elsewhere {
+        setrlimit(Resource::Nproc, most(u64::from(limits.pids)))?;
     }
     let own = rustix::process::getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     setrlimit(Resource::Nofile, most(limits.open_files.min(own)))?;

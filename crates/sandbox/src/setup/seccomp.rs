@@ -11,6 +11,7 @@ use std::io;
 use libc::{c_long, sock_filter};
 
 use super::sys;
+use crate::level::{Level, UNPRIVILEGED};
 
 /// A call that is refused, and why.
 pub struct Denied {
@@ -81,6 +82,95 @@ pub const DENIED: &[Denied] = denied! {
     move_pages SYS_move_pages "tells where another process's memory lies"
 };
 
+/// What is refused besides where there are no namespaces, and the machine's own processes and names are
+/// in reach.
+pub const DENIED_BARE: &[Denied] = denied! {
+    shmget SYS_shmget "shared memory of the machine, by number"
+    shmat SYS_shmat "shared memory of the machine, by number"
+    shmctl SYS_shmctl "shared memory of the machine, by number"
+    msgget SYS_msgget "message queues of the machine, by number"
+    msgsnd SYS_msgsnd "message queues of the machine, by number"
+    msgrcv SYS_msgrcv "message queues of the machine, by number"
+    msgctl SYS_msgctl "message queues of the machine, by number"
+    semget SYS_semget "semaphores of the machine, by number"
+    semop SYS_semop "semaphores of the machine, by number"
+    semtimedop SYS_semtimedop "semaphores of the machine, by number"
+    semctl SYS_semctl "semaphores of the machine, by number"
+    mq_open SYS_mq_open "message queues of the machine, by name"
+    mq_unlink SYS_mq_unlink "message queues of the machine, by name"
+    inotify_add_watch SYS_inotify_add_watch "tells names in directories that cannot be listed"
+    ioprio_set SYS_ioprio_set "changes the standing of other processes of the user"
+    fchown SYS_fchown "touches a file outside even where it changes nothing"
+    fchownat SYS_fchownat "touches a file outside even where it changes nothing"
+    setxattr SYS_setxattr "changes attributes outside"
+    lsetxattr SYS_lsetxattr "changes attributes outside"
+    fsetxattr SYS_fsetxattr "changes attributes outside"
+    removexattr SYS_removexattr "changes attributes outside"
+    lremovexattr SYS_lremovexattr "changes attributes outside"
+    fremovexattr SYS_fremovexattr "changes attributes outside"
+};
+
+/// The same by the older calls of the first architecture.
+#[cfg(target_arch = "x86_64")]
+const DENIED_BARE_OLD: &[Denied] = denied! {
+    chown SYS_chown "touches a file outside even where it changes nothing"
+    lchown SYS_lchown "touches a file outside even where it changes nothing"
+};
+#[cfg(not(target_arch = "x86_64"))]
+const DENIED_BARE_OLD: &[Denied] = &[];
+
+/// What is refused besides where the program is the user himself, who owns files outside: Landlock does
+/// not speak of a file's mode and times.
+pub const DENIED_OWNER: &[Denied] = denied! {
+    fchmod SYS_fchmod "changes a mode outside"
+    fchmodat SYS_fchmodat "changes a mode outside"
+    utimensat SYS_utimensat "changes times outside"
+};
+
+/// The same by the older calls of the first architecture.
+#[cfg(target_arch = "x86_64")]
+const DENIED_OWNER_OLD: &[Denied] = denied! {
+    chmod SYS_chmod "changes a mode outside"
+    utime SYS_utime "changes times outside"
+    utimes SYS_utimes "changes times outside"
+    futimesat SYS_futimesat "changes times outside"
+};
+#[cfg(not(target_arch = "x86_64"))]
+const DENIED_OWNER_OLD: &[Denied] = &[];
+
+/// The last call before those that were added for what [`DENIED_OWNER`] refuses: `fchmodat2` and its
+/// successors. Without namespaces all later ones are unknown, and libraries then use the older ones.
+const LAST_KNOWN: c_long = libc::SYS_landlock_restrict_self;
+
+/// Requests to a file or terminal that can be made where there are no namespaces. All others are refused:
+/// some file systems let a directory that is open for reading be changed by a request of their own.
+const REQUESTS: [u32; 11] = [
+    libc::TCGETS as u32,
+    libc::TCSETS as u32,
+    libc::TCSETSW as u32,
+    libc::TCSETSF as u32,
+    libc::TIOCGWINSZ as u32,
+    libc::TIOCGPGRP as u32,
+    libc::TIOCSPGRP as u32,
+    libc::FIONREAD as u32,
+    libc::FIONBIO as u32,
+    libc::FIOCLEX as u32,
+    libc::FIONCLEX as u32,
+];
+
+/// Calls whose first argument names the process that is changed; 0 is the caller itself.
+const BY_PROCESS: [c_long; 5] = [
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setattr,
+];
+
+/// Kinds of pairs that can be made: connected for good. A datagram socket of a pair can still send to any
+/// path and name.
+const PAIRS: [i32; 2] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
+
 /// Namespaces a `clone` may not make; their bits do not overlap with those of the exit signal.
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
@@ -118,6 +208,7 @@ const ARGUMENT_AT: [u32; 2] = [16, 24];
 
 const LOAD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
+const JUMP_IF_GREATER: u16 = 0x25;
 const JUMP_IF_ANY_BIT: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
@@ -134,6 +225,14 @@ fn unless_equal_skip(value: u32, skip: u8) -> sock_filter {
     sock_filter { code: JUMP_IF_EQUAL, jt: 0, jf: skip, k: value }
 }
 
+fn if_equal_skip(value: u32, skip: u8) -> sock_filter {
+    sock_filter { code: JUMP_IF_EQUAL, jt: skip, jf: 0, k: value }
+}
+
+fn unless_greater_skip(value: u32, skip: u8) -> sock_filter {
+    sock_filter { code: JUMP_IF_GREATER, jt: 0, jf: skip, k: value }
+}
+
 fn unless_any_bit_skip(bits: u32, skip: u8) -> sock_filter {
     sock_filter { code: JUMP_IF_ANY_BIT, jt: 0, jf: skip, k: bits }
 }
@@ -142,39 +241,101 @@ fn refuse(errno: i32) -> u32 {
     ERRNO | errno as u32
 }
 
+/// What the filter must hold by itself, because no other wall does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ground {
+    /// The machine is out of view.
+    Namespaces,
+    /// It is in view, and the program is one who owns nothing in it.
+    Bare,
+    /// It is in view, and the program is a user who owns files in it.
+    BareOwner,
+}
+
+impl Ground {
+    fn of(level: Level, uid: u32) -> Self {
+        match level.has_namespaces() {
+            true => Self::Namespaces,
+            false if uid == UNPRIVILEGED.uid => Self::Bare,
+            false => Self::BareOwner,
+        }
+    }
+
+    /// The lists of calls that are refused.
+    fn denied(self) -> &'static [&'static [Denied]] {
+        match self {
+            Self::Namespaces => &[DENIED],
+            Self::Bare => &[DENIED, DENIED_BARE, DENIED_BARE_OLD],
+            Self::BareOwner => &[DENIED, DENIED_BARE, DENIED_BARE_OLD, DENIED_OWNER, DENIED_OWNER_OLD],
+        }
+    }
+}
+
 /// The whole filter.
-fn program() -> Vec<sock_filter> {
-    let native = sock_filter { code: JUMP_IF_EQUAL, jt: 1, jf: 0, k: ARCHITECTURE };
+fn program(ground: Ground) -> Vec<sock_filter> {
+    let native = if_equal_skip(ARCHITECTURE, 1);
     let mut code = vec![load(ARCHITECTURE_AT), native, answer(KILL), load(NUMBER_AT)];
     #[cfg(target_arch = "x86_64")]
     code.extend([unless_any_bit_skip(X32_BIT, 1), answer(refuse(libc::ENOSYS))]);
-    for call in DENIED {
+    for call in ground.denied().iter().copied().flatten() {
         code.extend([unless_equal_skip(call.number as u32, 1), answer(refuse(libc::EPERM))]);
     }
     // Its flags lie in memory, where a filter cannot look; libraries then use `clone`.
     code.extend([unless_equal_skip(libc::SYS_clone3 as u32, 1), answer(refuse(libc::ENOSYS))]);
     let clone = [load(ARGUMENT_AT[0]), unless_any_bit_skip(NAMESPACES, 1), answer(refuse(libc::EPERM)), answer(ALLOW)];
     extend_for(&mut code, libc::SYS_clone, &clone);
-    let mut socket = vec![load(ARGUMENT_AT[0])];
-    for family in FAMILIES {
-        socket.extend([unless_equal_skip(family as u32, 1), answer(ALLOW)]);
-    }
-    socket.push(answer(refuse(libc::EAFNOSUPPORT)));
-    extend_for(&mut code, libc::SYS_socket, &socket);
-    let pair = [
-        load(ARGUMENT_AT[0]),
-        unless_equal_skip(libc::AF_UNIX as u32, 1),
-        answer(ALLOW),
-        answer(refuse(libc::EAFNOSUPPORT)),
-    ];
+    let families: &[i32] = if ground == Ground::Namespaces { &FAMILIES } else { &[] };
+    extend_for(&mut code, libc::SYS_socket, &only(ARGUMENT_AT[0], families, libc::EAFNOSUPPORT));
+    let mut pair = vec![load(ARGUMENT_AT[0]), if_equal_skip(libc::AF_UNIX as u32, 1)];
+    pair.push(answer(refuse(libc::EAFNOSUPPORT)));
+    pair.extend(only(ARGUMENT_AT[1], &kinds_of_pairs(), libc::EAFNOSUPPORT));
     extend_for(&mut code, libc::SYS_socketpair, &pair);
+    extend_for(&mut code, libc::SYS_ioctl, &requests(ground));
+    if ground != Ground::Namespaces {
+        extend_bare(&mut code);
+    }
+    code.push(answer(ALLOW));
+    code
+}
+
+/// Every spelling of the kinds of pairs, which may carry two flags.
+fn kinds_of_pairs() -> Vec<i32> {
+    let flags = [0, libc::SOCK_CLOEXEC, libc::SOCK_NONBLOCK, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK];
+    PAIRS.iter().flat_map(|kind| flags.map(|flags| kind | flags)).collect()
+}
+
+fn requests(ground: Ground) -> Vec<sock_filter> {
+    if ground != Ground::Namespaces {
+        return only(ARGUMENT_AT[1], &REQUESTS.map(|it| it as i32), libc::EPERM);
+    }
     let mut ioctl = vec![load(ARGUMENT_AT[1])];
     for request in TERMINAL_REQUESTS {
         ioctl.extend([unless_equal_skip(request, 1), answer(refuse(libc::EPERM))]);
     }
     ioctl.push(answer(ALLOW));
-    extend_for(&mut code, libc::SYS_ioctl, &ioctl);
-    code.push(answer(ALLOW));
+    ioctl
+}
+
+/// What keeps the hands off the machine's other processes, and off calls that this list does not know.
+fn extend_bare(code: &mut Vec<sock_filter>) {
+    for call in BY_PROCESS {
+        extend_for(code, call, &only(ARGUMENT_AT[0], &[0], libc::EPERM));
+    }
+    // The first argument says that the second names a process, and that is the caller itself.
+    let mut priority = vec![load(ARGUMENT_AT[0]), if_equal_skip(0, 1)];
+    priority.push(answer(refuse(libc::EPERM)));
+    priority.extend(only(ARGUMENT_AT[1], &[0], libc::EPERM));
+    extend_for(code, libc::SYS_setpriority, &priority);
+    code.extend([unless_greater_skip(LAST_KNOWN as u32, 1), answer(refuse(libc::ENOSYS))]);
+}
+
+/// A block that allows these values of an argument and refuses all others.
+fn only(argument: u32, values: &[i32], errno: i32) -> Vec<sock_filter> {
+    let mut code = vec![load(argument)];
+    for value in values {
+        code.extend([unless_equal_skip(*value as u32, 1), answer(ALLOW)]);
+    }
+    code.push(answer(refuse(errno)));
     code
 }
 
@@ -186,8 +347,9 @@ fn extend_for(code: &mut Vec<sock_filter>, call: c_long, block: &[sock_filter]) 
 }
 
 /// Puts the calling process and all below it under the filter.
-pub(super) fn enforce() -> io::Result<()> {
-    sys::install_seccomp(&program())
+pub(super) fn enforce(level: Level) -> io::Result<()> {
+    let uid = rustix::process::geteuid().as_raw();
+    sys::install_seccomp(&program(Ground::of(level, uid)))
 }
 
 #[cfg(test)]
@@ -195,8 +357,8 @@ mod tests {
     use super::*;
 
     /// Walks the filter as the kernel would.
-    fn judge(architecture: u32, number: c_long, arguments: [u32; 2]) -> u32 {
-        let code = program();
+    fn judge(ground: Ground, architecture: u32, number: c_long, arguments: [u32; 2]) -> u32 {
+        let code = program(ground);
         let (mut at, mut word) = (0, 0);
         loop {
             let step = &code[at];
@@ -211,6 +373,7 @@ mod tests {
                     }
                 }
                 JUMP_IF_EQUAL => at += usize::from(if word == step.k { step.jt } else { step.jf }),
+                JUMP_IF_GREATER => at += usize::from(if word > step.k { step.jt } else { step.jf }),
                 JUMP_IF_ANY_BIT => at += usize::from(if word & step.k != 0 { step.jt } else { step.jf }),
                 _ => return step.k,
             }
@@ -218,7 +381,13 @@ mod tests {
     }
 
     fn check(number: c_long, arguments: [u32; 2], expected: u32) {
-        assert_eq!(judge(ARCHITECTURE, number, arguments), expected, "call {number} {arguments:x?}");
+        let answer = judge(Ground::Namespaces, ARCHITECTURE, number, arguments);
+        assert_eq!(answer, expected, "call {number} {arguments:x?}");
+    }
+
+    fn check_bare(ground: Ground, number: c_long, arguments: [u32; 2], expected: u32) {
+        let answer = judge(ground, ARCHITECTURE, number, arguments);
+        assert_eq!(answer, expected, "call {number} {arguments:x?} on {ground:?}");
     }
 
     #[test]
@@ -240,14 +409,49 @@ mod tests {
         check(libc::SYS_socket, [libc::AF_INET as u32, 0], ALLOW);
         check(libc::SYS_socket, [libc::AF_UNIX as u32, 0], refuse(libc::EAFNOSUPPORT));
         check(libc::SYS_socket, [libc::AF_VSOCK as u32, 0], refuse(libc::EAFNOSUPPORT));
-        check(libc::SYS_socketpair, [libc::AF_UNIX as u32, 0], ALLOW);
+        let pair = |kind: i32| [libc::AF_UNIX as u32, kind as u32];
+        check(libc::SYS_socketpair, pair(libc::SOCK_STREAM | libc::SOCK_CLOEXEC), ALLOW);
+        check(libc::SYS_socketpair, pair(libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK), ALLOW);
+        check(libc::SYS_socketpair, pair(libc::SOCK_DGRAM), refuse(libc::EAFNOSUPPORT));
+        check(libc::SYS_socketpair, [libc::AF_INET as u32, libc::SOCK_STREAM as u32], refuse(libc::EAFNOSUPPORT));
         check(libc::SYS_ioctl, [0, libc::TIOCSTI as u32], refuse(libc::EPERM));
         check(libc::SYS_ioctl, [0, libc::TCGETS as u32], ALLOW);
     }
 
     #[test]
+    fn without_namespaces_nothing_of_the_machine_is_in_reach() {
+        for ground in [Ground::Bare, Ground::BareOwner] {
+            let check = |number, arguments, expected| check_bare(ground, number, arguments, expected);
+            let refused = refuse(libc::EPERM);
+            for call in ground.denied().iter().copied().flatten() {
+                check(call.number, [0, 0], refused);
+            }
+            check(libc::SYS_socket, [libc::AF_INET as u32, 0], refuse(libc::EAFNOSUPPORT));
+            check(libc::SYS_socketpair, [libc::AF_UNIX as u32, libc::SOCK_STREAM as u32], ALLOW);
+            check(libc::SYS_prlimit64, [0, 0], ALLOW);
+            check(libc::SYS_prlimit64, [7, 0], refused);
+            check(libc::SYS_setpriority, [0, 0], ALLOW);
+            check(libc::SYS_setpriority, [0, 7], refused);
+            check(libc::SYS_setpriority, [libc::PRIO_USER, 0], refused);
+            check(libc::SYS_ioctl, [0, libc::TCGETS as u32], ALLOW);
+            check(libc::SYS_ioctl, [0, libc::FS_IOC_SETFLAGS as u32], refused);
+            check(LAST_KNOWN + 6, [0, 0], refuse(libc::ENOSYS));
+            check(libc::SYS_execve, [0, 0], ALLOW);
+        }
+        check_bare(Ground::Bare, libc::SYS_fchmodat, [0, 0], ALLOW);
+        check_bare(Ground::BareOwner, libc::SYS_fchmodat, [0, 0], refuse(libc::EPERM));
+    }
+
+    #[test]
+    fn the_ground_is_the_levels_and_the_users() {
+        assert_eq!(Ground::of(Level::B, UNPRIVILEGED.uid), Ground::Namespaces);
+        assert_eq!(Ground::of(Level::C, UNPRIVILEGED.uid), Ground::Bare);
+        assert_eq!(Ground::of(Level::C, 1000), Ground::BareOwner);
+    }
+
+    #[test]
     fn another_calling_convention_is_no_way_around() {
-        assert_eq!(judge(0x4000_0003, libc::SYS_read, [0, 0]), KILL);
+        assert_eq!(judge(Ground::Namespaces, 0x4000_0003, libc::SYS_read, [0, 0]), KILL);
         #[cfg(target_arch = "x86_64")]
         check(libc::SYS_mount | c_long::from(X32_BIT), [0, 0], refuse(libc::ENOSYS));
     }

@@ -24,6 +24,8 @@ pub(super) const NOEXEC: u64 = 0x8;
 
 /// `AT_RECURSIVE` of the mount calls: the mounts below as well.
 const RECURSIVE: c_int = 0x8000;
+/// The flag of `clone3` that libc has in too narrow a type.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const OPEN_TREE_CLONE: c_uint = 1;
 const MOVE_MOUNT_F_EMPTY_PATH: c_uint = 0x4;
 const MOVE_MOUNT_T_EMPTY_PATH: c_uint = 0x40;
@@ -70,6 +72,33 @@ pub(super) fn clone_into(namespaces: c_int) -> io::Result<Option<(pid_t, OwnedFd
     // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Some((pid as pid_t, pidfd)))
+}
+
+/// The same, with the child made in a control group. Older kernels and some containers do not know the
+/// call.
+pub(super) fn clone_into_group(namespaces: c_int, group: BorrowedFd<'_>) -> io::Result<Option<(pid_t, OwnedFd)>> {
+    let mut pidfd: c_int = -1;
+    // SAFETY: the structure is plain numbers, for which zero is "not asked for".
+    let mut asked: libc::clone_args = unsafe { mem::zeroed() };
+    asked.flags = (namespaces | libc::CLONE_PIDFD) as u64 | CLONE_INTO_CGROUP;
+    asked.pidfd = &raw mut pidfd as u64;
+    asked.exit_signal = libc::SIGCHLD as u64;
+    asked.cgroup = group.as_raw_fd() as u64;
+    // SAFETY: without CLONE_VM and without a stack the child gets a copy of this address space and of
+    // this stack, as with fork; the structure and `pidfd` outlive the call, and its true size is given.
+    let pid = result(unsafe { libc::syscall(libc::SYS_clone3, &raw const asked, size_of_val(&asked)) })?;
+    if pid == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    Ok(Some((pid as pid_t, pidfd)))
+}
+
+/// Makes the control groups that this process is in the only ones in view.
+pub(super) fn leave_cgroup_namespace() -> io::Result<()> {
+    // SAFETY: plain numbers.
+    result(c_long::from(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) })).map(drop)
 }
 
 /// Makes a child in the same namespaces; `None` in the child. One thread only, as above.
@@ -157,7 +186,26 @@ fn prctl(option: c_int, value: c_ulong) -> io::Result<c_long> {
 
 /// Has the kernel kill this process when its parent's thread ends.
 pub(super) fn die_with_parent() -> io::Result<()> {
-    prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong).map(drop)
+    hear_parents_death(libc::SIGKILL)
+}
+
+/// Has the kernel send this process a signal when its parent's thread ends.
+pub(super) fn hear_parents_death(signal: c_int) -> io::Result<()> {
+    prctl(libc::PR_SET_PDEATHSIG, signal as c_ulong).map(drop)
+}
+
+/// Makes this process the parent of whatever below it loses its own.
+pub(super) fn adopt_orphans() -> io::Result<()> {
+    prctl(libc::PR_SET_CHILD_SUBREAPER, 1).map(drop)
+}
+
+/// Becomes another user and group, with no way back. Needs the right to, which only root has.
+pub(super) fn become_user(uid: u32, gid: u32) -> io::Result<()> {
+    drop_groups()?;
+    // SAFETY: plain numbers; the process has one thread, so that none is left behind as another user.
+    result(unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) })?;
+    // SAFETY: as above.
+    result(unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) }).map(drop)
 }
 
 /// Keeps other processes of the same user out of this one's memory, descriptors and environment.
@@ -170,13 +218,17 @@ pub(super) fn set_no_new_privileges() -> io::Result<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1).map(drop)
 }
 
-/// Gives up every capability, and with the bounding set the way to ever have one again.
-pub(super) fn drop_capabilities() -> io::Result<()> {
+/// Empties the bounding set: what is given up after it can never be had again.
+pub(super) fn bound_capabilities() {
     for capability in 0..CAPABILITIES_MAX {
         if prctl(libc::PR_CAPBSET_DROP, capability).is_err() {
             break;
         }
     }
+}
+
+/// Gives up every capability.
+pub(super) fn drop_capabilities() -> io::Result<()> {
     let clear_all = libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong;
     prctl(libc::PR_CAP_AMBIENT, clear_all)?;
     let header = [CAPABILITY_VERSION_3, 0];

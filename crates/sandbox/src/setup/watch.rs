@@ -1,12 +1,13 @@
 //! Watching what the whole tree uses, where the kernel's limits see only single processes.
 //!
-//! The first process inside looks at every process of its PID namespace now and then. Between two
+//! The first process inside looks at every process of its tree now and then. Between two
 //! looks a tree can overshoot, and each single process is held by its own limit meanwhile.
 
 use std::fs;
 use std::time::Duration;
 
 use super::sys;
+use super::tree::Tree;
 use crate::policy::Limits;
 use crate::report::Exhausted;
 
@@ -21,6 +22,9 @@ const INTERVAL_LONG: Duration = Duration::from_millis(250);
 /// that was refused a further allocation never reaches the limit itself.
 const NEARLY_ALL: (u64, u64) = (7, 8);
 
+/// The kernel compares another clock with the limit than it reports afterwards; they differ by ticks.
+const CPU_SLACK_MAX: Duration = Duration::from_secs(1);
+
 /// What the tree uses at one moment.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sample {
@@ -31,14 +35,12 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Looks at every process but the first.
-    pub(super) fn take() -> Self {
+    /// Looks at every process of the tree.
+    pub(super) fn take(tree: Tree) -> Self {
         let page = rustix::param::page_size() as u64;
         let tick = rustix::param::clock_ticks_per_second();
         let mut sample = Self { memory_bytes: 0, cpu: reaped_cpu() };
-        let Ok(entries) = fs::read_dir("/proc") else { return sample };
-        let pid = |name: &std::ffi::OsStr| name.to_str()?.parse::<u32>().ok().filter(|pid| *pid > 1);
-        for pid in entries.flatten().filter_map(|entry| pid(&entry.file_name())) {
+        for pid in tree.pids() {
             let read = |what: &str| fs::read_to_string(format!("/proc/{pid}/{what}")).unwrap_or_default();
             sample.memory_bytes += private_pages(&read("statm")).unwrap_or(0) * page;
             let ticks = cpu_ticks(&read("stat")).unwrap_or(0);
@@ -62,14 +64,20 @@ impl Sample {
         }
         (self.cpu > Duration::from_secs(limits.cpu_seconds)).then_some(Exhausted::Cpu)
     }
+
+    /// The limit that a failure is put down to, if what was used at most is near enough to one. The kernel ends a
+    /// process that is out of processor time, and its parent fails before anybody looks.
+    pub(super) fn nearly_over(&self, limits: &Limits) -> Option<Exhausted> {
+        if self.memory_bytes / NEARLY_ALL.0 >= limits.memory_bytes / NEARLY_ALL.1 {
+            return Some(Exhausted::Memory);
+        }
+        let limit = Duration::from_secs(limits.cpu_seconds);
+        (self.cpu + CPU_SLACK_MAX.min(limit / 8) >= limit).then_some(Exhausted::Cpu)
+    }
 }
 
-/// Whether a peak is so near the limit that a failure is put down to it.
-pub(super) fn is_nearly_all(peak_bytes: u64, limits: &Limits) -> bool {
-    peak_bytes / NEARLY_ALL.0 >= limits.memory_bytes / NEARLY_ALL.1
-}
-
-fn reaped_cpu() -> Duration {
+/// Processor time of all that was waited for, here or by those that were waited for here.
+pub(super) fn reaped_cpu() -> Duration {
     let usage = sys::children_usage();
     let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
     Duration::from_micros(micros(usage.ru_utime) + micros(usage.ru_stime))

@@ -24,7 +24,8 @@ pub(super) fn run(here: &Surroundings) -> Outcome<ExitCode> {
     };
     let base = tempfile::Builder::new().prefix("norma-drill-").tempdir().map_err(failed)?;
     let place = base.path().canonicalize().map_err(failed)?;
-    let tried = drill::run(&here.exe, &DRILL_ROLES, &place, &mut |tried| tell(here, tried)).map_err(failed)?;
+    let tried = drill::run(&here.exe, &DRILL_ROLES, probe.level, &place, &mut |tried| tell(here, tried));
+    let tried = tried.map_err(failed)?;
     let summary = sum_up(meaning(probe.level).0, &tried);
     here.print(&summary, || summary.text());
     Ok(ExitCode::from(summary.exit_code()))
