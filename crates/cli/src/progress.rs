@@ -56,9 +56,11 @@ impl Reporter {
         out(&format!("run {} · base {branch} {} · sandbox {sandbox}", run.id.slug(), short_id(&started.base.commit)));
         out(&format!("goal: {}", short(&started.contract.goal, 100)));
         if !started.left_out.is_empty() {
-            let names: Vec<String> = started.left_out.iter().take(5).map(|name| safe(name)).collect();
-            let more = if started.left_out.len() > 5 { " …" } else { "" };
-            out(&format!("your uncommitted files stay yours and are not part of the run: {}{more}", names.join(", ")));
+            let names = some_of(&started.left_out);
+            out(&format!("your uncommitted files stay yours and are not part of the run: {names}"));
+        }
+        if !started.included.is_empty() {
+            out(&format!("agents see these ignored files, as .worktreeinclude asks: {}", some_of(&started.included)));
         }
     }
 
@@ -198,4 +200,10 @@ pub(crate) fn waiting_for(here: &Surroundings, owner: Option<&store::Owner>) {
         )),
         None => err("waiting for another norma to finish; --no-wait gives up instead"),
     }
+}
+
+/// The first few of a list of paths.
+fn some_of(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(5).map(|name| safe(name)).collect();
+    format!("{}{}", shown.join(", "), if names.len() > 5 { " …" } else { "" })
 }

@@ -3,11 +3,12 @@
 
 use crate::command::Cli;
 use crate::error::{CommandError, Outcome};
+use crate::text::safe;
 use contract::{Mode, RunView};
 use runner::git::{GitError, Repository, UserEnvironment};
 use runner::process::Supervisor;
 use runner::workspace::Progress;
-use runner::{Answer, Context, Owner, Request, Taken, Trust};
+use runner::{Answer, Context, News, Owner, Request, Taken, Trust};
 use sandbox::{Sandbox, SetUp};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -149,10 +150,17 @@ impl Surroundings {
     }
 
     /// Tells people how far the first workspace of a large repository has come.
-    fn workspace_progress(&self) -> Box<dyn Fn(Progress) + Send + Sync> {
+    fn workspace_progress(&self) -> Box<dyn Fn(News<'_>) + Send + Sync> {
         let (quiet, every) = (self.json, if self.terminal { FILES_A_LINE } else { usize::MAX });
         let told = AtomicUsize::new(0);
-        Box::new(move |Progress { done, of }| {
+        Box::new(move |news| {
+            let Progress { done, of } = match news {
+                News::Checkout(progress) => progress,
+                News::Setup(argv) if !quiet => {
+                    return crate::text::err(&format!("setting up the workspace: {}", safe(&argv.join(" "))));
+                }
+                News::Setup(_) => return,
+            };
             let due = told.load(Ordering::Relaxed);
             if quiet || of < FILES_A_LINE || done < due {
                 return;
@@ -232,7 +240,7 @@ impl Surroundings {
     /// Tells what recovery found, on stderr, so that stdout stays what was asked for.
     pub(crate) fn tell_recovery(&self, owner: &Owner) {
         for note in owner.recovery.notes.iter().filter(|_| !self.json) {
-            crate::text::err(&format!("recovered: {}", crate::text::safe(note)));
+            crate::text::err(&format!("recovered: {}", safe(note)));
         }
     }
 

@@ -210,6 +210,8 @@ pub enum ProcessEnd {
     LimitReached(ProcessLimit),
     /// Never ran, because nothing could confine it.
     NotConfined(String),
+    /// Never ran, because its workspace could not be made buildable.
+    NotSetUp(String),
 }
 
 /// What a confined process can run out of.

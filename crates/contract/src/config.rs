@@ -240,7 +240,7 @@ impl Config {
         let mut problems: Vec<Violation> =
             config.agents.iter().flat_map(|(name, agent)| agent.violations(name)).collect();
         problems.extend(config.sandbox.violations(config.mode));
-        problems.extend(config.workspace.violations());
+        problems.extend(config.workspace.violations(config.sandbox.backend));
         problems.extend(config.scope.compile(None).err().into_iter().flatten());
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }

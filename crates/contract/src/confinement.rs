@@ -177,11 +177,17 @@ impl Default for WorkspaceConfig {
 }
 
 impl WorkspaceConfig {
-    pub(crate) fn violations(&self) -> Vec<Violation> {
+    pub(crate) fn violations(&self, backend: Backend) -> Vec<Violation> {
         let mut problems = Vec::new();
         let mut add = |field: String, message: String| {
             problems.push(Violation { pointer: format!("/workspace/{field}"), message });
         };
+        if !self.setup.is_empty() && !self.layers {
+            add("setup".to_owned(), "workspace.setup needs workspace.layers, where its result is kept".to_owned());
+        }
+        if !self.setup.is_empty() && backend == Backend::None {
+            add("setup".to_owned(), "workspace.setup needs a sandbox to run in; sandbox.backend is none".to_owned());
+        }
         if self.setup.first().is_some_and(String::is_empty) {
             add("setup/0".to_owned(), "the program is empty".to_owned());
         }
@@ -195,6 +201,10 @@ impl WorkspaceConfig {
             if let Err(problem) = crate::RepoPath::parse(path) {
                 add(format!("cache_paths/{index}"), format!("must be a directory of the repository: {problem}"));
             }
+            let overlaps = |other: &&String| is_below(path, other) || is_below(other, path);
+            if let Some(other) = self.cache_paths[..index].iter().find(overlaps) {
+                add(format!("cache_paths/{index}"), format!("{path:?} and {other:?} hold each other"));
+            }
         }
         for (index, entry) in self.setup_network.iter().enumerate() {
             if !is_host_port(entry) {
@@ -203,6 +213,13 @@ impl WorkspaceConfig {
         }
         problems
     }
+}
+
+/// Whether a path is another one, or lies in it.
+fn is_below(path: &str, other: &str) -> bool {
+    let parts =
+        |path: &str| path.split('/').filter(|part| !matches!(*part, "" | ".")).map(str::to_owned).collect::<Vec<_>>();
+    parts(path).starts_with(&parts(other))
 }
 
 /// Whether a text has the form `host:port`; what it means is the sandbox's to say.
@@ -235,7 +252,7 @@ mod tests {
             setup_network: vec!["host".into()],
             ..WorkspaceConfig::default()
         };
-        let pointers: Vec<_> = workspace.violations().into_iter().map(|it| it.pointer).collect();
+        let pointers: Vec<_> = workspace.violations(Backend::Native).into_iter().map(|it| it.pointer).collect();
         assert_eq!(
             pointers,
             [
@@ -245,5 +262,23 @@ mod tests {
                 "/workspace/setup_network/0"
             ]
         );
+    }
+
+    #[test]
+    fn a_setup_has_a_sandbox_to_run_in_and_layers_to_be_kept_in() {
+        let pointers = |workspace: &WorkspaceConfig, backend| -> Vec<String> {
+            workspace.violations(backend).into_iter().map(|it| it.pointer).collect()
+        };
+        let setup = || vec!["make".to_owned()];
+        let workspace = WorkspaceConfig { setup: setup(), ..WorkspaceConfig::default() };
+        assert!(pointers(&workspace, Backend::Native).is_empty());
+        assert_eq!(pointers(&workspace, Backend::None), ["/workspace/setup"]);
+        let workspace = WorkspaceConfig { layers: false, ..workspace };
+        assert_eq!(pointers(&workspace, Backend::Native), ["/workspace/setup"]);
+        let cache_paths = ["a", "a/b", "ab", "c/", "c"].map(str::to_owned).to_vec();
+        let workspace = WorkspaceConfig { setup: setup(), cache_paths, ..WorkspaceConfig::default() };
+        let found = pointers(&workspace, Backend::Native);
+        assert!(found.contains(&"/workspace/cache_paths/1".to_owned()), "{found:?}");
+        assert!(!found.contains(&"/workspace/cache_paths/2".to_owned()), "{found:?}");
     }
 }

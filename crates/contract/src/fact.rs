@@ -306,6 +306,9 @@ pub struct RunStarted {
     pub author: Author,
     /// Uncommitted paths of the user that are not part of the run (capped).
     pub left_out: Vec<String>,
+    /// Ignored files of the user's checkout that its workspaces show, as `.worktreeinclude` asks (capped).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub included: Vec<String>,
     /// The run whose tree this one goes on from.
     pub parent: Option<String>,
     /// Relative to the repository where it lies inside it.

@@ -141,6 +141,8 @@ pub enum Reason {
     OutOfCpuTime,
     /// Nothing could confine the agent as its contract asks, so it was not started.
     SandboxUnavailable,
+    /// The configured setup of workspaces did not succeed, so no agent was started.
+    SetupFailed,
     /// The agent's answer or its required files break the protocol.
     ProtocolError,
     /// The patch does not apply to the run's tree.
@@ -170,6 +172,7 @@ impl Reason {
             Reason::DiskFull => "disk_full",
             Reason::OutOfCpuTime => "out_of_cpu_time",
             Reason::SandboxUnavailable => "sandbox_unavailable",
+            Reason::SetupFailed => "setup_failed",
             Reason::ProtocolError => "protocol_error",
             Reason::PatchFailed => "patch_failed",
             Reason::PolicyViolation => "policy_violation",

@@ -91,6 +91,7 @@ fn process_failure(process: &ProcessEnd) -> Option<(TurnEnd, Reason, String)> {
         ProcessEnd::NotConfined(why) => {
             Some((TurnEnd::Failed, Reason::SandboxUnavailable, format!("sandbox_unavailable: {why}")))
         }
+        ProcessEnd::NotSetUp(why) => Some((TurnEnd::Failed, Reason::SetupFailed, format!("setup_failed: {why}"))),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::machine::MARKER;
 use crate::show::borrowed_at;
 use crate::world::TurnOrder;
 use crate::{Error, Result};
-use contract::{AgentConfig, Backend, Mode, SandboxConfig, SandboxLimits};
+use contract::{AgentConfig, Backend, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
 use sandbox::{
     HostPort, Identity, Level, Limits, Network, Overlay, Placed, Policy, Probe, Root, Sandbox, Upper, visible,
 };
@@ -59,6 +59,16 @@ fn refusal(probe: &Probe) -> Error {
     }
     let message = format!("sandbox_unavailable: this machine cannot confine agents: {}", what.join("; "));
     Error::environment(message, format!("{}; then look again: norma doctor", fix.join("; ")))
+}
+
+/// Whether workspaces can be made here as they are configured, before anything of a run exists.
+pub fn check_workspace(workspace: &WorkspaceConfig, backend: Backend, sandbox: &Sandbox) -> Result<()> {
+    let has_layers = || backend == Backend::Native && workspace.layers && sandbox::has_overlays(sandbox);
+    if workspace.setup.is_empty() || has_layers() {
+        return Ok(());
+    }
+    let message = "workspace.setup needs a sandbox with overlays, which keep its result, and there are none here";
+    Err(Error::environment(message, "see what the machine lacks: norma doctor; or run without workspace.setup"))
 }
 
 /// What of the machine every agent of a run sees.
@@ -160,9 +170,25 @@ impl Scene<'_> {
 
     /// The sandbox of any program that works on the tree.
     pub(crate) fn policy(&self, program: Program<'_>) -> std::result::Result<Policy, String> {
+        let mut policy = self.bare(program)?;
+        let upper = Upper::Memory { bytes: layer_bytes(self.layer_mb) };
+        self.show_tree(&mut policy, upper, "the tree; what is changed here goes to a layer of its own");
+        Ok(policy)
+    }
+
+    /// The sandbox for the setup of a tree, whose changes are kept in a directory.
+    pub(crate) fn setup(&self, program: Program<'_>, layer: &Path) -> std::result::Result<Policy, String> {
+        let mut policy = self.bare(program)?;
+        let upper = Upper::Directory { path: layer.to_owned() };
+        self.show_tree(&mut policy, upper, "the run's tree; what is made here is shown to agents");
+        Ok(policy)
+    }
+
+    /// A sandbox with the machine in it, and nothing of a tree.
+    fn bare(&self, program: Program<'_>) -> std::result::Result<Policy, String> {
         let mut read = self.tools.read.clone();
         read.extend(self.named(&program.named, &read));
-        let mut policy = Policy {
+        Ok(Policy {
             read,
             write: Vec::new(),
             placed: Vec::new(),
@@ -180,16 +206,13 @@ impl Scene<'_> {
             landlock_abi_min: 0,
             control_group: true,
             level: self.tools.level,
-        };
-        self.show_tree(&mut policy);
-        Ok(policy)
+        })
     }
 
-    fn show_tree(&self, policy: &mut Policy) {
-        let reason = "the tree; what is changed here goes to a layer of its own".to_owned();
+    fn show_tree(&self, policy: &mut Policy, upper: Upper, reason: &str) {
+        let reason = reason.to_owned();
         match &self.shown {
             Shown::Layers { lower, secrets } => {
-                let upper = Upper::Memory { bytes: layer_bytes(self.layer_mb) };
                 let (path, lower) = (self.root.to_owned(), lower.clone());
                 policy.overlays.push(Overlay { path, lower, upper, writable: true, reason });
                 let cover = |path: &PathBuf| Root::new(self.root.join(path), "its name says that it holds secrets");

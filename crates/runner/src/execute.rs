@@ -5,15 +5,17 @@ use crate::confine::{self, Scene, Shown, Tools};
 use crate::landing::id;
 use crate::machine::{MARKER, Machine};
 use crate::process::{self, Captured, Command, End, Limits, Ready, Spent, confined};
+use crate::setup::SetUp;
 use crate::world::{Execution, TurnOrder};
-use crate::{Error, Result};
-use contract::{AgentConfig, Backend, ProcessEnd, StepRef};
+use crate::{Context, Error, Result};
+use contract::{AgentConfig, Backend, Contract, ProcessEnd, StepRef};
 use run::Run;
 use sandbox::Policy;
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// What stands ready for the next turn.
 #[derive(Default)]
@@ -33,28 +35,28 @@ struct Stage {
 }
 
 /// What an agent's command line comes to.
-struct Call {
-    program: PathBuf,
-    args: Vec<OsString>,
-    cwd: PathBuf,
+pub(crate) struct Call {
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<OsString>,
+    pub(crate) cwd: PathBuf,
 }
 
 pub(crate) fn prepare(machine: &mut Machine<'_>, order: Option<&TurnOrder<'_>>) -> Result<()> {
-    machine.waiting.spent = None;
-    let Some(order) = order else { return Ok(()) };
-    match order.run.started.contract.sandbox {
-        Backend::Native => {
-            let stage = machine.stage(order)?;
-            machine.waiting.sandbox = Some((order.step, stage));
+    // Whoever supervised a turn is followed by another supervisor, whatever the next turn will be.
+    let was_supervised = machine.waiting.spent.take().is_some();
+    match order.map(|order| (order.run.started.contract.sandbox, order)) {
+        Some((Backend::Native, order)) => {
+            // A setup is an effect: it waits until the turn's intent is on record.
+            if !machine.needs_setup(order.run)? {
+                let stage = machine.stage(order)?;
+                machine.waiting.sandbox = Some((order.step, stage));
+            }
+            Ok(())
         }
-        Backend::None if machine.waiting.supervisor.is_none() => {
-            let supervisor = &machine.context.supervisor;
-            let ready = process::get_ready(supervisor);
-            machine.waiting.supervisor = Some(ready.map_err(|source| Error::io("run", &supervisor.program, source))?);
-        }
-        Backend::None => {}
+        Some((Backend::None, _)) => machine.ready_a_supervisor(),
+        None if was_supervised => machine.ready_a_supervisor(),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 pub(crate) fn execute(machine: &mut Machine<'_>, order: &TurnOrder<'_>) -> Result<Execution> {
@@ -72,35 +74,57 @@ impl Machine<'_> {
         let layout = &self.context.layout;
         let Some(call) = self.call(agent, &layout.root, order.run)? else { return Ok(Err(missing(agent))) };
         let contract = &order.run.started.contract;
-        let tools = match self.tools.take() {
-            Some(tools) => tools,
-            None => {
-                let level = confine::level(&self.context.sandbox)?;
-                Tools::find(&self.context.agent_env, &contract.sandbox_read, &layout.root, level)
-            }
-        };
         let run_dir = layout.run(&order.run.id.slug());
-        let scene = Scene {
-            tools: &tools,
-            shown,
-            borrowed: &self.objects.directories(),
-            root: &layout.root,
-            state: &layout.state,
-            env: &self.context.agent_env,
-            limits: &contract.sandbox_limits,
-            layer_mb: contract.workspace.layer_mb,
-        };
+        let (tools, borrowed) = (self.tools(contract)?, self.objects.directories());
+        let scene = self.scene(&tools, shown, &borrowed, contract);
         scene.open_up(order, &run_dir)?;
         let staged = scene.turn(order, agent, (&call.cwd, &call.program), &run_dir).and_then(|policy| {
             let command = command(&call)?;
             let ready = confined::get_ready(&self.context.sandbox, &policy, &command);
             Ok(Stage { ready: ready.map_err(|error| error.to_string())?, policy })
         });
-        self.tools = Some(tools);
         Ok(staged.map_err(ProcessEnd::NotConfined))
     }
 
+    /// What of the machine is seen inside; looked for once.
+    pub(crate) fn tools(&mut self, contract: &Contract) -> Result<Rc<Tools>> {
+        if let Some(tools) = &self.tools {
+            return Ok(tools.clone());
+        }
+        let Context { sandbox, agent_env, layout, .. } = self.context;
+        let level = confine::level(sandbox)?;
+        let found = Rc::new(Tools::find(agent_env, &contract.sandbox_read, &layout.root, level));
+        Ok(self.tools.insert(found).clone())
+    }
+
+    pub(crate) fn scene<'s>(
+        &'s self,
+        tools: &'s Tools,
+        shown: Shown,
+        borrowed: &'s [PathBuf],
+        contract: &'s Contract,
+    ) -> Scene<'s> {
+        let layout = &self.context.layout;
+        Scene {
+            tools,
+            shown,
+            borrowed,
+            root: &layout.root,
+            state: &layout.state,
+            env: &self.context.agent_env,
+            limits: &contract.sandbox_limits,
+            layer_mb: contract.workspace.layer_mb,
+        }
+    }
+
     fn execute_confined(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
+        let began = Instant::now();
+        let mut notes = match self.set_up(order)? {
+            SetUp::Ready(notes) => notes,
+            SetUp::Failed(execution) => return Ok(*execution),
+        };
+        let time_left = order.time_left.map(|left| left.saturating_sub(began.elapsed()));
+        let order = &TurnOrder { time_left, ..*order };
         let waiting = self.waiting.sandbox.take().filter(|(step, _)| *step == order.step);
         let stage = match waiting {
             Some((_, stage)) => stage,
@@ -120,11 +144,11 @@ impl Machine<'_> {
                 return Ok(not_started(end, confinement(&policy, &Value::Null, &Value::Null)));
             }
         };
-        let refused = |report: &sandbox::Report| {
-            let refused = report.network.iter().filter(|attempt| !attempt.verdict.is_allowed());
-            refused.map(|it| format!("the network refused {}:{}", it.host, it.port)).collect()
-        };
-        let record = confinement(&policy, &json!(finished.effective), &json!(finished.report));
+        let attempts = finished.report.iter().flat_map(|report| &report.network);
+        let refused = attempts.filter(|attempt| !attempt.verdict.is_allowed());
+        notes.extend(refused.map(|it| format!("the network refused {}:{}", it.host, it.port)));
+        let mut record = confinement(&policy, &json!(finished.effective), &json!(finished.report));
+        record["workspace"] = self.workspace_on_record();
         Ok(Execution {
             process: finished.outcome.end,
             stdout_truncated: finished.outcome.stdout.truncated,
@@ -132,9 +156,18 @@ impl Machine<'_> {
             stderr_truncated: finished.outcome.stderr.truncated,
             stderr: kept(finished.outcome.stderr),
             written: finished.layers.pop(),
-            notes: finished.report.as_ref().map_or_else(Vec::new, refused),
+            notes,
             sandbox: record,
         })
+    }
+
+    fn ready_a_supervisor(&mut self) -> Result<()> {
+        if self.waiting.supervisor.is_none() {
+            let supervisor = &self.context.supervisor;
+            let ready = process::get_ready(supervisor);
+            self.waiting.supervisor = Some(ready.map_err(|source| Error::io("run", &supervisor.program, source))?);
+        }
+        Ok(())
     }
 
     fn execute_freely(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
@@ -178,7 +211,7 @@ impl Machine<'_> {
     }
 
     /// What the agent's command line means with the run's tree at `root`; none when there is no such program.
-    fn call(&self, agent: &AgentConfig, root: &Path, run: &Run) -> Result<Option<Call>> {
+    pub(crate) fn call(&self, agent: &AgentConfig, root: &Path, run: &Run) -> Result<Option<Call>> {
         let program = agent.cmd.first().map_or("", String::as_str);
         let path_var = self.context.agent_env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
         let in_tree = program.contains('/') && !program.starts_with('/');
@@ -216,7 +249,7 @@ fn missing(agent: &AgentConfig) -> ProcessEnd {
     ProcessEnd::NotStarted(format!("{program:?} is not an executable file here"))
 }
 
-fn command(call: &Call) -> std::result::Result<sandbox::Command, String> {
+pub(crate) fn command(call: &Call) -> std::result::Result<sandbox::Command, String> {
     let text = |text: &OsStr| text.to_str().map(str::to_owned).ok_or_else(|| format!("{text:?} is not UTF-8"));
     let args = call.args.iter().map(|arg| text(arg)).collect::<std::result::Result<_, _>>()?;
     Ok(sandbox::Command { program: text(call.program.as_os_str())?, args })
@@ -226,7 +259,7 @@ fn stdin(order: &TurnOrder<'_>) -> Vec<u8> {
     serde_json::to_vec(order.request).expect("BUG: a request is plain data")
 }
 
-fn limits(order: &TurnOrder<'_>) -> Limits {
+pub(crate) fn limits(order: &TurnOrder<'_>) -> Limits {
     let limits = &order.run.started.contract.limits;
     let wall = Duration::from_secs(limits.step_seconds.into());
     Limits {
@@ -237,17 +270,17 @@ fn limits(order: &TurnOrder<'_>) -> Limits {
 }
 
 /// What is put on record of a sandbox. Of the environment only the names: values may be secrets.
-fn confinement(policy: &Policy, effective: &Value, report: &Value) -> Value {
+pub(crate) fn confinement(policy: &Policy, effective: &Value, report: &Value) -> Value {
     let mut asked = json!(policy);
     asked["env"] = policy.env.keys().map(String::as_str).collect();
     json!({ "backend": "native", "policy": asked, "effective": effective, "report": report })
 }
 
-fn kept(captured: Captured) -> Vec<u8> {
+pub(crate) fn kept(captured: Captured) -> Vec<u8> {
     if captured.truncated { captured.with_mark() } else { captured.bytes }
 }
 
-fn not_started(process: ProcessEnd, sandbox: Value) -> Execution {
+pub(crate) fn not_started(process: ProcessEnd, sandbox: Value) -> Execution {
     Execution {
         process,
         stdout: Vec::new(),

@@ -6,12 +6,14 @@ use crate::git::{CommitSpec, Identity, Objects, PatchLimits, PatchProblem};
 use crate::landing::{carry_out, id, own_branch};
 use crate::process::Cancel;
 use crate::show::Workspace;
+use crate::workspace::SetupLayers;
 use crate::world::{Execution, LandResult, PatchResult, Place, TurnOrder, World};
 use crate::{Context, Result, observe};
 use contract::path::PathProblem;
 use contract::{Backend, Landing, LandingMode, Reason, RepoPath};
 use run::Run;
 use run::gate::{Finding, Rule};
+use std::rc::Rc;
 
 /// Names the turn in the environment of every process that belongs to it, so that what outlives a killed norma
 /// can be found.
@@ -26,7 +28,7 @@ pub struct Machine<'a> {
     /// What shows the run's tree.
     pub(crate) workspace: Workspace,
     /// What every confined agent sees of the machine.
-    pub(crate) tools: Option<Tools>,
+    pub(crate) tools: Option<Rc<Tools>>,
     /// What stands ready for the next turn.
     pub(crate) waiting: Waiting,
 }
@@ -116,6 +118,9 @@ impl World for Machine<'_> {
         (self.workspace, self.waiting) = (Workspace::default(), Waiting::default());
         let slug = run.id.slug();
         store::remove_tree(&self.context.layout.worktree(&slug))?;
+        if !run.started.contract.workspace.setup.is_empty() {
+            SetupLayers::open(&self.context.layout.cache())?.forget_run(&slug)?;
+        }
         // A stopped run can be gone on from, so its base must outlive the user's own clean-up; others need not.
         if run.reason != Some(Reason::BudgetExceeded) {
             let base = id(&run.started.base.commit)?;

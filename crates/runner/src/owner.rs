@@ -28,6 +28,10 @@ const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// How long a client may take to say what it wants.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How many layers of workspaces a clean-up leaves, besides those that these stand on: the next tree is made from one of
+/// the trees used last.
+const LAYERS_KEPT: usize = 4;
+
 /// What a process knows of its surroundings; only the command line reads the environment.
 pub struct Context {
     /// Where things are.
@@ -42,10 +46,19 @@ pub struct Context {
     pub supervisor: Supervisor,
     /// What confines agents.
     pub sandbox: Sandbox,
-    /// Is told how far the first workspace of a repository has come, which takes as long as the repository is large.
-    pub told: Box<dyn Fn(workspace::Progress) + Send + Sync>,
+    /// Is told what takes its time before an agent can start.
+    pub told: Box<dyn Fn(News<'_>) + Send + Sync>,
     /// What was typed, for whoever waits.
     pub command: String,
+}
+
+/// What takes its time before an agent can start.
+#[derive(Debug, Clone, Copy)]
+pub enum News<'a> {
+    /// The first workspace of a repository, which takes as long as the repository is large.
+    Checkout(workspace::Progress),
+    /// The configured setup, with its program and arguments.
+    Setup(&'a [String]),
 }
 
 /// What came of asking for the lock.
@@ -97,6 +110,7 @@ impl Owner {
         let shared = Arc::new(Shared { store, user: context.user.clone(), objects, current: Mutex::new(None) });
         recovery.notes.extend(finish_landings(&shared, context)?);
         clear_worktrees(&shared)?;
+        workspace::clear_leftovers(&layout.cache());
         drop_bases(&shared, false)?;
         let listener = Some(listen(layout, &shared)?);
         let trust = context.trust.clone();
@@ -351,9 +365,23 @@ fn drop_bases(shared: &Shared, gone_on_from: bool) -> Result<u64> {
     Ok(removed)
 }
 
-/// Removes what nobody needs any more of what is kept alive in the user's repository. Events and evidence are
-/// never deleted.
+/// Removes what nobody needs any more of what is kept alive in the user's repository, and of what workspaces are made
+/// of. Events and evidence are never deleted.
 fn gc(shared: &Shared) -> Result<Answer> {
-    let removed = drop_bases(shared, true)?;
-    Ok(Answer::Done { message: format!("{removed} ref(s) of ended runs removed"), value: removed.into() })
+    let refs = drop_bases(shared, true)?;
+    let mut message = format!("{refs} ref(s) of ended runs removed");
+    let cache = shared.store.layout.cache();
+    if cache.is_dir() {
+        // What history and which names count does not matter to who only removes.
+        let layers = workspace::Workspaces::new(&cache, contract::History::default(), |_| false)?.gc(LAYERS_KEPT)?;
+        let setups = workspace::SetupLayers::open(&cache)?.gc(workspace::SETUPS_KEPT)?;
+        let (count, mib) = (layers.layers + setups.layers, (layers.bytes + setups.bytes) >> 20);
+        if count > 0 {
+            message.push_str(&format!("; {count} layer(s) of workspaces removed, {mib} MiB"));
+        }
+        if layers.busy || setups.busy {
+            message.push_str("; one is being made, so not all were looked at");
+        }
+    }
+    Ok(Answer::Done { message, value: refs.into() })
 }

@@ -2,11 +2,12 @@
 //! Which one is decided once for a machine, and recorded with every turn.
 
 use crate::confine::{self, Shown};
-use crate::git::Checkout;
+use crate::git::{Checkout, sweep};
 use crate::landing::id;
 use crate::machine::Machine;
-use crate::workspace::{Stand, Workspaces};
-use crate::{Error, Result};
+use crate::setup::Included;
+use crate::workspace::{SetupLayer, Stand, Workspaces};
+use crate::{Error, News, Result};
 use contract::{Backend, Contract};
 use run::Run;
 use std::ffi::OsStr;
@@ -20,6 +21,10 @@ pub(crate) struct Workspace {
     stand: Option<Stand>,
     /// The checkout and the tree it shows.
     checkout: Option<(Checkout, String)>,
+    /// What the user's checkout adds to the tree.
+    pub(crate) included: Option<Included>,
+    /// The tree that was set up, and what came of it.
+    pub(crate) setup: Option<(String, SetupLayer)>,
 }
 
 impl Machine<'_> {
@@ -42,12 +47,18 @@ impl Machine<'_> {
                     Workspaces::new(&self.context.layout.cache(), history, is_secret)?
                 }
             };
-            let stand = layers.stand(self.objects, commit, tree, &mut |progress| (self.context.told)(progress))?;
+            let stand = layers
+                .stand(self.objects, commit, tree, &mut |progress| (self.context.told)(News::Checkout(progress)))?;
             (self.workspace.layers, self.workspace.stand) = (Some(layers), Some(stand));
         }
-        let stand = self.workspace.stand.as_ref().expect("BUG: it was just made");
+        self.include(run)?;
+        self.take_setup(run)?;
+        let Workspace { stand, included, setup, .. } = &self.workspace;
+        let stand = stand.as_ref().expect("BUG: it was just made");
         let secrets = stand.secrets.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
-        Ok(Shown::Layers { lower: stand.lower.clone(), secrets })
+        let set_up = setup.iter().flat_map(|(_, layer)| &layer.lower);
+        let added = included.iter().filter_map(|included| included.dir.as_ref());
+        Ok(Shown::Layers { lower: set_up.chain(added).chain(&stand.lower).cloned().collect(), secrets })
     }
 
     /// The run's tree as a private directory.
@@ -74,6 +85,7 @@ impl Machine<'_> {
         if run.started.contract.sandbox == Backend::Native {
             self.fit_into_a_sandbox(&dir)?;
         }
+        self.include_into(&dir)?;
         Ok(dir)
     }
 
@@ -81,8 +93,8 @@ impl Machine<'_> {
     /// repository, and the way to the objects that one borrows. All of it belongs to whom the agent will be.
     fn fit_into_a_sandbox(&self, dir: &Path) -> Result<()> {
         if let Some(state) = self.context.layout.state_in_repository() {
-            let place = dir.join(state.as_str());
-            std::fs::create_dir_all(&place).map_err(|source| Error::io("create", &place, source))?;
+            let made = sweep::make_below(&sweep::open_directory(dir)?, state.as_str().as_bytes());
+            made.map_err(|source| Error::io("create", &dir.join(state.as_str()), source))?;
         }
         let borrowed = borrowed_inside(self.objects.directories().len());
         for (name, text) in [("objects/info/alternates", borrowed.as_str()), ("info/exclude", "/.norma/\n")] {

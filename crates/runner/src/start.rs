@@ -4,7 +4,9 @@
 use crate::git::{DirtyPath, Objects, Repository, Swap};
 use crate::landing::id;
 use crate::machine::base_ref;
+use crate::show::is_secret;
 use crate::trust::invalid;
+use crate::workspace::include;
 use crate::{Error, Result, Settings, Trust};
 use contract::{
     AcceptanceCriterion, AgentConfig, Author, Base, Budgets, Contract, ContractSchema, Fact, Policies, Role, RunId,
@@ -16,8 +18,8 @@ use std::ffi::OsStr;
 use std::path::Path;
 use store::{Reader, RunLog, Store, crash};
 
-/// How many left-out paths are put on record; the rest is counted.
-const LEFT_OUT_MAX: usize = 100;
+/// How many paths that are left out or included are put on record; the rest is counted.
+const NAMES_MAX: usize = 100;
 
 /// What a person asked for.
 #[derive(Debug, Clone)]
@@ -69,6 +71,7 @@ pub fn start(
         scope,
         policies: policies.digests(),
     };
+    let include = include::find(user, is_secret)?;
     let id = store::new_run_id();
     let identity = user.identity();
     let started = RunStarted {
@@ -77,7 +80,8 @@ pub fn start(
         base,
         tree,
         author: Author { name: identity.name, email: identity.email },
-        left_out: left_out(&user.dirty()?),
+        left_out: left_out(&user.dirty()?, &include.secrets),
+        included: capped(include.files.iter().map(|path| shown(path)).collect()),
         parent: order.parent.map(|parent| parent.id.slug()),
         run_dir: store.layout.shown(&store.layout.run(&id.slug())),
         pid: std::process::id(),
@@ -218,11 +222,20 @@ fn program_problem(
     })
 }
 
-fn left_out(dirty: &[DirtyPath]) -> Vec<String> {
-    let shown = |path: &DirtyPath| String::from_utf8_lossy(&path.path).escape_debug().to_string();
-    let mut names: Vec<String> = dirty.iter().take(LEFT_OUT_MAX).map(shown).collect();
-    if dirty.len() > LEFT_OUT_MAX {
-        names.push(format!("and {} more", dirty.len() - LEFT_OUT_MAX));
+fn left_out(dirty: &[DirtyPath], secrets: &[Vec<u8>]) -> Vec<String> {
+    let secret = |path: &Vec<u8>| format!("{} (its name says that it holds secrets)", shown(path));
+    capped(dirty.iter().map(|dirty| shown(&dirty.path)).chain(secrets.iter().map(secret)).collect())
+}
+
+fn shown(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).escape_debug().to_string()
+}
+
+fn capped(mut names: Vec<String>) -> Vec<String> {
+    if names.len() > NAMES_MAX {
+        let more = names.len() - NAMES_MAX;
+        names.truncate(NAMES_MAX);
+        names.push(format!("and {more} more"));
     }
     names
 }

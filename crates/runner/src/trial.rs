@@ -6,7 +6,7 @@ use crate::git::Objects;
 use crate::observe::observed;
 use crate::show::is_secret;
 use crate::workspace::{CaptureRules, Captured, Workspaces, capture};
-use crate::{Context, Error, Result};
+use crate::{Context, Error, News, Result};
 use contract::{Config, Policies, RepoPath};
 use run::gate::Finding;
 use run::gate::scope::{Scope, judge};
@@ -49,7 +49,8 @@ impl Trial<'_> {
         let head = context.user.head()?;
         let config = Config::starting_point();
         let workspaces = Workspaces::new(&layout.cache(), config.workspace.history, is_secret)?;
-        let stand = workspaces.stand(&objects, head.commit, head.tree, &mut |progress| (context.told)(progress))?;
+        let stand = workspaces
+            .stand(&objects, head.commit, head.tree, &mut |progress| (context.told)(News::Checkout(progress)))?;
         let secrets = stand.secrets.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
         let level = confine::level(&context.sandbox)?;
         let scene = Scene {

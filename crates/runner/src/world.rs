@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// One turn to be taken.
+#[derive(Clone, Copy)]
 pub struct TurnOrder<'a> {
     /// The run so far.
     pub run: &'a Run,

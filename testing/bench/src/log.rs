@@ -130,6 +130,7 @@ fn started(root: &Path, number: u64) -> Result<RunStarted> {
         tree: object,
         author: contract::Author { name: "bench".into(), email: "bench@localhost".into() },
         left_out: Vec::new(),
+        included: Vec::new(),
         parent: None,
         run_dir: root.join("runs").to_string_lossy().into_owned(),
         pid: std::process::id(),

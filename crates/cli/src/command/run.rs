@@ -4,7 +4,7 @@ use crate::error::{CommandError, Outcome, code};
 use crate::progress::{Reporter, waiting_for};
 use crate::surroundings::Surroundings;
 use crate::text::{out, safe, short_id, short_ref};
-use contract::{Mode, Reason, RunView, SandboxConfig, Status, TaskStatus, TaskView};
+use contract::{Config, Mode, Reason, RunView, SandboxConfig, Status, TaskStatus, TaskView};
 use run::Run;
 use runner::{Context, Control, Driver, Machine, Order, Owner, Settings, Stop, Taken, load_settings};
 use std::process::ExitCode;
@@ -150,7 +150,9 @@ impl Session<'_> {
     }
 
     pub(crate) fn start(&self, order: Order) -> Outcome<RunView> {
-        runner::check_sandbox(&self.settings.config.sandbox, self.mode(), &self.context.sandbox)?;
+        let Config { sandbox, workspace, .. } = &self.settings.config;
+        runner::check_sandbox(sandbox, self.mode(), &self.context.sandbox)?;
+        runner::check_workspace(workspace, sandbox.backend, &self.context.sandbox)?;
         let (store, objects) = (self.owner.store(), self.owner.objects());
         let Context { user, trust, .. } = self.context;
         let path_var = self.here.agent_path();
@@ -170,6 +172,7 @@ impl Session<'_> {
         }
         let sandbox = SandboxConfig { backend: run.started.contract.sandbox, ..self.settings.config.sandbox.clone() };
         runner::check_sandbox(&sandbox, self.mode(), &self.context.sandbox)?;
+        runner::check_workspace(&run.started.contract.workspace, sandbox.backend, &self.context.sandbox)?;
         let (run, log) = runner::resume(self.owner.store(), &self.settings.policies, slug)?;
         self.drive(run, log)
     }

@@ -16,3 +16,4 @@ mod terminals;
 mod tricks;
 mod trust;
 mod verbs;
+mod workspaces;

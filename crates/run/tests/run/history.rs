@@ -49,6 +49,7 @@ pub(crate) fn started(contract: Contract) -> Fact {
         tree: BASE_TREE.into(),
         author: Author { name: "A".into(), email: "a@example.org".into() },
         left_out: vec![],
+        included: Vec::new(),
         parent: None,
         run_dir: ".norma/runs/x".into(),
         pid: 1,

@@ -165,6 +165,12 @@ impl GitCommand {
         self.arg(id.to_string())
     }
 
+    /// For a command that cannot do with literal names: whoever calls it must give names that have no other meaning.
+    pub(crate) fn not_literal(mut self) -> Self {
+        self.flags.retain(|flag| flag != "--literal-pathspecs");
+        self
+    }
+
     /// Adds `--` and paths relative to the work tree.
     pub(crate) fn paths(mut self, paths: &[&[u8]]) -> Self {
         self.arguments.push("--".into());

@@ -8,8 +8,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use super::command::{GitCommand, Place, Program, git, words};
-use super::{GitError, IoContext, ObjectId, sync_directory};
+use super::command::{GitCommand, Place, Program, chunks, git, words};
+use super::{GitError, IoContext, ObjectId, is_git_directory, sweep, sync_directory};
 
 /// Where norma keeps its state inside the work tree unless told otherwise.
 const STATE_DIRECTORY: &[u8] = b".norma";
@@ -187,6 +187,36 @@ impl Repository {
     pub fn dirty(&self) -> Result<Vec<DirtyPath>, GitError> {
         let all = self.status(&["--untracked-files=normal"], &[])?;
         Ok(all.into_iter().filter(|dirty| !self.is_state(&dirty.path)).collect())
+    }
+
+    /// Untracked files that git ignores and that match a pattern of this list, in gitignore syntax; norma's state
+    /// directory is left out.
+    pub fn ignored_and_matching(&self, list: &Path) -> Result<Vec<Vec<u8>>, GitError> {
+        let names = sweep::names_in(&sweep::open_directory(&self.root)?).context("list", &self.root)?;
+        // Named one by one, so that git does not look through the state directory, which holds whole checkouts.
+        let mut tops: Vec<&[u8]> = names.iter().map(|name| name.to_bytes()).collect();
+        tops.retain(|name| !is_git_directory(name) && !self.is_state(name));
+        let mut matching = Vec::new();
+        for tops in chunks(&tops) {
+            let mut from = OsString::from("--exclude-from=");
+            from.push(list);
+            let listed = self.git("ls-files").args(&["--others", "--ignored", "-z"]).arg(from).paths(&tops).run()?;
+            // A name that starts with `./` means what it says.
+            let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+            paths.for_each(|path| matching.extend([b"./", path, b"\0"].concat()));
+        }
+        if matching.is_empty() {
+            return Ok(Vec::new());
+        }
+        let output = self.git("check-ignore").not_literal().args(&["-z", "--stdin"]).input(matching).outcome()?;
+        // 1: none of them is ignored.
+        if !matches!(output.status.code(), Some(0 | 1)) {
+            return Err(failed("check-ignore", &output));
+        }
+        let paths = output.stdout.split(|byte| *byte == 0).filter_map(|path| path.strip_prefix(b"./"));
+        // A directory is a repository of its own, and none of this one's.
+        let paths = paths.filter(|path| !path.ends_with(b"/"));
+        Ok(paths.filter(|path| !self.is_state(path)).map(<[u8]>::to_vec).collect())
     }
 
     fn is_state(&self, path: &[u8]) -> bool {

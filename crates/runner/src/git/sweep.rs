@@ -94,6 +94,19 @@ pub(crate) fn open_below(root: &OwnedFd, path: &[u8]) -> io::Result<OwnedFd> {
     Ok(at)
 }
 
+/// The same, making the directories that are missing.
+pub(crate) fn make_below(root: &OwnedFd, path: &[u8]) -> io::Result<OwnedFd> {
+    let mut at = root.try_clone()?;
+    for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        at = open_at(&at, name)?;
+    }
+    Ok(at)
+}
+
 /// The names in a directory but `.` and `..`.
 pub(crate) fn names_in(dir: &OwnedFd) -> io::Result<Vec<CString>> {
     let mut names = Vec::new();

@@ -1,27 +1,22 @@
 //! The layers below workspaces: which there are, who uses them, and which may go.
 //!
 //! ```text
-//! cache/<uid>/
-//!   layers/<tree>-<commit>-<history>/   layer.json and files/, complete or not there
-//!   locks/<the same name>               locked, shared, for as long as a stand uses the layer
-//!   making.lock                         locked by whoever makes or removes layers
-//!   new/  trash/                        under way; what is found there without the lock being held is left over
+//! cache/<uid>/layers/<tree>-<commit>-<history>/   layer.json and files/
 //! ```
-//! The cache belongs to one user: files of another owner could not be changed through the overlay, so one run under
-//! `sudo` would spoil it for everybody.
+//! How they are kept is the shelf's business (`shelf.rs`).
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::difference::{self, Difference};
 use super::layer::{self, Below, Layer, Making};
 use super::private_git::Position;
+use super::shelf::Shelf;
 use super::{Progress, Secret};
 use crate::git::objects::{Objects, Reader};
-use crate::git::{GitError, IoContext, ObjectId, sweep};
+use crate::git::{GitError, IoContext, ObjectId};
 use contract::History;
 
 /// How many layers a stand has at most. A lookup may have to ask each of them.
@@ -35,9 +30,6 @@ const CHANGES_MIN: usize = 5_000;
 
 /// A difference this small is taken without looking for a smaller one.
 const CHANGES_NEAR: usize = 32;
-
-/// How often a layer that vanishes while it is being taken is looked for again.
-const TRIES_MAX: u32 = 8;
 
 /// Layers in use: as long as this value lives, nobody removes them.
 #[derive(Debug)]
@@ -62,6 +54,8 @@ pub struct Stand {
 pub struct Removed {
     /// Layers.
     pub layers: usize,
+    /// What that freed, in bytes.
+    pub bytes: u64,
     /// Somebody was making a layer, so nothing was looked at.
     pub busy: bool,
 }
@@ -69,35 +63,16 @@ pub struct Removed {
 /// The layers of one user.
 #[derive(Debug)]
 pub(super) struct Cache {
-    dir: PathBuf,
+    shelf: Shelf,
     boot: String,
 }
 
 impl Cache {
     /// Opens the cache below `dir`, making it if need be.
     pub(super) fn open(dir: &Path) -> Result<Cache, GitError> {
-        let owner = rustix::process::geteuid();
-        let dir = dir.join(owner.as_raw().to_string());
-        for part in ["layers", "locks"] {
-            let part = dir.join(part);
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&part).context("create directory", &part)?;
-        }
-        let found = fs::symlink_metadata(&dir).context("look at", &dir)?;
-        if !found.is_dir() || found.uid() != owner.as_raw() {
-            let source = io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user");
-            return Err(GitError::Io { action: "use", path: dir, source });
-        }
         let boot = Path::new("/proc/sys/kernel/random/boot_id");
         let boot = fs::read_to_string(boot).context("read", boot)?.trim().to_owned();
-        Ok(Cache { dir: dir.canonicalize().context("resolve", &dir)?, boot })
-    }
-
-    fn layer_dir(&self, name: &str) -> PathBuf {
-        self.dir.join("layers").join(name)
-    }
-
-    fn lock_path(&self, name: &str) -> PathBuf {
-        self.dir.join("locks").join(name)
+        Ok(Cache { shelf: Shelf::open(dir, None)?, boot })
     }
 
     /// The layers that show a position, made if they are not there.
@@ -112,17 +87,17 @@ impl Cache {
         if let Some(stand) = self.take(&name)? {
             return Ok(stand);
         }
-        let _making = self.wait_for_making()?;
+        let _making = self.shelf.wait_for_making()?;
         // Whoever had the lock may have made it.
         if let Some(stand) = self.take(&name)? {
             return Ok(stand);
         }
-        self.clear_leftovers()?;
-        self.discard(&name)?;
+        self.shelf.clear_leftovers()?;
+        self.shelf.discard(&name)?;
         self.make(objects, position, &name, is_secret, progress)?;
         let lost = || GitError::Io {
             action: "use",
-            path: self.layer_dir(&name),
+            path: self.shelf.dir_of(&name),
             source: io::Error::new(io::ErrorKind::NotFound, "it is gone as soon as it was made"),
         };
         self.take(&name)?.ok_or_else(lost)
@@ -137,15 +112,14 @@ impl Cache {
         is_secret: Secret,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), GitError> {
-        let new = self.dir.join("new");
-        fs::create_dir(&new).context("create directory", &new)?;
+        let new = self.shelf.begin()?;
         let making = Making { objects, position, dir: &new, is_secret, boot: &self.boot };
         match self.nearest(&objects.reader()?, position)? {
             Some((below, difference)) => {
                 let (commit, tree) = (below.commit, below.tree);
                 let below = Below {
                     name: &below.layers[0],
-                    dir: &self.layer_dir(&below.layers[0]),
+                    dir: &self.shelf.dir_of(&below.layers[0]),
                     layer: &below.top,
                     position: Position { commit, tree, history: position.history },
                 };
@@ -153,23 +127,22 @@ impl Cache {
             }
             None => making.base(progress)?,
         }
-        let dir = self.layer_dir(name);
-        fs::rename(&new, &dir).context("rename to", &dir)
+        self.shelf.finish(name)
     }
 
     /// Takes a layer and all below it into use; `None` if one of them is not there or cannot be trusted any more.
     fn take(&self, name: &str) -> Result<Option<Stand>, GitError> {
-        let Some(lock) = self.hold(name)? else {
+        let Some(lock) = self.shelf.hold(name)? else {
             return Ok(None);
         };
-        let Some(top) = Layer::read(&self.layer_dir(name), &self.boot) else {
+        let Some(top) = Layer::read(&self.shelf.dir_of(name), &self.boot) else {
             return Ok(None);
         };
-        lock.set_modified(SystemTime::now()).context("touch", &self.lock_path(name))?;
+        lock.set_modified(SystemTime::now()).context("touch", &self.shelf.lock_path(name))?;
         let mut held = vec![lock];
         let mut layers = vec![name.to_owned()];
         for below in &top.below {
-            let Some(lock) = self.hold(below)? else {
+            let Some(lock) = self.shelf.hold(below)? else {
                 return Ok(None);
             };
             held.push(lock);
@@ -179,70 +152,14 @@ impl Cache {
         let (Some(commit), Some(tree)) = (id(&top.commit), id(&top.tree)) else {
             return Ok(None);
         };
-        let lower = layers.iter().map(|name| layer::files_of(&self.layer_dir(name))).collect();
+        let lower = layers.iter().map(|name| layer::files_of(&self.shelf.dir_of(name))).collect();
         Ok(Some(Stand { lower, commit, tree, layers, secrets: top.secrets(), top, held }))
-    }
-
-    /// Locks a layer against removal; `None` if it is not there.
-    fn hold(&self, name: &str) -> Result<Option<File>, GitError> {
-        let dir = self.layer_dir(name);
-        for _ in 0..TRIES_MAX {
-            if !dir.is_dir() {
-                return Ok(None);
-            }
-            let path = self.lock_path(name);
-            let file = lock_file(&path)?;
-            file.lock_shared().context("lock", &path)?;
-            if is_at(&file, &path) {
-                return Ok(dir.is_dir().then_some(file));
-            }
-        }
-        Ok(None)
-    }
-
-    fn wait_for_making(&self) -> Result<File, GitError> {
-        let path = self.dir.join("making.lock");
-        let file = lock_file(&path)?;
-        file.lock().context("lock", &path)?;
-        Ok(file)
-    }
-
-    /// Removes what a killed process left. Only for who holds the lock.
-    fn clear_leftovers(&self) -> Result<(), GitError> {
-        let (new, trash) = (self.dir.join("new"), self.dir.join("trash"));
-        if new.exists() || trash.exists() { sweep::remove(&new, &trash) } else { Ok(()) }
-    }
-
-    /// Removes a layer nobody uses, and answers whether it did. Only for who holds the lock.
-    fn discard(&self, name: &str) -> Result<bool, GitError> {
-        let dir = self.layer_dir(name);
-        if !dir.exists() {
-            return Ok(false);
-        }
-        let path = self.lock_path(name);
-        let lock = lock_file(&path)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(false),
-            Err(TryLockError::Error(error)) => return Err(error).context("lock", &path),
-        }
-        sweep::remove(&dir, &self.dir.join("trash"))?;
-        fs::remove_file(&path).context("remove", &path)?;
-        Ok(true)
     }
 
     /// The layers there are, the one used last first.
     fn by_use(&self) -> Result<Vec<(String, Layer)>, GitError> {
-        let dir = self.dir.join("layers");
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&dir).context("list", &dir)? {
-            let name = entry.context("list", &dir)?.file_name().to_string_lossy().into_owned();
-            let used = fs::metadata(self.lock_path(&name)).and_then(|lock| lock.modified()).ok();
-            found.push((used, name));
-        }
-        found.sort_by(|left, right| right.cmp(left));
-        let read = |name: String| Layer::read(&self.layer_dir(&name), &self.boot).map(|layer| (name, layer));
-        Ok(found.into_iter().filter_map(|(_, name)| read(name)).collect())
+        let read = |name: String| Layer::read(&self.shelf.dir_of(&name), &self.boot).map(|layer| (name, layer));
+        Ok(self.shelf.names_by_use()?.into_iter().filter_map(read).collect())
     }
 
     /// The stand a position differs least from, and how; `None` if a new base is better.
@@ -273,29 +190,25 @@ impl Cache {
 
     /// Takes a layer to look at it, which is not a use.
     fn take_quietly(&self, name: &str) -> Result<Option<Stand>, GitError> {
-        let used = fs::metadata(self.lock_path(name)).and_then(|lock| lock.modified()).ok();
+        let used = fs::metadata(self.shelf.lock_path(name)).and_then(|lock| lock.modified()).ok();
         let stand = self.take(name)?;
         if let (Some(stand), Some(used)) = (&stand, used) {
-            stand.held[0].set_modified(used).context("touch", &self.lock_path(name))?;
+            stand.held[0].set_modified(used).context("touch", &self.shelf.lock_path(name))?;
         }
         Ok(stand)
     }
 
     /// Removes every layer but the `keep` used last and those below them, and whatever is in use.
     pub(super) fn gc(&self, keep: usize) -> Result<Removed, GitError> {
-        let path = self.dir.join("making.lock");
-        let making = lock_file(&path)?;
-        match making.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(Removed { layers: 0, busy: true }),
-            Err(TryLockError::Error(error)) => return Err(error).context("lock", &path),
-        }
-        self.clear_leftovers()?;
+        let Some(_making) = self.shelf.try_making()? else {
+            return Ok(Removed { busy: true, ..Removed::default() });
+        };
+        self.shelf.clear_leftovers()?;
         let layers = self.by_use()?;
         let kept = layers.iter().take(keep);
         let kept: Vec<String> =
             kept.flat_map(|(name, layer)| [name].into_iter().chain(&layer.below).cloned()).collect();
-        let mut names = self.names()?;
+        let mut names = self.shelf.names()?;
         names.retain(|name| !kept.contains(name));
         // The highest first: a layer never outlives one it stands on.
         let depth =
@@ -303,16 +216,17 @@ impl Cache {
         names.sort_by_key(|name| std::cmp::Reverse(depth(name)));
         let mut removed = Removed::default();
         for name in names {
-            removed.layers += usize::from(self.discard(&name)?);
+            removed.count(self.shelf.discard(&name)?);
         }
         Ok(removed)
     }
+}
 
-    fn names(&self) -> Result<Vec<String>, GitError> {
-        let dir = self.dir.join("layers");
-        let entries = fs::read_dir(&dir).context("list", &dir)?;
-        let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
-        names.collect::<io::Result<_>>().context("list", &dir)
+impl Removed {
+    /// Counts what came of a removal.
+    pub(super) fn count(&mut self, freed: Option<u64>) {
+        self.layers += usize::from(freed.is_some());
+        self.bytes += freed.unwrap_or(0);
     }
 }
 
@@ -323,17 +237,4 @@ fn name_of(position: Position) -> String {
         History::Full => "full",
     };
     format!("{}-{}-{history}", position.tree, position.commit)
-}
-
-fn lock_file(path: &Path) -> Result<File, GitError> {
-    File::options().create(true).truncate(false).write(true).read(true).open(path).context("open", path)
-}
-
-/// Whether a lock is still the one that others would find: it is removed together with its layer.
-fn is_at(file: &File, path: &Path) -> bool {
-    let key = |meta: fs::Metadata| (meta.dev(), meta.ino());
-    match (file.metadata(), fs::metadata(path)) {
-        (Ok(held), Ok(found)) => key(held) == key(found),
-        _ => false,
-    }
 }

@@ -6,7 +6,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `lower.rs` | the layers there are: taken, made, locked, removed |
+//! | `shelf.rs` | where layers are kept: complete or not there, locked while they are used |
+//! | `lower.rs` | the layers there are: taken, made, removed |
 //! | `layer.rs` | one layer: a base or a difference, and its `layer.json` |
 //! | `difference.rs` | what differs between two trees, as a layer needs it |
 //! | `files.rs` | writing files from objects, and reading them back |
@@ -15,16 +16,21 @@
 //! | `capture.rs` | what an agent made of a tree |
 //! | `walk.rs` | how that is found, in an upper directory or in a whole checkout |
 //! | `stat_cache.rs` | what files looked like when they were last read |
+//! | `include.rs` | files of the user's checkout that workspaces show besides |
+//! | `setup.rs` | what `workspace.setup` made of a tree |
 //! | `plain.rs` | workspaces where there is no overlay |
 
 mod capture;
 mod difference;
 mod files;
+pub mod include;
 mod index;
 mod layer;
 mod lower;
 mod plain;
 mod private_git;
+mod setup;
+mod shelf;
 mod stat_cache;
 mod walk;
 
@@ -36,6 +42,7 @@ pub use contract::History;
 pub use lower::{Removed, Stand};
 pub use plain::PlainWorkspace;
 use private_git::Position;
+pub use setup::{SETUPS_KEPT, SetupLayer, SetupLayers, SetupMaking, SetupOrder};
 
 /// Whether the name of a file says that it holds a secret.
 pub type Secret = fn(&str) -> bool;
@@ -79,5 +86,20 @@ impl Workspaces {
     /// Removes layers, but for the `keep` used last, what those stand on, and whatever is in use.
     pub fn gc(&self, keep: usize) -> Result<Removed, GitError> {
         self.cache.gc(keep)
+    }
+}
+
+/// Removes what a killed process left half made, as far as that is possible now; whoever makes something next does
+/// it, too.
+pub fn clear_leftovers(cache: &Path) {
+    if !cache.join(rustix::process::geteuid().as_raw().to_string()).is_dir() {
+        return;
+    }
+    for part in [None, Some("setup")] {
+        let cleared = shelf::Shelf::open(cache, part).and_then(|shelf| {
+            let making = shelf.try_making()?;
+            if making.is_some() { shelf.clear_leftovers() } else { Ok(()) }
+        });
+        drop(cleared);
     }
 }

@@ -197,9 +197,7 @@ impl<'a> Walk<'a> {
 
     /// Whether a directory hides what the base has there.
     fn hides(&self, dir: &OwnedFd) -> bool {
-        let mut value = [0; 8];
-        self.view == View::Whole
-            || rustix::fs::fgetxattr(dir, OPAQUE, &mut value).is_ok_and(|length| &value[..length] == b"y")
+        self.view == View::Whole || is_opaque(dir)
     }
 
     fn leaf(&mut self, dir: &Directory<'_>, found: Name<'_>) -> Result<(), GitError> {
@@ -332,6 +330,12 @@ impl<'a> Walk<'a> {
         let found = self.ignores.pattern_matching_relative_path(path.into(), Some(is_dir), Case::Sensitive);
         found.is_some_and(|found| !found.pattern.is_negative())
     }
+}
+
+/// Whether a directory of an upper layer hides what the layers below have there.
+pub(super) fn is_opaque(dir: &OwnedFd) -> bool {
+    let mut value = [0; 8];
+    rustix::fs::fgetxattr(dir, OPAQUE, &mut value).is_ok_and(|length| &value[..length] == b"y")
 }
 
 fn at(path: &[u8], error: impl Into<io::Error>) -> GitError {

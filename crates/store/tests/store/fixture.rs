@@ -205,6 +205,7 @@ impl<'a> Driving<'a> {
             tree: BASE_TREE.into(),
             author: Author { name: "A".into(), email: "a@example.org".into() },
             left_out: vec![],
+            included: Vec::new(),
             parent: None,
             run_dir: store.layout.shown(&dir),
             pid: 1,

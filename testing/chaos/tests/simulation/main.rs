@@ -167,6 +167,7 @@ fn start(store: &Store, outside: &RefCell<Outside>) -> runner::Result<(Run, RunL
         tree,
         author: Author { name: "A".into(), email: "a@example.org".into() },
         left_out: Vec::new(),
+        included: Vec::new(),
         parent: None,
         run_dir: store.layout.shown(&store.layout.run(&id.slug())),
         pid: 1,
