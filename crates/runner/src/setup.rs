@@ -10,7 +10,6 @@ use crate::execute::{Call, command, confinement, kept, limits, not_started};
 use crate::landing::id;
 use crate::machine::{MARKER, Machine};
 use crate::process::{End, Limits, Outcome, confined};
-use crate::show::is_secret;
 use crate::workspace::include::{self, Include, IncludedFile};
 use crate::workspace::{CaptureRules, SetupLayer, SetupLayers, SetupMaking, SetupOrder, capture};
 use crate::world::{Execution, TurnOrder};
@@ -65,7 +64,7 @@ impl Machine<'_> {
     pub(crate) fn include(&mut self, run: &Run) -> Result<()> {
         let mut included = match self.workspace.included.take() {
             Some(included) => included,
-            None => Included { found: include::find(&self.context.user, is_secret)?, ..Included::default() },
+            None => Included { found: include::find(&self.context.user, include::is_secret)?, ..Included::default() },
         };
         if included.tree != run.tree {
             let paths = include::fitting(self.objects, id(&run.tree)?, &included.found.files)?;
@@ -94,7 +93,7 @@ impl Machine<'_> {
 
     /// Puts what the user's checkout adds into a private checkout.
     pub(crate) fn include_into(&self, dir: &Path) -> Result<()> {
-        let found = include::find(&self.context.user, is_secret)?;
+        let found = include::find(&self.context.user, include::is_secret)?;
         include::copy(&self.context.user, &found.files, dir).map(drop)
     }
 

@@ -4,7 +4,6 @@
 use crate::git::{DirtyPath, Objects, Repository, Swap};
 use crate::landing::id;
 use crate::machine::base_ref;
-use crate::show::is_secret;
 use crate::trust::invalid;
 use crate::workspace::include;
 use crate::{Error, Result, Settings, Trust};
@@ -71,7 +70,7 @@ pub fn start(
         scope,
         policies: policies.digests(),
     };
-    let include = include::find(user, is_secret)?;
+    let include = include::find(user, include::is_secret)?;
     let id = store::new_run_id();
     let identity = user.identity();
     let started = RunStarted {

@@ -48,6 +48,11 @@ pub struct IncludedFile {
     executable: bool,
 }
 
+/// Whether a name says secret. What is not committed is nobody else's, so the longer list counts here.
+pub(crate) fn is_secret(name: &str) -> bool {
+    sandbox::visible::secret_name(name).is_some()
+}
+
 /// Finds what the user's checkout has to add.
 pub fn find(user: &Repository, is_secret: Secret) -> Result<Include> {
     let list = user.root.join(LIST);
