@@ -66,7 +66,7 @@ impl Reporter {
 
     fn tell(&mut self, event: &Event) {
         match &event.fact {
-            Fact::StepStarted { step } => self.step_started(*step),
+            Fact::StepStarted { step, .. } => self.step_started(*step),
             Fact::StepCommitted(done) => self.step_committed(done),
             Fact::Verdict(given) => {
                 let word = self.paint(given.verdict.as_str(), given.verdict == contract::Verdict::Pass);

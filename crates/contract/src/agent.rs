@@ -40,6 +40,9 @@ pub struct AgentRequest {
     pub paths: RequestPaths,
     /// What happened before.
     pub context: RequestContext,
+    /// For a worker: the item it carries out. Nothing else in the request says what it may do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contract: Option<crate::Item>,
 }
 
 /// Which turn a request is for.
@@ -72,8 +75,11 @@ pub struct RequestPaths {
     pub repo_root: String,
     /// The run's evidence.
     pub run_dir: String,
-    /// The only place the agent may write.
+    /// The only place the agent may write, but for a workspace.
     pub step_dir: String,
+    /// For a worker: the tree it works on, which is its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_dir: Option<String>,
 }
 
 /// What happened before this turn.
@@ -116,6 +122,9 @@ pub struct AgentResponse {
     /// What went wrong.
     #[serde(default)]
     pub errors: Vec<String>,
+    /// For a worker: its answer proper, in the form that its contract binds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
 }
 
 impl AgentResponse {
@@ -143,6 +152,7 @@ impl AgentResponse {
             files: Vec::new(),
             next_actions: Vec::new(),
             errors,
+            result: None,
         }
     }
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Agents by role (`plan`, `do`, `check`, `act`).
+    /// Agents by name: those of the roles `plan`, `do`, `check` and `act`, and those that contracts name.
     #[serde(default)]
     pub agents: BTreeMap<String, AgentConfig>,
     /// What a run may use up.
@@ -249,7 +249,7 @@ impl Config {
     pub fn pdca_agents(&self) -> Result<BTreeMap<Role, AgentConfig>, Vec<Violation>> {
         let mut found = BTreeMap::new();
         let mut problems = Vec::new();
-        for role in Role::ALL {
+        for role in Role::PDCA {
             let pointer = format!("/agents/{role}");
             match self.agents.get(role.as_str()) {
                 None => problems.push(Violation { pointer, message: format!("no agent for the role {role}") }),
@@ -282,8 +282,9 @@ impl AgentConfig {
         let mut add = |field: &str, message: String| {
             problems.push(Violation { pointer: format!("/agents/{name}{field}"), message });
         };
-        if !Role::ALL.iter().any(|role| role.as_str() == name) {
-            add("", format!("unknown role {name:?}; the roles are plan, do, check and act"));
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(plain) {
+            add("", format!("{name:?} is not a name; one has up to 64 letters, digits, dots, dashes and underscores"));
         }
         match self.kind {
             AgentType::Exec if self.cmd.is_empty() => {
@@ -354,9 +355,9 @@ mod tests {
 
     #[test]
     fn every_violation_is_reported_at_once() {
-        let text = r#"{"agents":{"plan":{"type":"exec","cmd":[],"path":"../x"},"boss":{"type":"exec","cmd":["x"]}},
+        let text = r#"{"agents":{"plan":{"type":"exec","cmd":[],"path":"../x"},"the boss":{"type":"exec","cmd":["x"]}},
                        "budgets":{"max_iterations":1}}"#;
-        assert_eq!(pointers(text), ["/agents/boss", "/agents/plan", "/agents/plan/path"]);
+        assert_eq!(pointers(text), ["/agents/plan", "/agents/plan/path", "/agents/the boss"]);
         let text = r#"{"agent":{},"budgets":{"max_iterations":0,"max_patch_kb":"many"}}"#;
         let mut found = pointers(text);
         found.sort();

@@ -119,7 +119,10 @@ mod tests {
 
     fn line() -> EventLine {
         let log = LogName { run: RunId::new(1_769_180_101_000, [7; 10]), task: Some(3) };
-        let fact = Fact::StepStarted { step: StepRef { index: 3, role: Role::Check, iteration: 1, attempt: 2 } };
+        let fact = Fact::StepStarted {
+            step: StepRef { index: 3, role: Role::Check, iteration: 1, attempt: 2, item: None },
+            base: None,
+        };
         EventLine::new(
             &log,
             "e".into(),

@@ -1,7 +1,10 @@
 //! Facts: everything that can happen to a run. Nothing else changes one. A fact is plain data; what it does to a
 //! run is decided by the state machine, what it does to the tables by the store.
 
-use crate::{Budget, Contract, Digest, ProcessEnd, Reason, Role, Status, StepStatus, Timestamp, Verdict};
+use crate::work::{Gate, GateResult, TestCounts, ToolOpsSource};
+use crate::{
+    Budget, Contract, Digest, Item, ItemStatus, ProcessEnd, Reason, Role, Status, StepStatus, Timestamp, Verdict,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,6 +21,9 @@ pub struct StepRef {
     pub iteration: u32,
     /// Try of this role in this round, from 1.
     pub attempt: u32,
+    /// The item that it is about, by its place in the contract.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<u32>,
 }
 
 impl StepRef {
@@ -91,6 +97,9 @@ pub struct StepCommitted {
     pub notes: Vec<String>,
     /// Digest of the manifest's file list: ties the directory's content to the chain.
     pub evidence: Digest,
+    /// The tree that a worker left, captured by norma.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<String>,
 }
 
 /// What the check said and what it is worth.
@@ -197,6 +206,95 @@ pub struct End {
     pub message: String,
 }
 
+/// An item of the contract.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ItemAdded {
+    /// Its place, from 0.
+    pub index: u32,
+    /// What it is.
+    pub item: Item,
+}
+
+/// Where an item's agent starts from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ItemBase {
+    /// A commit on the run's line.
+    pub commit: String,
+    /// Its tree.
+    pub tree: String,
+}
+
+/// A receipt, by what can be checked of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiptRef {
+    /// UUID.
+    pub id: String,
+    /// SHA-256 of the file.
+    pub sha256: Digest,
+    /// Its own hash over its fields.
+    pub receipt_hash: Digest,
+    /// What the change is, apart from when it was made.
+    pub content_hash: Digest,
+}
+
+/// How an item ended, with the receipt of its change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ItemEnded {
+    /// Which, by its place in the contract.
+    pub item: u32,
+    /// Which change, from 1; its directory is `changes/NNN`.
+    pub change: u32,
+    /// The step that proposed it; none if no agent was asked.
+    pub step: Option<u32>,
+    /// How.
+    pub status: ItemStatus,
+    /// Why, unless it succeeded.
+    pub reason: Option<Reason>,
+    /// In words; empty where it succeeded.
+    pub message: String,
+    /// The tree of the run's line before.
+    pub before: String,
+    /// The tree of the run's line after; the same where nothing landed.
+    pub after: String,
+    /// The commit that was added to the line, if any.
+    pub commit: Option<String>,
+    /// What each gate that was asked said, in order.
+    pub gates: Vec<GateResult>,
+    /// Paths that the change creates, edits and deletes.
+    pub files: [u64; 3],
+    /// Entries of its deltas.
+    pub delta_size: u64,
+    /// Tool operations of the agent.
+    pub tool_ops: u64,
+    /// Who counted them.
+    pub tool_ops_source: ToolOpsSource,
+    /// What its tests counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<TestCounts>,
+    /// From the first turn to here.
+    pub took_ms: u64,
+    /// Its receipt.
+    pub receipt: ReceiptRef,
+    /// Digest of the manifest's file list.
+    pub evidence: Digest,
+}
+
+/// What a run waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wait {
+    /// The approval that would let it go on.
+    pub approval: String,
+    /// Why it is needed.
+    pub reasons: Vec<String>,
+    /// Nobody can say yes after this.
+    pub expires_at: Timestamp,
+}
+
 /// Everything that can happen to a run. Nothing else changes one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]
@@ -207,6 +305,9 @@ pub enum Fact {
     StepStarted {
         /// Which.
         step: StepRef,
+        /// Where a worker starts from.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        base: Option<ItemBase>,
     },
     /// A turn is on record.
     StepCommitted(StepCommitted),
@@ -255,6 +356,37 @@ pub enum Fact {
     ChangeRecovered {
         /// Which change.
         change: u32,
+    },
+    /// The contract has this item. They follow the start, in the same commit.
+    ItemAdded(Box<ItemAdded>),
+    /// A gate refused an item's change.
+    GateFailed {
+        /// Which item.
+        item: u32,
+        /// Which gate.
+        gate: Gate,
+        /// What it found, as far as it fits.
+        findings: Vec<String>,
+    },
+    /// A change did what its contract or policy does not allow.
+    PolicyViolation {
+        /// Which item.
+        item: u32,
+        /// Which gate.
+        gate: Gate,
+        /// What it found, as far as it fits.
+        findings: Vec<String>,
+    },
+    /// An item has come to its end; its receipt is on record.
+    ItemEnded(Box<ItemEnded>),
+    /// A person has to say yes first.
+    RunWaiting(Wait),
+    /// A person said yes, and this run has used it.
+    ApprovalUsed {
+        /// Which approval.
+        approval: String,
+        /// Who gave it.
+        by: String,
     },
     /// A limit is reached.
     BudgetExceeded(BudgetExceeded),
@@ -311,12 +443,20 @@ pub struct RunStarted {
     pub included: Vec<String>,
     /// The run whose tree this one goes on from.
     pub parent: Option<String>,
+    /// How many items the contract has; each follows as a fact of its own, so that no line grows with their number.
+    /// The contract is given here without them, and its digest is that of the whole.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub items: u32,
     /// Relative to the repository where it lies inside it.
     pub run_dir: String,
     /// The process that works on it.
     pub pid: u32,
     /// norma's version.
     pub version: String,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Fact {
@@ -338,6 +478,7 @@ impl Fact {
         match self {
             Fact::RunStarted(_) | Fact::RunResumed { .. } => Some((Status::Running, None)),
             Fact::RunPaused(end) => Some((Status::Paused, end.reason)),
+            Fact::RunWaiting(_) => Some((Status::Waiting, Some(Reason::ApprovalRequired))),
             Fact::EvidenceLost { .. } => Some((Status::Failed, Some(Reason::EvidenceLost))),
             Fact::RunPassed(end) => Some((Status::Succeeded, end.reason)),
             Fact::RunFailed(end) => Some((Status::Failed, end.reason)),
@@ -365,7 +506,7 @@ impl Fact {
     pub fn message(&self) -> String {
         match self {
             Fact::RunStarted(started) => format!("Run started: {}", started.contract.goal),
-            Fact::StepStarted { step } => format!("Step {} started", step.dir_name()),
+            Fact::StepStarted { step, .. } => format!("Step {} started", step.dir_name()),
             Fact::StepCommitted(done) => {
                 format!("Step {} committed: {}", done.step.dir_name(), done.status.as_str())
             }
@@ -383,6 +524,17 @@ impl Fact {
             Fact::ChangeDropped(dropped) => format!("{}: {}", dropped.reason, dropped.findings.join("; ")),
             Fact::ChangeInterrupted { change } => format!("Change {change} was interrupted; it will be judged again"),
             Fact::ChangeRecovered { change } => format!("Change {change} completed from its sealed directory"),
+            Fact::ItemAdded(added) => format!("Item {}: {}", added.item.id, first_line(&added.item.goal)),
+            Fact::GateFailed { gate, findings, .. } => format!("gate_failed: {gate}: {}", findings.join("; ")),
+            Fact::PolicyViolation { gate, findings, .. } => {
+                format!("policy_violation: {gate}: {}", findings.join("; "))
+            }
+            Fact::ItemEnded(ended) if ended.message.is_empty() => format!("Change {}: {}", ended.change, ended.status),
+            Fact::ItemEnded(ended) => format!("Change {}: {}: {}", ended.change, ended.status, ended.message),
+            Fact::RunWaiting(wait) => {
+                format!("Waiting for approval {}: {}", wait.approval, wait.reasons.join("; "))
+            }
+            Fact::ApprovalUsed { approval, by } => format!("Approval {approval} by {by} was used"),
             Fact::BudgetExceeded(over) => format!("Budget {} exceeded: {} > {}", over.budget, over.actual, over.limit),
             Fact::LandingStarted(landing) => format!("Landing on {}", landing.target),
             Fact::Landed(landing) => format!("Landed on {}", landing.target),
@@ -402,7 +554,13 @@ impl Fact {
     /// How loud: `info`, `warn` or `error`.
     pub fn level(&self) -> &'static str {
         match self {
-            Fact::EvidenceLost { .. } | Fact::RunFailed(_) | Fact::RunDenied(_) | Fact::ProtocolError { .. } => "error",
+            Fact::EvidenceLost { .. }
+            | Fact::RunFailed(_)
+            | Fact::RunDenied(_)
+            | Fact::ProtocolError { .. }
+            | Fact::GateFailed { .. }
+            | Fact::PolicyViolation { .. } => "error",
+            Fact::ItemEnded(ended) if ended.status != ItemStatus::Success => "error",
             Fact::ReconciledStep { .. }
             | Fact::StepInterrupted { .. }
             | Fact::ChangeDropped(_)
@@ -410,6 +568,7 @@ impl Fact {
             | Fact::BudgetExceeded(_)
             | Fact::LandingDeclined(_)
             | Fact::RunPaused(_)
+            | Fact::RunWaiting(_)
             | Fact::RunTimedOut(_)
             | Fact::RunStopped(_)
             | Fact::RunCanceled(_) => "warn",
@@ -420,7 +579,7 @@ impl Fact {
     /// The try this fact belongs to, for readers that group by attempts.
     pub(crate) fn attempt(&self) -> u32 {
         match self {
-            Fact::StepStarted { step }
+            Fact::StepStarted { step, .. }
             | Fact::ReconciledStep { step, .. }
             | Fact::StepInterrupted { step }
             | Fact::ProtocolError { step, .. } => step.attempt,
@@ -429,4 +588,8 @@ impl Fact {
             _ => 1,
         }
     }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }

@@ -38,6 +38,10 @@ pub enum Domain {
     Contract,
     /// A run's state as replayed from the log.
     State,
+    /// A receipt's canonical JSON, without its own hash.
+    Receipt,
+    /// What a change is, apart from when it was made.
+    Change,
 }
 
 impl Domain {
@@ -51,6 +55,8 @@ impl Domain {
             Domain::Manifest => "norma manifest v1",
             Domain::Contract => "norma contract v1",
             Domain::State => "norma state v1",
+            Domain::Receipt => "norma receipt v1",
+            Domain::Change => "norma change v1",
         }
     }
 }
@@ -246,7 +252,7 @@ mod tests {
 
     use super::*;
 
-    const DOMAINS: [Domain; 7] = [
+    const DOMAINS: [Domain; 9] = [
         Domain::Event,
         Domain::Log,
         Domain::Audit,
@@ -254,6 +260,8 @@ mod tests {
         Domain::Manifest,
         Domain::Contract,
         Domain::State,
+        Domain::Receipt,
+        Domain::Change,
     ];
 
     #[test]

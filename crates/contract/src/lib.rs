@@ -13,11 +13,13 @@ pub mod id;
 pub mod json;
 pub mod path;
 pub mod policy;
+pub mod receipt;
 pub mod schema;
 mod status;
 mod terms;
 pub mod time;
 mod view;
+pub mod work;
 
 pub use agent::{
     AcceptanceCriterion, AgentRequest, AgentResponse, CriterionResult, Manifest, ManifestFile, PROTOCOL_VERSION,
@@ -28,15 +30,17 @@ pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, Landing
 pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
 pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};
 pub use fact::{
-    Author, Base, BudgetExceeded, ChangeDropped, End, Fact, Landing, LandingDeclined, PatchApplied, RunStarted,
-    StepCommitted, StepRef, TurnEnd, VerdictGiven,
+    Author, Base, BudgetExceeded, ChangeDropped, End, Fact, ItemAdded, ItemBase, ItemEnded, Landing, LandingDeclined,
+    PatchApplied, ReceiptRef, RunStarted, StepCommitted, StepRef, TurnEnd, VerdictGiven, Wait,
 };
 pub use hash::{Digest, Domain};
 pub use id::RunId;
 pub use json::{Limits, Violation};
 pub use path::RepoPath;
 pub use policy::Policies;
+pub use receipt::Receipt;
 pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
 pub use terms::{Contract, ContractSchema, Scope, Workflow};
 pub use time::Timestamp;
 pub use view::{RunView, StepView, TaskView};
+pub use work::{Item, ItemStatus};

@@ -3,7 +3,8 @@
 
 use crate::policy::{CommandAllowlist, ForbiddenActions, ProtectedPathsFile, ScratchPathsFile};
 use crate::{
-    AgentRequest, AgentResponse, AuditLine, Config, Contract, EventLine, Fact, Manifest, RunView, TaskView, VerdictFile,
+    AgentRequest, AgentResponse, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt, RunView, TaskView,
+    VerdictFile,
 };
 use serde_json::Value;
 
@@ -21,6 +22,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         ("forbidden_actions.v1.json", of::<ForbiddenActions>()),
         ("manifest.v1.json", of::<Manifest>()),
         ("protected_paths.v1.json", of::<ProtectedPathsFile>()),
+        ("receipt.v1.json", of::<Receipt>()),
         ("run_view.v1.json", of::<RunView>()),
         ("scratch_paths.v1.json", of::<ScratchPathsFile>()),
         ("task_view.v1.json", of::<TaskView>()),

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A role of the `pdca` workflow, in the order in which they take their turns.
+/// Whose turn it is. The first four are those of the `pdca` workflow, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -17,11 +17,13 @@ pub enum Role {
     Check,
     /// Proposes a patch for what failed.
     Act,
+    /// Carries out an item of a contract in a workspace of its own.
+    Worker,
 }
 
 impl Role {
-    /// All roles, in order.
-    pub const ALL: [Role; 4] = [Role::Plan, Role::Do, Role::Check, Role::Act];
+    /// The roles of the `pdca` workflow, in order.
+    pub const PDCA: [Role; 4] = [Role::Plan, Role::Do, Role::Check, Role::Act];
 
     /// The role's name as it appears in directories, rows and requests.
     pub fn as_str(self) -> &'static str {
@@ -30,6 +32,7 @@ impl Role {
             Role::Do => "do",
             Role::Check => "check",
             Role::Act => "act",
+            Role::Worker => "worker",
         }
     }
 }
@@ -159,6 +162,26 @@ pub enum Reason {
     EvidenceLost,
     /// The branch moved while a landing was under way.
     LandingConflict,
+    /// An acceptance test failed, or did not end in time.
+    TestsFailed,
+    /// The change is larger than its contract allows.
+    ConstraintExceeded,
+    /// The same change has landed already.
+    DuplicateChange,
+    /// A file that was expected is not there.
+    OutputMissing,
+    /// A file that must be there first is not, or is another.
+    InputMissing,
+    /// What it waits for did not succeed.
+    DependencyFailed,
+    /// What landed meanwhile changed the same files.
+    MergeConflict,
+    /// Some items of the batch did not succeed.
+    ItemsFailed,
+    /// A person has to say yes first.
+    ApprovalRequired,
+    /// A person said no, or nobody said yes in time.
+    ApprovalDenied,
 }
 
 impl Reason {
@@ -181,6 +204,16 @@ impl Reason {
             Reason::Canceled => "canceled",
             Reason::EvidenceLost => "evidence_lost",
             Reason::LandingConflict => "landing_conflict",
+            Reason::TestsFailed => "tests_failed",
+            Reason::ConstraintExceeded => "constraint_exceeded",
+            Reason::DuplicateChange => "duplicate_change",
+            Reason::OutputMissing => "output_missing",
+            Reason::InputMissing => "input_missing",
+            Reason::DependencyFailed => "dependency_failed",
+            Reason::MergeConflict => "merge_conflict",
+            Reason::ItemsFailed => "items_failed",
+            Reason::ApprovalRequired => "approval_required",
+            Reason::ApprovalDenied => "approval_denied",
         }
     }
 }

@@ -3,8 +3,8 @@
 //! the chain: a run cannot be shown under another contract than the one it ran under.
 
 use crate::{
-    AcceptanceCriterion, AgentConfig, Backend, Budgets, Digest, Domain, LandingConfig, RepoPath, Role, SandboxLimits,
-    TurnLimits, WorkspaceConfig,
+    AcceptanceCriterion, AgentConfig, Backend, Budgets, Digest, Domain, Item, LandingConfig, RepoPath, Role,
+    SandboxLimits, TurnLimits, WorkspaceConfig,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,6 +51,12 @@ pub struct Contract {
     /// The SHA-256 of every policy that the run is judged by, by file name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub policies: BTreeMap<String, Digest>,
+    /// Who carries out items, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub workers: BTreeMap<String, AgentConfig>,
+    /// What is to be done, in the order in which it lands within a level.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub items: Vec<Item>,
 }
 
 /// What a run may change, apart from what policy protects.
@@ -95,4 +101,6 @@ pub enum ContractSchema {
 pub enum Workflow {
     /// plan → do → check → act until PASS.
     Pdca,
+    /// Items, level by level, each one turn and one change; a single contract is a batch of one.
+    Batch,
 }

@@ -102,6 +102,7 @@ fn config_pointers(text: &str) -> Vec<String> {
 #[test]
 fn an_agent_request_is_spelled_as_in_the_document() {
     let request = AgentRequest {
+        contract: None,
         version: 1,
         run_id: "20260123-145501-ab12cd".into(),
         step: RequestStep { index: 2, role: Role::Check, iteration: 1 },
@@ -120,6 +121,7 @@ fn an_agent_request_is_spelled_as_in_the_document() {
             },
         },
         paths: RequestPaths {
+            workspace_dir: None,
             repo_root: "/abs/path/to/repo".into(),
             run_dir: "/abs/path/to/repo/.norma/runs/20260123-145501-ab12cd".into(),
             step_dir: "/abs/path/to/repo/.norma/runs/20260123-145501-ab12cd/steps/003-check".into(),
@@ -256,11 +258,11 @@ fn a_run_id_is_a_utc_time_and_six_hex_digits() {
 #[test]
 fn a_step_directory_is_named_by_number_and_role() {
     let names: Vec<String> = (1..)
-        .zip(Role::ALL)
-        .map(|(index, role)| StepRef { index, role, iteration: 1, attempt: 1 }.dir_name())
+        .zip(Role::PDCA)
+        .map(|(index, role)| StepRef { index, role, iteration: 1, attempt: 1, item: None }.dir_name())
         .collect();
     assert_eq!(names, ["001-plan", "002-do", "003-check", "004-act"]);
-    let late = StepRef { index: 1234, role: Role::Do, iteration: 400, attempt: 1 };
+    let late = StepRef { index: 1234, role: Role::Do, iteration: 400, attempt: 1, item: None };
     assert_eq!(late.dir_name(), "1234-do");
 }
 
@@ -282,7 +284,7 @@ fn the_status_words_are_those_of_the_document() {
         assert!(["running", "passed", "failed", "stopped"].contains(&status.legacy(None)), "{status}");
     }
     assert_eq!([Verdict::Pass, Verdict::Fail].map(Verdict::as_str), ["PASS", "FAIL"]);
-    assert_eq!(Role::ALL.map(Role::as_str), ["plan", "do", "check", "act"]);
+    assert_eq!(Role::PDCA.map(Role::as_str), ["plan", "do", "check", "act"]);
     let steps = [StepStatus::Ok, StepStatus::Fail, StepStatus::Skipped];
     assert_eq!(steps.map(StepStatus::as_str), ["ok", "fail", "skipped"]);
     for (word, spelled) in [
@@ -297,7 +299,7 @@ fn the_status_words_are_those_of_the_document() {
 
 #[test]
 fn the_event_types_of_the_document_are_spelled_as_there() {
-    let step = StepRef { index: 3, role: Role::Check, iteration: 1, attempt: 1 };
+    let step = StepRef { index: 3, role: Role::Check, iteration: 1, attempt: 1, item: None };
     let verdict = VerdictGiven { step, claimed: Verdict::Pass, verdict: Verdict::Pass, findings: vec![] };
     let reconciled =
         Fact::ReconciledStep { step, dir: "steps/003-check".into(), evidence: contract::Digest::from_bytes([0; 32]) };

@@ -180,7 +180,7 @@ impl Run {
         self.require_live(&event.fact)?;
         match &event.fact {
             Fact::RunStarted(_) => Err("the run has started already".into()),
-            Fact::StepStarted { step } => self.open_step(*step, event.ts),
+            Fact::StepStarted { step, .. } => self.open_step(*step, event.ts),
             Fact::StepCommitted(done) => self.commit_step(done, event.ts),
             Fact::ReconciledStep { step, dir, .. } => self.lose_step(*step, Some(dir.clone())),
             Fact::StepInterrupted { step } => self.lose_step(*step, None),
@@ -191,6 +191,10 @@ impl Run {
             Fact::ChangeDropped(dropped) => self.drop_change(dropped),
             Fact::ChangeInterrupted { change } => self.reopen_change(*change),
             Fact::ChangeRecovered { change } => self.note_recovered(*change),
+            Fact::ItemAdded(_) | Fact::GateFailed { .. } | Fact::PolicyViolation { .. } | Fact::ItemEnded(_) => {
+                Err("this workflow has no items".into())
+            }
+            Fact::RunWaiting(_) | Fact::ApprovalUsed { .. } => Err("nothing waits here".into()),
             Fact::BudgetExceeded(over) => self.exceed(over),
             Fact::LandingStarted(landing) => self.open_landing(landing),
             Fact::Landed(landing) => self.land(landing),

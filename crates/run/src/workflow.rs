@@ -41,6 +41,7 @@ impl Run {
         }
         match self.started.contract.workflow {
             Workflow::Pdca => pdca::next(self),
+            Workflow::Batch => Due::Nothing,
         }
     }
 }

@@ -92,7 +92,7 @@ fn before(role: Role) -> History {
 fn a_run_starts_in_iteration_one() {
     let history = History::new(3, 0);
     assert_eq!(history.run.iteration, 1);
-    assert_eq!(history.due_turn(), StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1 });
+    assert_eq!(history.due_turn(), StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None });
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn roles_run_in_the_order_plan_do_check_act() {
         history.answered(Role::Act);
     }
     for event in &history.events {
-        if let Fact::StepStarted { step } = &event.fact {
+        if let Fact::StepStarted { step, base: None } = &event.fact {
             order.push(format!("{} in {}", step.dir_name(), step.iteration));
         }
     }
@@ -125,11 +125,11 @@ fn roles_run_in_the_order_plan_do_check_act() {
 
 #[test]
 fn no_role_can_take_its_turn_before_it_is_due() {
-    for due in Role::ALL {
-        for other in Role::ALL.into_iter().filter(|other| *other != due) {
+    for due in Role::PDCA {
+        for other in Role::PDCA.into_iter().filter(|other| *other != due) {
             let mut history = before(due);
             let step = StepRef { role: other, ..history.due_turn() };
-            history.refuse(Fact::StepStarted { step });
+            history.refuse(Fact::StepStarted { step, base: None });
         }
     }
 }
@@ -141,7 +141,7 @@ fn the_loop_ends_only_at_a_pass_a_failure_or_an_exceeded_budget() {
     passing.check(Verdict::Pass, &[]);
     statuses.push(passing.finish());
     for turn_end in [TurnEnd::Failed, TurnEnd::ProtocolError, TurnEnd::TimedOut] {
-        for role in Role::ALL {
+        for role in Role::PDCA {
             let mut history = before(role);
             history.turn(role, turn_end, false);
             statuses.push(history.finish());
@@ -157,7 +157,7 @@ fn the_loop_ends_only_at_a_pass_a_failure_or_an_exceeded_budget() {
     assert_eq!(statuses, [Status::Succeeded, f, f, f, f, f, f, f, f, t, t, t, t, Status::Stopped]);
     let mut interrupted = before(Role::Do);
     interrupted.turn(Role::Do, TurnEnd::Interrupted, false);
-    assert_eq!(interrupted.due_turn(), StepRef { index: 3, role: Role::Do, iteration: 1, attempt: 2 });
+    assert_eq!(interrupted.due_turn(), StepRef { index: 3, role: Role::Do, iteration: 1, attempt: 2, item: None });
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_fail_leads_to_act_and_then_to_the_next_iteration() {
     assert_eq!(history.due_turn().role, Role::Act);
     take(&mut history, &Turn { files: &["patch.diff"], ..Turn::default() });
     history.change();
-    assert_eq!(history.due_turn(), StepRef { index: 5, role: Role::Plan, iteration: 2, attempt: 1 });
+    assert_eq!(history.due_turn(), StepRef { index: 5, role: Role::Plan, iteration: 2, attempt: 1, item: None });
     assert_eq!(history.run.verdict, Some(Verdict::Fail));
 }
 
@@ -241,7 +241,10 @@ fn a_check_gives_exactly_one_verdict_before_anything_else_happens() {
     let mut history = before(Role::Check);
     let step = history.answered(Role::Check);
     assert_eq!(history.run.next(), Due::Nothing);
-    history.refuse(Fact::StepStarted { step: StepRef { index: 4, role: Role::Act, iteration: 1, attempt: 1 } });
+    history.refuse(Fact::StepStarted {
+        step: StepRef { index: 4, role: Role::Act, iteration: 1, attempt: 1, item: None },
+        base: None,
+    });
     history.refuse(Fact::RunPassed(end(None)));
     history.record(verdict(step, Verdict::Fail, Verdict::Fail, &[]));
     let why = history.refuse(verdict(step, Verdict::Pass, Verdict::Pass, &[]));
@@ -326,7 +329,7 @@ fn a_check_without_a_scorecard_fails_the_run() {
 #[test]
 fn an_answer_that_is_not_json_fails_the_step_with_a_protocol_error() {
     for stdout in ["", "hello", "{\"version\":1,\"status\":\"ok\"} and more", "[]"] {
-        for role in Role::ALL {
+        for role in Role::PDCA {
             let mut history = before(role);
             let judged = take(&mut history, &Turn { stdout, ..Turn::default() });
             assert_eq!((judged.end, judged.reason), (TurnEnd::ProtocolError, Some(Reason::ProtocolError)));
@@ -349,7 +352,7 @@ fn a_protocol_error_is_retried_as_often_as_the_limits_say() {
     let mut history = History::new(3, 1);
     history.turn(Role::Plan, TurnEnd::ProtocolError, false);
     history.turn(Role::Plan, TurnEnd::Interrupted, false);
-    assert_eq!(history.due_turn(), StepRef { index: 3, role: Role::Plan, iteration: 1, attempt: 3 });
+    assert_eq!(history.due_turn(), StepRef { index: 3, role: Role::Plan, iteration: 1, attempt: 3, item: None });
     assert_eq!(history.run.notes.len(), 2);
     history.answered(Role::Plan);
     assert_eq!(history.run.notes, [""; 0]);
@@ -449,7 +452,7 @@ fn an_exceeded_budget_stops_the_run_with_an_event() {
 }
 
 fn first() -> StepRef {
-    StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1 }
+    StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None }
 }
 
 #[test]
@@ -469,8 +472,8 @@ fn a_run_stops_after_max_iterations() {
             history.failing_round();
             history.answered(Role::Act);
         }
-        let step = StepRef { index: limit * 4 + 1, role: Role::Plan, iteration: limit + 1, attempt: 1 };
-        history.refuse(Fact::StepStarted { step });
+        let step = StepRef { index: limit * 4 + 1, role: Role::Plan, iteration: limit + 1, attempt: 1, item: None };
+        history.refuse(Fact::StepStarted { step, base: None });
         assert_eq!(history.finish(), Status::Stopped);
         assert_eq!(history.run.iteration, limit);
     }
@@ -545,7 +548,7 @@ fn a_change_that_was_cut_off_is_judged_again() {
 #[test]
 fn a_non_zero_exit_fails_the_step_and_the_run() {
     for process in [ProcessEnd::Exited(1), ProcessEnd::Exited(255), ProcessEnd::Signaled(9)] {
-        for role in Role::ALL {
+        for role in Role::PDCA {
             let mut history = before(role);
             // Whatever else it left behind: an answer, a verdict, a patch.
             let files = ["patch.diff", "verdict.json", "scorecard.md"];
@@ -608,7 +611,7 @@ fn a_paused_run_can_only_be_resumed_ended_or_found_damaged() {
     history.record(Fact::StepInterrupted { step });
     history.record(Fact::RunPaused(end(Some(Reason::Interrupted))));
     assert_eq!(history.run.next(), Due::Nothing);
-    history.refuse(Fact::StepStarted { step: StepRef { attempt: 2, ..step } });
+    history.refuse(Fact::StepStarted { step: StepRef { attempt: 2, ..step }, base: None });
     history.refuse(Fact::RunFailed(end(None)));
     history.refuse(Fact::RunPaused(end(None)));
     let mut canceled = history.clone();

@@ -69,6 +69,8 @@ pub fn start(
         task_id: order.task,
         scope,
         policies: policies.digests(),
+        workers: BTreeMap::new(),
+        items: Vec::new(),
     };
     let include = include::find(user, include::is_secret)?;
     let id = store::new_run_id();
@@ -82,6 +84,7 @@ pub fn start(
         left_out: left_out(&user.dirty()?, &include.secrets),
         included: capped(include.files.iter().map(|path| shown(path)).collect()),
         parent: order.parent.map(|parent| parent.id.slug()),
+        items: 0,
         run_dir: store.layout.shown(&store.layout.run(&id.slug())),
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -30,7 +30,7 @@ pub(crate) fn take(driver: &mut Driver<'_>, step: StepRef) -> Result<()> {
     let time_left = driver.run.remaining_ms().map(Duration::from_millis);
     let (live_dir, step_dir) = (live.path.as_path(), target.as_path());
     let request = &sent;
-    driver.record_while(vec![Fact::StepStarted { step }], Vec::new(), |world, run| {
+    driver.record_while(vec![Fact::StepStarted { step, base: None }], Vec::new(), |world, run| {
         live.create()?;
         live.write("input.json", &pretty(request))?;
         world.prepare(Some(&TurnOrder { run, step, request, live_dir, step_dir, time_left }))
@@ -80,6 +80,7 @@ fn seal(
         patch: judged.patch,
         notes: judged.notes,
         evidence: evidence.evidence(),
+        tree: None,
     })];
     facts.extend(judged.facts);
     let points = ["step.before_rename", "step.after_rename"];
@@ -127,11 +128,17 @@ fn request(driver: &Driver<'_>, step: StepRef, repo_root: &Path, step_dir: &Path
             acceptance_criteria: contract.acceptance_criteria.clone(),
             budgets: contract.budgets.clone(),
         },
-        paths: RequestPaths { repo_root: text(repo_root), run_dir: text(&run_dir), step_dir: text(step_dir) },
+        paths: RequestPaths {
+            repo_root: text(repo_root),
+            run_dir: text(&run_dir),
+            step_dir: text(step_dir),
+            workspace_dir: None,
+        },
         context: RequestContext {
             previous_step_dirs: run.step_dirs().iter().map(|dir| text(&run_dir.join(dir))).collect(),
             notes: notes.to_owned(),
         },
+        contract: None,
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) fn fact(db: &Connection, run: &RunId, event: &Event) -> Result<()> {
     let slug = run.slug();
     match &event.fact {
         Fact::RunStarted(started) => run_started(db, run, started, event.ts)?,
-        Fact::StepStarted { step } => {
+        Fact::StepStarted { step, .. } => {
             exec(
                 db,
                 "UPDATE runs SET iteration = ?2 WHERE run_id = ?1 AND iteration <> ?2",

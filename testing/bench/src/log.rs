@@ -89,7 +89,7 @@ fn table(raw: &Samples, tasks: &Way, threads: &Way) -> Table {
 }
 
 fn fact() -> Fact {
-    Fact::StepStarted { step: StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1 } }
+    Fact::StepStarted { step: StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None }, base: None }
 }
 
 fn open_runs(store: &Store) -> Result<Vec<RunLog>> {
@@ -124,6 +124,7 @@ fn started(root: &Path, number: u64) -> Result<RunStarted> {
     }))?;
     let object = "0123456789abcdef0123456789abcdef01234567".to_owned();
     Ok(RunStarted {
+        items: 0,
         contract_digest: contract.digest(),
         contract,
         base: contract::Base { commit: object.clone(), tree: object.clone(), branch: Some("refs/heads/main".into()) },

@@ -184,7 +184,7 @@ fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec
     });
     checks.push(policies(&settings.policies));
     let missing: Vec<&str> =
-        Role::ALL.iter().map(|role| role.as_str()).filter(|role| !config.agents.contains_key(*role)).collect();
+        Role::PDCA.iter().map(|role| role.as_str()).filter(|role| !config.agents.contains_key(*role)).collect();
     checks.push(match (config.pdca_agents(), missing.is_empty()) {
         (Ok(agents), _) => agent_check(here, user, agents.values().map(|agent| agent.cmd[0].as_str())),
         (Err(_), false) => {

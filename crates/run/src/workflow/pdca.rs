@@ -29,6 +29,7 @@ fn after_answer(run: &Run, step: StepRef, patch: bool) -> Due {
         Role::Check => turn(run, Role::Act, step.iteration),
         Role::Act if patch => Due::Change { change: run.changes + 1, step },
         Role::Act => next_iteration(run),
+        Role::Worker => Due::Nothing,
     }
 }
 
@@ -63,7 +64,7 @@ fn turn(run: &Run, role: Role, iteration: u32) -> Due {
     }
     let tries = run.steps.iter().filter(|record| record.step.role == role && record.step.iteration == iteration);
     let attempt = tries.count() as u32 + 1;
-    Due::Turn(StepRef { index: run.next_index(), role, iteration, attempt })
+    Due::Turn(StepRef { index: run.next_index(), role, iteration, attempt, item: None })
 }
 
 fn protocol_errors(run: &Run, step: StepRef) -> u32 {

@@ -23,6 +23,8 @@ pub(crate) fn budgets(max_iterations: u32) -> Budgets {
 
 pub(crate) fn contract(budgets: Budgets, protocol_retries: u32) -> Contract {
     Contract {
+        workers: Default::default(),
+        items: Vec::new(),
         schema: ContractSchema::V1,
         workflow: Workflow::Pdca,
         goal: "Make it work".into(),
@@ -43,6 +45,7 @@ pub(crate) fn contract(budgets: Budgets, protocol_retries: u32) -> Contract {
 
 pub(crate) fn started(contract: Contract) -> Fact {
     Fact::RunStarted(Box::new(RunStarted {
+        items: 0,
         contract_digest: contract.digest(),
         contract,
         base: Base { commit: "commit-0".into(), tree: BASE_TREE.into(), branch: Some("refs/heads/main".into()) },
@@ -79,6 +82,7 @@ pub(crate) fn committed(step: StepRef, turn_end: TurnEnd, patch: bool) -> StepCo
         TurnEnd::Interrupted => (Some(Reason::Interrupted), ProcessEnd::Canceled),
     };
     StepCommitted {
+        tree: None,
         step,
         status: if turn_end == TurnEnd::Answered { StepStatus::Ok } else { StepStatus::Fail },
         end: turn_end,
@@ -158,7 +162,7 @@ impl History {
     #[track_caller]
     pub(crate) fn open(&mut self) -> StepRef {
         let step = self.due_turn();
-        self.record(Fact::StepStarted { step });
+        self.record(Fact::StepStarted { step, base: None });
         step
     }
 

@@ -174,7 +174,7 @@ fn complaints(events: &[Event]) -> Vec<String> {
 impl Books {
     fn enter(&mut self, started: &RunStarted, fact: &Fact, complaints: &mut Vec<String>) {
         match fact {
-            Fact::StepStarted { step } if step.iteration > started.contract.budgets.max_iterations => {
+            Fact::StepStarted { step, .. } if step.iteration > started.contract.budgets.max_iterations => {
                 complaints.push(format!("iteration {} was started", step.iteration));
             }
             Fact::StepCommitted(done) => {
@@ -249,10 +249,10 @@ impl Books {
 }
 
 fn facts_of_every_kind(history: &History) -> Vec<Fact> {
-    let step = StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1 };
+    let step = StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None };
     let mut facts: Vec<Fact> = history.events.iter().map(|event| event.fact.clone()).collect();
     facts.extend([
-        Fact::StepStarted { step },
+        Fact::StepStarted { step, base: None },
         Fact::StepCommitted(committed(step, TurnEnd::Answered, false)),
         Fact::ReconciledStep { step, dir: "steps/001-plan".into(), evidence: contract::Digest::from_bytes([4; 32]) },
         Fact::StepInterrupted { step },
@@ -330,7 +330,7 @@ fn change(fact: &mut Fact, how: u8) {
             1 => started.base.tree.push('x'),
             _ => started.contract.limits.protocol_retries += 1,
         },
-        Fact::StepStarted { step } | Fact::StepInterrupted { step } => change_step(step, how),
+        Fact::StepStarted { step, .. } | Fact::StepInterrupted { step } => change_step(step, how),
         Fact::ReconciledStep { step, dir, .. } => match how % 2 {
             0 => change_step(step, how / 2),
             _ => dir.push('x'),

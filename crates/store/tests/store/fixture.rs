@@ -149,6 +149,8 @@ pub(crate) fn copy_dir(from: &Path, to: &Path) {
 
 pub(crate) fn contract(task: Option<i64>) -> Contract {
     Contract {
+        workers: Default::default(),
+        items: Vec::new(),
         schema: ContractSchema::V1,
         workflow: Workflow::Pdca,
         goal: "Make it work".into(),
@@ -199,6 +201,7 @@ impl<'a> Driving<'a> {
         let digest = contract.digest();
         let mut log = RunLog::new(id, task, &digest);
         let fact = Fact::RunStarted(Box::new(RunStarted {
+            items: 0,
             contract,
             contract_digest: digest,
             base: Base { commit: "commit-0".into(), tree: BASE_TREE.into(), branch: None },
@@ -245,7 +248,7 @@ impl<'a> Driving<'a> {
     #[track_caller]
     pub(crate) fn open_step(&mut self) -> StepRef {
         let Due::Turn(step) = self.run.next() else { panic!("a turn should be due, not {:?}", self.run.next()) };
-        self.record(vec![Fact::StepStarted { step }], vec![]);
+        self.record(vec![Fact::StepStarted { step, base: None }], vec![]);
         step
     }
 
@@ -264,7 +267,7 @@ impl<'a> Driving<'a> {
                 write("scorecard.md", b"# Scores\n");
                 write("verdict.json", b"{\"version\":1,\"verdict\":\"PASS\",\"criteria\":[]}");
             }
-            Role::Act => write("patch.diff", b"--- a/f\n+++ b/f\n"),
+            Role::Act | Role::Worker => write("patch.diff", b"--- a/f\n+++ b/f\n"),
         }
         evidence
     }
@@ -273,6 +276,7 @@ impl<'a> Driving<'a> {
     pub(crate) fn prepare_step(&self, step: StepRef) -> Prepared {
         let mut evidence = self.fill_step(step);
         let mut facts = vec![Fact::StepCommitted(StepCommitted {
+            tree: None,
             step,
             status: StepStatus::Ok,
             end: TurnEnd::Answered,

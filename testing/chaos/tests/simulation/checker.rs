@@ -131,7 +131,7 @@ fn check_budgets(run: &Run, events: &[Event]) -> Vec<String> {
     let mut errors = BTreeMap::new();
     for event in events {
         match &event.fact {
-            Fact::StepStarted { step } if step.iteration > contract.budgets.max_iterations => {
+            Fact::StepStarted { step, .. } if step.iteration > contract.budgets.max_iterations => {
                 broken.push(format!("iteration {} was begun", step.iteration));
             }
             Fact::StepCommitted(done) if done.end == TurnEnd::ProtocolError => {

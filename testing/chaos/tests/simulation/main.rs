@@ -140,6 +140,8 @@ fn start(store: &Store, outside: &RefCell<Outside>) -> runner::Result<(Run, RunL
     let config = Config::parse(CONFIG.as_bytes()).unwrap();
     let criteria = Reader::open(&store.layout)?.task(task)?.unwrap().acceptance_criteria;
     let contract = Contract {
+        workers: Default::default(),
+        items: Vec::new(),
         schema: ContractSchema::V1,
         workflow: Workflow::Pdca,
         goal: "do it".into(),
@@ -161,6 +163,7 @@ fn start(store: &Store, outside: &RefCell<Outside>) -> runner::Result<(Run, RunL
     // Later runs sort later, whatever the clock says.
     let id = RunId::new(1_700_000_000_000 + outside.dice.roll() % 1_000_000_000, [outside.dice.roll() as u8; 10]);
     let started = RunStarted {
+        items: 0,
         contract_digest: contract.digest(),
         contract,
         base: Base { commit, tree: tree.clone(), branch: Some("refs/heads/main".into()) },

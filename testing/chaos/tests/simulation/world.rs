@@ -259,7 +259,7 @@ fn leave_files(dice: &mut Dice, order: &TurnOrder<'_>) -> bool {
         return false;
     }
     match order.step.role {
-        Role::Plan => write(order.live_dir, "plan.md", b"plan\n"),
+        Role::Plan | Role::Worker => write(order.live_dir, "plan.md", b"plan\n"),
         Role::Do => {
             write(order.live_dir, "files/test.log", b"ran\n");
             if dice.percent(20) {

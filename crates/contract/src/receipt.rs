@@ -1,0 +1,240 @@
+//! `RECEIPT.json`: what one change was, from what to what, judged by which gates, with which outcome. Every change has
+//! one, whatever came of it. Two hashes are kept apart: the *content hash* says whether two changes are the same change
+//! (no ids, no times), the *receipt hash* whether this document is the one that was written.
+
+use crate::work::{GateResult, ItemStatus, TestCounts, ToolOpsSource};
+use crate::{Digest, Domain, Reason, Timestamp};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Receipt {
+    /// Always `receipt.v1`.
+    pub schema: ReceiptSchema,
+    /// UUID.
+    pub id: String,
+    /// The run's slug.
+    pub run_id: String,
+    /// The item's id.
+    pub task_id: String,
+    /// `changes/NNN`.
+    pub change: u32,
+    /// Who did it.
+    pub agent_id: String,
+    /// Whether it is one of many, or reconciles them.
+    pub phase: Phase,
+    /// When, in nanoseconds since 1970, as decimal digits: the number does not fit into JSON's.
+    pub timestamp_ns: String,
+    /// When, for people.
+    pub timestamp_iso: Timestamp,
+    /// How it ended.
+    pub status: ItemStatus,
+    /// Why, unless it succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// What went wrong, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What was refused, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denial_reason: Option<String>,
+    /// State hash of the tree before.
+    pub before_hash: Digest,
+    /// State hash of the tree after; the same as before where nothing changed.
+    pub after_hash: Digest,
+    /// The same trees as git knows them.
+    pub git: ReceiptGit,
+    /// Digest of the run's contract.
+    pub contract: Digest,
+    /// SHA-256 of the submitted document.
+    pub submitted: Digest,
+    /// SHA-256 of every policy that it was judged by.
+    pub policies: std::collections::BTreeMap<String, Digest>,
+    /// norma's version.
+    pub toolchain_version: String,
+    /// What confined the agent and the tests.
+    pub sandbox: String,
+    /// Each file that differs.
+    pub artifacts: Vec<ReceiptArtifact>,
+    /// Scripts that show it again, below the run's directory.
+    pub proof_artifacts: Vec<String>,
+    /// The same files by what they are.
+    pub deltas: Deltas,
+    /// What the agent says it called, as far as it was told.
+    pub tool_trace: Vec<Value>,
+    /// How many operations there were.
+    pub tool_ops: u64,
+    /// Who counted them.
+    pub tool_ops_source: ToolOpsSource,
+    /// What each gate said, in order.
+    pub gates: Vec<GateResult>,
+    /// What the tests counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<TestCounts>,
+    /// The log of the tests, below the run's directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_log_path: Option<String>,
+    /// Approvals that were used, by id.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<String>,
+    /// The receipt hash of the change before it on the run's line.
+    pub previous_receipt_hash: Option<Digest>,
+    /// What the change is, apart from when and by which run it was made.
+    pub content_hash: Digest,
+    /// Over everything else in this document.
+    pub receipt_hash: Digest,
+}
+
+/// The one schema name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ReceiptSchema {
+    /// Version 1.
+    #[serde(rename = "receipt.v1")]
+    V1,
+}
+
+/// Whether a change is one of many, or reconciles them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// One of many.
+    Tranche,
+    /// Made by the reconciler.
+    Reconcile,
+}
+
+/// Git's names for the trees of a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiptGit {
+    /// The commit that the agent worked on.
+    pub base_commit: String,
+    /// Its tree.
+    pub base_tree: String,
+    /// The tree that the change starts from where it lands.
+    pub before_tree: String,
+    /// The tree that the agent left, if it was looked at.
+    pub candidate_tree: Option<String>,
+    /// The tree that lands.
+    pub after_tree: String,
+}
+
+/// A file that differs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiptArtifact {
+    /// Its place in the list, from 1.
+    pub id: u64,
+    /// What was done to it.
+    #[serde(rename = "type")]
+    pub kind: ArtifactKind,
+    /// Where, escaped so that it can be shown.
+    pub path: String,
+    /// Mode afterwards, in git's digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// BLAKE3 of the content afterwards, as state hashes have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<Digest>,
+    /// SHA-256 of the content afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Digest>,
+}
+
+/// What was done to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ArtifactKind {
+    /// It is new.
+    Create,
+    /// It differs.
+    Edit,
+    /// It is gone.
+    Delete,
+}
+
+/// Every changed path in exactly one of four.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Deltas {
+    /// State: what is in none of the others.
+    #[serde(rename = "deltaO")]
+    pub state: Vec<Delta>,
+    /// Projections: documents.
+    #[serde(rename = "deltaPi")]
+    pub documents: Vec<Delta>,
+    /// Laws: policy, CI, configuration.
+    #[serde(rename = "deltaLambda")]
+    pub laws: Vec<Delta>,
+    /// Invariants: tests and schemas.
+    #[serde(rename = "deltaQ")]
+    pub invariants: Vec<Delta>,
+}
+
+impl Deltas {
+    /// How many entries there are.
+    pub fn size(&self) -> u64 {
+        (self.state.len() + self.documents.len() + self.laws.len() + self.invariants.len()) as u64
+    }
+}
+
+/// One changed path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Delta {
+    /// What was done.
+    #[serde(rename = "type")]
+    pub kind: DeltaKind,
+    /// The path, escaped so that it can be shown.
+    pub target: String,
+    /// Git's id of the content before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Git's id of the content after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+/// What was done to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeltaKind {
+    /// It is new.
+    Add,
+    /// It is gone.
+    Delete,
+    /// It differs.
+    Modify,
+}
+
+impl Receipt {
+    /// The hash over everything in the document but itself.
+    pub fn hash(&self) -> Digest {
+        let mut value = serde_json::to_value(self).expect("BUG: a receipt is plain data");
+        value.as_object_mut().expect("BUG: a receipt is an object").remove("receipt_hash");
+        let bytes = crate::json::canonical(&value).expect("BUG: a receipt holds only small integers and strings");
+        crate::hash::digest(Domain::Receipt, &bytes)
+    }
+
+    /// What the change is, whenever and by whichever run it was made: the submitted document, where it starts, where
+    /// it ends and each delta between.
+    pub fn content(submitted: &Digest, base_tree: &str, after_tree: &str, deltas: &Deltas) -> Digest {
+        let deltas = crate::json::canonical(deltas).expect("BUG: deltas are plain data");
+        crate::hash::Hasher::new(Domain::Change)
+            .field(submitted.as_bytes())
+            .field(base_tree.as_bytes())
+            .field(after_tree.as_bytes())
+            .field(&deltas)
+            .finish()
+    }
+
+    /// The bytes that are stored as `RECEIPT.json`.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec_pretty(self).expect("BUG: a receipt is plain data");
+        bytes.push(b'\n');
+        bytes
+    }
+}

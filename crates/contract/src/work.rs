@@ -1,0 +1,292 @@
+//! The items of a run under contract: what a work item or a task contract comes to once everything in it is
+//! resolved and checked. An item is one turn of one agent and one change; nothing outside of it says what that
+//! agent may do.
+
+use crate::{Digest, RepoPath, Scope};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One task of a run under contract.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Item {
+    /// As the submitted document calls it; fit to be a directory name.
+    pub id: String,
+    /// Who is to do it, as the document names them.
+    pub agent_id: String,
+    /// In which role, as the document names it; `WORKER` where it names none.
+    pub role: String,
+    /// The entry of [`crate::Contract::workers`] that does it.
+    pub worker: String,
+    /// What to do, in words.
+    pub goal: String,
+    /// The items that must have succeeded first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<String>,
+    /// What may change; without paths, the whole tree but for what policy protects.
+    pub scope: Scope,
+    /// Whether nothing at all may change.
+    #[serde(default)]
+    pub read_only: bool,
+    /// What it may do beyond files.
+    #[serde(default)]
+    pub rights: Rights,
+    /// Files of the base that must be there before anything starts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub input_files: Vec<RepoPath>,
+    /// Files that must be there afterwards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub output_files: Vec<RepoPath>,
+    /// Files whose exact content the document relies on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<InputArtifact>,
+    /// What must hold of the result, tried by norma in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<TestCommand>,
+    /// Whose version of the tests counts.
+    #[serde(default)]
+    pub tests_policy: TestsPolicy,
+    /// How much the change and the turn may be.
+    #[serde(default)]
+    pub constraints: Constraints,
+    /// How long the turn may take, and each test.
+    pub timeout_ms: u64,
+    /// How many more times a turn that failed is tried.
+    #[serde(default)]
+    pub retries: u32,
+    /// How long to wait before that.
+    #[serde(default)]
+    pub retry_backoff_ms: u64,
+    /// What the answer's `result` must look like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<OutputSchema>,
+    /// Words that no command of the item may contain, besides those of policy.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forbidden_actions: Vec<String>,
+    /// Whether it is fine that nothing changes where a patch was asked for.
+    #[serde(default)]
+    pub audit_only: bool,
+    /// SHA-256 of the submitted document, which is kept beside the run.
+    pub submitted: Digest,
+}
+
+/// What an agent may do beyond files.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rights {
+    /// Commands.
+    pub shell: ShellRight,
+    /// The network.
+    pub network: NetworkRight,
+    /// Tools of MCP servers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mcp_tools: Vec<String>,
+}
+
+/// Which commands an agent may have run. From the strictest to the widest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShellRight {
+    /// None.
+    #[default]
+    Deny,
+    /// None that needs an approval.
+    Never,
+    /// Each with an approval.
+    Untrusted,
+    /// Those with an approval that ask for one.
+    OnRequest,
+}
+
+/// What an agent may reach. From the strictest to the widest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkRight {
+    /// Nothing.
+    #[default]
+    Deny,
+    /// Nothing without an approval.
+    OnRequest,
+    /// What its agent is configured for.
+    Allow,
+}
+
+/// A file that a document relies on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputArtifact {
+    /// What for.
+    pub name: String,
+    /// Where, in the base.
+    pub path: RepoPath,
+    /// What it must be.
+    pub sha256: Digest,
+}
+
+/// One acceptance test.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TestCommand {
+    /// What it is called.
+    pub name: String,
+    /// Program and arguments, never a shell line.
+    #[schemars(length(min = 1))]
+    pub argv: Vec<String>,
+    /// Whether the change is refused if it fails.
+    pub must_pass: bool,
+}
+
+/// Whose version of the tests counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TestsPolicy {
+    /// The change's own.
+    #[default]
+    Candidate,
+    /// The baseline's must pass too.
+    Both,
+    /// Only the baseline's.
+    Baseline,
+}
+
+/// How much a change and its turn may be; nothing said, nothing held.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Constraints {
+    /// Paths that differ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_files: Option<u64>,
+    /// Tool operations of the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tool_ops: Option<u64>,
+    /// Entries of the four deltas together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_delta_size: Option<u64>,
+    /// Bytes of the patch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_patch_bytes: Option<u64>,
+}
+
+/// A JSON Schema that an answer is held to, with the bytes it was bound by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputSchema {
+    /// As the document names it.
+    pub uri: String,
+    /// SHA-256 of the text.
+    pub sha256: Digest,
+    /// The schema itself.
+    pub text: String,
+}
+
+/// How an item ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemStatus {
+    /// Every gate passed.
+    Success,
+    /// The agent, its answer or a test failed.
+    Failure,
+    /// A gate refused it, or it could not be started.
+    Denied,
+    /// A deadline passed.
+    Timeout,
+}
+
+impl ItemStatus {
+    /// The word as stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ItemStatus::Success => "success",
+            ItemStatus::Failure => "failure",
+            ItemStatus::Denied => "denied",
+            ItemStatus::Timeout => "timeout",
+        }
+    }
+}
+
+impl fmt::Display for ItemStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A gate of an item, in the order in which they are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Gate {
+    /// Its input files are there and are what they must be.
+    Inputs,
+    /// The agent answered as asked, in the form that was bound.
+    Output,
+    /// What changed is what may change.
+    Scope,
+    /// It is not too much, and not done already.
+    Admission,
+    /// The expected files are there.
+    Outputs,
+    /// Its tests pass.
+    Tests,
+    /// All of that holds of the tree as it lands, too.
+    Merged,
+}
+
+impl Gate {
+    /// The word as stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Gate::Inputs => "inputs",
+            Gate::Output => "output",
+            Gate::Scope => "scope",
+            Gate::Admission => "admission",
+            Gate::Outputs => "outputs",
+            Gate::Tests => "tests",
+            Gate::Merged => "merged",
+        }
+    }
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What a gate said of an item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GateResult {
+    /// Which.
+    pub gate: Gate,
+    /// Whether it passed.
+    pub passed: bool,
+    /// What it found, as far as it fits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<String>,
+}
+
+/// Who counted the tool operations of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolOpsSource {
+    /// norma, from the protocol it speaks with the agent.
+    Protocol,
+    /// The agent itself.
+    Agent,
+    /// Nobody.
+    #[default]
+    None,
+}
+
+/// How many tests there were, as far as a runner said so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TestCounts {
+    /// Passed.
+    pub passed: u64,
+    /// Failed.
+    pub failed: u64,
+    /// Neither.
+    pub skipped: u64,
+}
