@@ -27,6 +27,14 @@ pub(crate) struct Workspace {
     pub(crate) setup: Option<(String, SetupLayer)>,
 }
 
+impl Workspace {
+    /// Has a directory that shows a tree made anew next time, whatever it looks like now. Layers need no such thing:
+    /// nothing can be written to them.
+    pub(crate) fn make_anew(&mut self) {
+        self.checkout = None;
+    }
+}
+
 impl Machine<'_> {
     /// Whether workspaces are layers.
     fn has_layers(&self, contract: &Contract) -> bool {
