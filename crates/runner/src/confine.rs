@@ -169,8 +169,17 @@ impl Scene<'_> {
     /// closed to other users of the machine.
     pub(crate) fn open_up(&self, order: &TurnOrder<'_>, run_dir: &Path) -> Result<()> {
         let steps = order.run.earlier_dirs(order.step).into_iter().map(|dir| run_dir.join(dir));
-        let objects = self.borrowed.iter().filter(|path| path.starts_with(self.state)).cloned();
-        for path in steps.chain(objects) {
+        self.open_objects()?;
+        self.open(steps)
+    }
+
+    /// Has norma's own objects readable inside.
+    pub(crate) fn open_objects(&self) -> Result<()> {
+        self.open(self.borrowed.iter().filter(|path| path.starts_with(self.state)).cloned())
+    }
+
+    fn open(&self, paths: impl Iterator<Item = PathBuf>) -> Result<()> {
+        for path in paths {
             let opened = sandbox::open_directory(&path, self.tools.level);
             opened.map_err(|source| Error::io("open to agents", &path, source))?;
         }

@@ -121,7 +121,7 @@ impl Machine<'_> {
 
     fn execute_confined(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
         let began = Instant::now();
-        let mut notes = match self.set_up(order)? {
+        let mut notes = match self.set_up(&Ground::of(order.run, order.step), limits(order))? {
             SetUp::Ready(notes) => notes,
             SetUp::Failed(execution) => return Ok(*execution),
         };

@@ -29,6 +29,7 @@ mod turn;
 pub mod workspace;
 mod world;
 
+pub use acceptance::{Acceptance, CommandOutcome, LogFile, Side};
 pub use confine::{LEVEL_MIN, check_sandbox, check_workspace};
 pub use drive::{Control, Driver, Hands, Progress, Stop};
 pub use error::{Error, Result};

@@ -6,14 +6,14 @@
 //! tree is shown.
 
 use crate::confine::{Program, Shown};
-use crate::execute::{Call, command, confinement, kept, limits, not_started};
+use crate::execute::{Call, command, confinement, kept, not_started};
 use crate::landing::id;
 use crate::machine::{MARKER, Machine};
 use crate::process::{End, Limits, Outcome, confined};
 use crate::show::Ground;
 use crate::workspace::include::{self, Include, IncludedFile};
 use crate::workspace::{CaptureRules, SetupLayer, SetupLayers, SetupMaking, SetupOrder, capture};
-use crate::world::{Execution, TurnOrder};
+use crate::world::Execution;
 use crate::{Error, News, Result, confine, load_policies};
 use contract::{AgentConfig, AgentType, ProcessEnd};
 use run::Run;
@@ -143,8 +143,7 @@ impl Machine<'_> {
     }
 
     /// Makes the setup of the run's tree, if there is one to be made.
-    pub(crate) fn set_up(&mut self, order: &TurnOrder<'_>) -> Result<SetUp> {
-        let on = &Ground::of(order.run, order.step);
+    pub(crate) fn set_up(&mut self, on: &Ground<'_>, limits: Limits) -> Result<SetUp> {
         if !self.needs_setup(on)? {
             return Ok(SetUp::Ready(Vec::new()));
         }
@@ -152,18 +151,18 @@ impl Machine<'_> {
         if self.cancel.is_canceled() {
             return Ok(SetUp::Failed(Box::new(not_started(ProcessEnd::Canceled, native()))));
         }
-        let agent = as_agent(order.run);
+        let agent = as_agent(on.run);
         let refused = self.refusal(&agent.cmd)?;
         let call = self.call(&agent, &self.context.layout.root, on)?;
         match (refused, call) {
             (Some(why), _) => Ok(failed(why, native())),
             (None, None) => Ok(failed(format!("{:?} is not an executable file here", agent.cmd[0]), native())),
-            (None, Some(call)) => self.make_setup(order, &agent, &call),
+            (None, Some(call)) => self.make_setup(on, limits, &agent, &call),
         }
     }
 
     /// What the command gate has against it.
-    fn refusal(&self, argv: &[String]) -> Result<Option<String>> {
+    pub(crate) fn refusal(&self, argv: &[String]) -> Result<Option<String>> {
         let policies = load_policies(&self.context.layout)?;
         Ok(match decide(argv, Origin::Contract, &policies.commands()) {
             Decision::Allow { .. } => None,
@@ -172,17 +171,16 @@ impl Machine<'_> {
         })
     }
 
-    fn make_setup(&mut self, order: &TurnOrder<'_>, agent: &AgentConfig, call: &Call) -> Result<SetUp> {
+    fn make_setup(&mut self, on: &Ground<'_>, limits: Limits, agent: &AgentConfig, call: &Call) -> Result<SetUp> {
         let layers = SetupLayers::open(&self.context.layout.cache())?;
-        let on = &Ground::of(order.run, order.step);
         let Shown::Layers { mut lower, secrets } = self.show(on)? else {
             unreachable!("BUG: a setup is asked for only where there are layers")
         };
         let making = layers.begin(self.objects, &self.setup_order(on)?)?;
         lower.splice(0..0, making.below());
-        let done = self.run_setup(order, agent, call, &making, Shown::Layers { lower, secrets });
+        let done = self.run_setup((on, limits), agent, call, &making, Shown::Layers { lower, secrets });
         match done {
-            Ok(Ok((outcome, record))) => self.keep_setup(order, making, outcome, record),
+            Ok(Ok((outcome, record))) => self.keep_setup(on, making, outcome, record),
             Ok(Err(failed)) => {
                 making.abandon()?;
                 Ok(SetUp::Failed(failed))
@@ -194,20 +192,20 @@ impl Machine<'_> {
     /// Runs it to its end; nothing of it is alive afterwards. An outcome is that of a setup that succeeded.
     fn run_setup(
         &mut self,
-        order: &TurnOrder<'_>,
+        (on, limits): (&Ground<'_>, Limits),
         agent: &AgentConfig,
         call: &Call,
         making: &SetupMaking<'_>,
         shown: Shown,
     ) -> Result<std::result::Result<(Outcome, Changes), Box<Execution>>> {
-        let contract = &order.run.started.contract;
+        let contract = &on.run.started.contract;
         let (tools, borrowed) = (self.tools(contract)?, self.objects.directories());
         let scene = self.scene(&tools, shown, &borrowed, contract);
         let named = [call.program.as_path()].into_iter().chain(call.args.iter().map(Path::new));
         let program = Program {
             cwd: &call.cwd,
             named: named.filter(|path| path.is_absolute()).collect(),
-            env: BTreeMap::from([(MARKER.to_owned(), order.run.id.slug())]),
+            env: BTreeMap::from([(MARKER.to_owned(), on.run.id.slug())]),
             network: &agent.network,
         };
         let ready = scene.setup(program, making.layer()).and_then(|policy| {
@@ -219,8 +217,7 @@ impl Machine<'_> {
             Err(why) => return Ok(Err(not_confined(&why, json!({ "backend": "native" })))),
         };
         (self.context.told)(News::Setup(&agent.cmd));
-        let limits = Limits { idle: None, ..limits(order) };
-        let mut finished = match ready.go(&[], limits, &self.cancel) {
+        let mut finished = match ready.go(&[], Limits { idle: None, ..limits }, &self.cancel) {
             Ok(finished) => finished,
             Err(error) => return Ok(Err(not_confined(&error.to_string(), json!({ "backend": "native" })))),
         };
@@ -235,7 +232,7 @@ impl Machine<'_> {
     /// Keeps what a setup made, unless it changed something that is not its to change.
     fn keep_setup(
         &mut self,
-        order: &TurnOrder<'_>,
+        on: &Ground<'_>,
         making: SetupMaking<'_>,
         outcome: Outcome,
         changes: Changes,
@@ -243,8 +240,7 @@ impl Machine<'_> {
         let layout = &self.context.layout;
         let state = layout.state.strip_prefix(&layout.root).ok().map(|path| path.as_os_str().as_bytes().to_vec());
         let rules = CaptureRules { state_directory: state.clone(), ignored_files_max: 0, ..CaptureRules::default() };
-        let captured =
-            capture(self.objects, id(&Ground::of(order.run, order.step).tree)?, changes.upper.as_fd(), &rules)?;
+        let captured = capture(self.objects, id(&on.tree)?, changes.upper.as_fd(), &rules)?;
         let changed = captured.changes.iter().map(|change| change.path.as_slice());
         let odd = captured.odd.iter().filter(|odd| !odd.ignored).map(|odd| odd.path.as_slice());
         let paths: Vec<&[u8]> = changed.chain(odd).collect();
@@ -256,7 +252,7 @@ impl Machine<'_> {
         }
         let own: Vec<&[u8]> = state.iter().map(Vec::as_slice).collect();
         making.finish(&own)?;
-        self.take_setup(&Ground::of(order.run, order.step))?;
+        self.take_setup(on)?;
         Ok(SetUp::Ready(vec![format!("workspace.setup ran for this tree in {} ms", outcome.elapsed.as_millis())]))
     }
 }
@@ -297,7 +293,7 @@ fn went_wrong(outcome: &Outcome) -> Option<ProcessEnd> {
     Some(ProcessEnd::NotSetUp(format!("{how}{words}")))
 }
 
-fn last_words(bytes: &[u8]) -> String {
+pub(crate) fn last_words(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = lines[lines.len().saturating_sub(QUOTED_LINES)..].join("; ");

@@ -70,6 +70,12 @@ impl Workspace {
     pub(crate) fn has_stand(&self) -> bool {
         self.stand.is_some()
     }
+
+    /// Has a directory that shows a tree made anew next time, whatever it looks like now. Layers need no such thing:
+    /// nothing can be written to them.
+    pub(crate) fn make_anew(&mut self) {
+        self.checkout = None;
+    }
 }
 
 impl Machine<'_> {
