@@ -490,6 +490,21 @@ impl Fact {
         }
     }
 
+    /// The item that it is about, by its place in the contract.
+    pub fn item(&self) -> Option<u32> {
+        match self {
+            Fact::ItemAdded(added) => Some(added.index),
+            Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => Some(*item),
+            Fact::ItemEnded(ended) => Some(ended.item),
+            Fact::StepStarted { step, .. }
+            | Fact::ReconciledStep { step, .. }
+            | Fact::StepInterrupted { step }
+            | Fact::ProtocolError { step, .. } => step.item,
+            Fact::StepCommitted(done) => done.step.item,
+            _ => None,
+        }
+    }
+
     /// Type word and payload, apart.
     pub fn parts(&self) -> (String, Value) {
         let mut value = serde_json::to_value(self).expect("BUG: a fact is plain data");
