@@ -3,7 +3,9 @@
 //! Whatever enters norma from outside is turned into these types first.
 
 mod agent;
+pub mod attestation;
 mod audit;
+pub mod bundle;
 mod config;
 mod confinement;
 mod event;
@@ -25,6 +27,7 @@ pub use agent::{
     AcceptanceCriterion, AgentRequest, AgentResponse, CriterionResult, Manifest, ManifestFile, PROTOCOL_VERSION,
     ProcessEnd, ProcessLimit, RequestContext, RequestPaths, RequestStep, RequestTerms, ResponseStatus, VerdictFile,
 };
+pub use attestation::Statement;
 pub use audit::{Audit, AuditLine};
 pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ScopeConfig, TurnLimits};
 pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};

@@ -1,6 +1,7 @@
 //! The documents that cross a boundary, each with its generated JSON Schema. `schemas/` holds them for outside
 //! tools; a test compares, so a type cannot change without its schema.
 
+use crate::bundle::BundleIndex;
 use crate::policy::{CommandAllowlist, ForbiddenActions, ProtectedPathsFile, ScratchPathsFile};
 use crate::{
     AgentRequest, AgentResponse, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt, RunView, TaskView,
@@ -14,6 +15,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         ("agent_request.v1.json", of::<AgentRequest>()),
         ("agent_response.v1.json", of::<AgentResponse>()),
         ("audit_line.v1.json", of::<AuditLine>()),
+        ("bundle_index.v1.json", of::<BundleIndex>()),
         ("command_allowlist.v1.json", of::<CommandAllowlist>()),
         ("config.v1.json", of::<Config>()),
         ("contract.v1.json", of::<Contract>()),

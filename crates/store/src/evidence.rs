@@ -3,7 +3,7 @@
 
 use crate::{Error, IoContext, Result, crash};
 use contract::hash::DoubleHasher;
-use contract::{Digest, Domain, Fact, Manifest, ManifestFile, Timestamp};
+use contract::{Digest, Fact, Manifest, ManifestFile, Timestamp};
 use rustix::fs::RenameFlags;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -142,17 +142,7 @@ pub struct Prepared {
 
 /// The digest that a fact carries of a manifest's file list.
 pub(crate) fn evidence_digest<'a>(files: impl Iterator<Item = &'a ManifestFile>) -> Digest {
-    listing_digest(files.filter(|file| file.path != "manifest.json"))
-}
-
-/// The digest of a list of files, in its order.
-pub(crate) fn listing_digest<'a>(files: impl Iterator<Item = &'a ManifestFile>) -> Digest {
-    let mut hasher = contract::hash::Hasher::new(Domain::Manifest);
-    for file in files {
-        hasher.field(file.path.as_bytes()).field(&file.size.to_le_bytes());
-        hasher.field(file.blake3.as_bytes()).field(file.sha256.as_bytes());
-    }
-    hasher.finish()
+    ManifestFile::listing_digest(files.filter(|file| file.path != "manifest.json"))
 }
 
 /// A name beside `target` that no other process will choose.

@@ -4,7 +4,7 @@
 //! the second time.
 
 use crate::evidence::{
-    difference, evidence_digest, files_in, listing_digest, read_manifest, remove_tree, temporary_name,
+    difference, evidence_digest, files_in, read_manifest, remove_tree, temporary_name,
 };
 use crate::log::now;
 use crate::seal::{write_via, write_whole};
@@ -158,7 +158,7 @@ impl Recovering<'_> {
         found.notes.push(format!("{}: step {} had no record; recorded as failed", self.slug, step.dir_name()));
         // As they are found, whatever a manifest says: a power cut may have taken some of them.
         let files = self.files_of(&dir)?;
-        let evidence = listing_digest(files.iter().map(|(_, file)| &file.listed));
+        let evidence = ManifestFile::listing_digest(files.iter().map(|(_, file)| &file.listed));
         self.append_with(vec![Fact::ReconciledStep { step, dir, evidence }], files)
     }
 

@@ -2,7 +2,7 @@
 //! machine is run over the facts, every file is compared with the digests that the chain carries, and the
 //! state directory's own log must know the run with the same head.
 
-use crate::evidence::{difference, evidence_digest, files_in, listing_digest, read_manifest};
+use crate::evidence::{difference, evidence_digest, files_in, read_manifest};
 use crate::read::{AuditRow, EventRow as Row};
 use crate::{Error, Reader, Result};
 use contract::{Audit, AuditLine, Digest, EventLine, Fact, Manifest, RunId, Timestamp};
@@ -158,22 +158,10 @@ fn check_mirror(dir: &Path, rows: &[Row], sealed: bool) -> Check {
     Check { name: "events.jsonl", problems }
 }
 
-/// Directories that the chain vouches for, with the digest of their file list.
-fn anchored(facts: &[Fact]) -> Vec<(String, Digest)> {
-    let dir = |change: u32| format!("changes/{change:03}");
-    let anchor = |fact: &Fact| match fact {
-        Fact::StepCommitted(done) => Some((done.dir.clone(), done.evidence)),
-        Fact::PatchApplied(applied) => Some((dir(applied.change), applied.evidence)),
-        Fact::ChangeDropped(dropped) => Some((dir(dropped.change), dropped.evidence)),
-        _ => None,
-    };
-    facts.iter().filter_map(anchor).collect()
-}
-
 fn check_evidence(dir: &Path, slug: &str, facts: &[Fact], seal: Option<Seal>) -> (u64, Check) {
     let mut problems = Vec::new();
     let mut files = 0;
-    for (sub, evidence) in anchored(facts) {
+    for (sub, evidence) in facts.iter().filter_map(Fact::evidence) {
         files += check_dir(&dir.join(&sub), &sub, evidence, facts, &mut problems);
     }
     for fact in facts {
@@ -214,7 +202,7 @@ fn check_dir(dir: &Path, shown: &str, evidence: Digest, facts: &[Fact], problems
 /// A directory that was found without its record: nothing in it was vouched for, but it is still as it was found.
 fn check_reconciled(dir: &Path, shown: &str, evidence: Digest, problems: &mut Vec<String>) -> u64 {
     let found = files_in(dir).unwrap_or_default();
-    if listing_digest(found.iter().map(|file| &file.listed)) != evidence {
+    if ManifestFile::listing_digest(found.iter().map(|file| &file.listed)) != evidence {
         problems.push(format!("{shown} differs from what was found when it was recorded"));
     }
     found.len() as u64
