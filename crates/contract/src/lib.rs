@@ -45,5 +45,5 @@ pub use receipt::Receipt;
 pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
 pub use terms::{Contract, ContractSchema, Scope, Workflow};
 pub use time::Timestamp;
-pub use view::{RunView, StepView, TaskView};
+pub use view::{Check, RunView, StepView, TaskView};
 pub use work::{Item, ItemStatus};

@@ -27,4 +27,4 @@ pub use log::{RunLog, Store, Ticket, new_run_id, now};
 pub use read::Reader;
 pub use recover::{Recovery, lost_evidence, make_way, recover};
 pub use seal::seal;
-pub use verify::{Check, Verification, verify};
+pub use verify::{Verification, verify};

@@ -5,20 +5,11 @@
 use crate::evidence::{difference, evidence_digest, files_in, read_manifest};
 use crate::read::{AuditRow, EventRow as Row};
 use crate::{Error, Reader, Result};
-use contract::{Audit, AuditLine, Digest, EventLine, Fact, Manifest, RunId, Timestamp};
+use contract::{Audit, AuditLine, Check, Digest, EventLine, Fact, Manifest, RunId, Timestamp};
 use run::Run;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// One thing that was checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Check {
-    /// What.
-    pub name: &'static str,
-    /// What is wrong; empty = it holds.
-    pub problems: Vec<String>,
-}
 
 /// The roster of checks of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -82,7 +73,7 @@ fn check_chain(slug: &str, rows: &[Row]) -> (Vec<Fact>, Check) {
         if line.seq != expected || *seq != expected as i64 || line.run_id != *slug {
             bad("is out of its place".into());
         }
-        let before = prev.unwrap_or_else(|| start_of(&line));
+        let before = prev.unwrap_or_else(|| line.chain_start());
         if line.prev != before {
             bad("does not follow the line before".into());
         }
@@ -97,14 +88,6 @@ fn check_chain(slug: &str, rows: &[Row]) -> (Vec<Fact>, Check) {
         }
     }
     (facts, Check { name: "chain", problems })
-}
-
-fn start_of(first: &EventLine) -> Digest {
-    let contract = match first.event().map(|event| event.fact) {
-        Ok(Fact::RunStarted(started)) => started.contract_digest,
-        _ => Digest::from_bytes([0; 32]),
-    };
-    contract::hash::chain_start(&first.run_uuid.uuid(), &contract)
 }
 
 fn check_columns(rows: &[Row]) -> Check {
