@@ -184,7 +184,10 @@ mod tests {
 
     #[test]
     fn what_is_signed_has_the_lengths_in_it() {
-        assert_eq!(pae("http://example.com/HelloWorld", b"hello world"), b"DSSEv1 29 http://example.com/HelloWorld 11 hello world");
+        assert_eq!(
+            pae("http://example.com/HelloWorld", b"hello world"),
+            b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
+        );
         assert_ne!(pae("ab", b"c"), pae("a", b"bc"));
     }
 

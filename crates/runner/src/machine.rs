@@ -8,7 +8,7 @@ use crate::process::Cancel;
 use crate::show::Workspace;
 use crate::workspace::SetupLayers;
 use crate::world::{Execution, LandResult, PatchResult, Place, TurnOrder, World};
-use crate::{Context, Result, observe};
+use crate::{Context, Keys, Result, observe};
 use contract::path::PathProblem;
 use contract::{Backend, Landing, LandingMode, Reason, RepoPath};
 use run::Run;
@@ -23,6 +23,7 @@ pub(crate) const MARKER: &str = "NORMA_RUN_ID";
 pub struct Machine<'a> {
     pub(crate) context: &'a Context,
     pub(crate) objects: &'a Objects,
+    keys: &'a Keys,
     /// Ends a turn early.
     pub(crate) cancel: Cancel,
     /// What shows the run's tree.
@@ -35,8 +36,9 @@ pub struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     /// A machine without a checkout yet.
-    pub fn new(context: &'a Context, objects: &'a Objects, cancel: Cancel) -> Machine<'a> {
-        Machine { context, objects, cancel, workspace: Workspace::default(), tools: None, waiting: Waiting::default() }
+    pub fn new(context: &'a Context, objects: &'a Objects, keys: &'a Keys, cancel: Cancel) -> Machine<'a> {
+        let (workspace, waiting) = (Workspace::default(), Waiting::default());
+        Machine { context, objects, keys, cancel, workspace, tools: None, waiting }
     }
 
     fn identity(run: &Run) -> Identity {
@@ -112,6 +114,10 @@ impl World for Machine<'_> {
             names.push(b'\n');
         }
         Ok((self.objects.diff_text(old, new)?, names))
+    }
+
+    fn keys(&self) -> &Keys {
+        self.keys
     }
 
     fn release(&mut self, run: &Run) -> Result<()> {

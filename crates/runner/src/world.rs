@@ -2,7 +2,7 @@
 //! [`crate::Machine`]; the other one simulates both, so that ten thousand histories with crashes in them can be
 //! checked in seconds.
 
-use crate::Result;
+use crate::{Keys, Result};
 use contract::{AgentRequest, Landing, ProcessEnd, Reason, StepRef};
 use run::Run;
 use run::gate::Finding;
@@ -102,6 +102,8 @@ pub trait World {
     fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult>;
     /// The whole change of the run so far, as text and as names.
     fn diff(&mut self, run: &Run) -> Result<(Vec<u8>, Vec<u8>)>;
+    /// The key that what is found here is signed with.
+    fn keys(&self) -> &Keys;
     /// The run has ended: what was only there to carry it out goes.
     fn release(&mut self, run: &Run) -> Result<()>;
 }

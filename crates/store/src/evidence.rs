@@ -207,9 +207,15 @@ fn add_files_in(root: &Path, below: &Path, into: &mut Vec<StepFile>) -> Result<(
 /// Reads and checks the form of a directory's manifest.
 pub fn read_manifest(dir: &Path) -> Result<Manifest> {
     let path = dir.join("manifest.json");
-    let mut text = Vec::new();
-    File::open(&path).at("open", &path)?.take(MANIFEST_BYTES_MAX).read_to_end(&mut text).at("read", &path)?;
-    serde_json::from_slice(&text).map_err(|e| Error::Damaged { log: path.display().to_string(), why: e.to_string() })
+    serde_json::from_slice(&read_bounded(&path)?)
+        .map_err(|e| Error::Damaged { log: path.display().to_string(), why: e.to_string() })
+}
+
+/// Reads a file of norma's own.
+pub(crate) fn read_bounded(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path).at("open", path)?.take(MANIFEST_BYTES_MAX).read_to_end(&mut bytes).at("read", path)?;
+    Ok(bytes)
 }
 
 /// What is wrong with a file that should be as listed; none if it is.

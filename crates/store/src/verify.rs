@@ -1,11 +1,13 @@
 //! Verification: is this run what its log says? Every line is hashed again from the stored bytes, the state
 //! machine is run over the facts, every file is compared with the digests that the chain carries, and the
-//! state directory's own log must know the run with the same head.
+//! state directory's own log must know the run with the same head, and so must the signature that sealed it.
 
-use crate::evidence::{difference, evidence_digest, files_in, read_manifest};
+use crate::evidence::{difference, evidence_digest, files_in, read_bounded, read_manifest};
 use crate::read::{AuditRow, EventRow as Row};
+use crate::seal::run_seal;
 use crate::{Error, Reader, Result};
-use contract::{Audit, AuditLine, Check, Digest, EventLine, Fact, Manifest, RunId, Timestamp};
+use contract::bundle::SEAL;
+use contract::{Audit, AuditLine, Check, Digest, EventLine, Fact, Manifest, ManifestFile, RunId, Statement, Timestamp};
 use run::Run;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -26,8 +28,11 @@ pub struct Verification {
     pub checks: Vec<Check>,
 }
 
+/// Opens an envelope that this state directory's own key signed, or says what is wrong with it.
+pub type Open<'a> = &'a dyn Fn(&[u8]) -> std::result::Result<Statement, String>;
+
 /// Verifies one run. `Err` means that it could not be done; a problem is part of the answer.
-pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>) -> Result<Verification> {
+pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, open: Open<'_>) -> Result<Verification> {
     let rows = reader.event_rows(slug)?;
     if rows.is_empty() {
         return Err(Error::Refused(format!("there is no log of {slug}")));
@@ -51,6 +56,7 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>) ->
         check_machine(reader, slug, &rows)?,
         check_mirror(&dir, &rows, seal.is_some()),
         evidence,
+        check_seal(reader, slug, seal.is_some(), open)?,
         Check { name: "audit log", problems: audited },
     ];
     let verified = checks.iter().all(|check| check.problems.is_empty());
@@ -209,7 +215,9 @@ fn check_listed(dir: &Path, shown: &str, manifest: &Manifest, problems: &mut Vec
     let mut there = Vec::new();
     list_files(dir, Path::new(""), &mut there);
     for path in there {
-        if !listed.contains(&path) && path != Path::new("manifest.json") {
+        // The seal of a run vouches for its manifest, so it cannot be in it.
+        let unlisted = path == Path::new("manifest.json") || (shown.is_empty() && path == Path::new(SEAL));
+        if !listed.contains(&path) && !unlisted {
             tell(problems, format!("{shown}{} was added", path.display()));
         }
     }
@@ -239,6 +247,22 @@ fn check_run_dir(dir: &Path, slug: &str, (evidence, sealed_at): Seal, problems: 
         problems.push("manifest.json is not the one that was sealed".into());
     }
     check_listed(dir, "", &manifest, problems)
+}
+
+/// The signature beside a sealed run is that of this manifest, these files and this log.
+fn check_seal(reader: &Reader, slug: &str, sealed: bool, open: Open<'_>) -> Result<Check> {
+    let dir = reader.layout().run(slug);
+    let said = sealed.then(|| read_bounded(&dir.join(SEAL)).map_err(|e| e.to_string()).and_then(|bytes| open(&bytes)));
+    let problems = match said {
+        None => Vec::new(),
+        Some(Err(why)) => vec![why],
+        Some(Ok(said)) => {
+            let listed = read_manifest(&dir).map(|manifest| manifest.files).unwrap_or_default();
+            let manifest = read_bounded(&dir.join("manifest.json")).unwrap_or_default();
+            run_seal(reader, slug, listed.iter())?.contradictions(&said, &manifest)
+        }
+    };
+    Ok(Check { name: "seal", problems: problems.into_iter().map(|what| format!("{SEAL} {what}")).collect() })
 }
 
 fn list_files(root: &Path, below: &Path, into: &mut Vec<PathBuf>) {

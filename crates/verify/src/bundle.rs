@@ -35,11 +35,7 @@ impl Bundle {
         }
     }
 
-    fn read_files(
-        &mut self,
-        archive: &mut Archive<impl Read>,
-        hashing: &mut Hashing,
-    ) -> std::result::Result<(), Stop> {
+    fn read_files(&mut self, archive: &mut Archive<impl Read>, hashing: &mut Hashing) -> std::result::Result<(), Stop> {
         let mut room = KEPT_BYTES_MAX;
         while let Some(entry) = archive.next()? {
             let mut kept = says_something(&entry.name).then(Vec::new);
@@ -80,7 +76,10 @@ impl Bundle {
 fn says_something(name: &str) -> bool {
     let Some(of_run) = name.strip_prefix("run/") else {
         let dirs = ["attestations/", "git/", "keys/"];
-        return name == INDEX || name == INDEX_SIGNATURE || name == "audit.jsonl" || dirs.iter().any(|dir| name.starts_with(dir));
+        return name == INDEX
+            || name == INDEX_SIGNATURE
+            || name == "audit.jsonl"
+            || dirs.iter().any(|dir| name.starts_with(dir));
     };
     match of_run.strip_prefix("changes/").and_then(|rest| rest.split_once('/')) {
         Some((_, name)) => ["RECEIPT.json", "test-result.dsse.json", "vsa.dsse.json"].contains(&name),

@@ -51,9 +51,9 @@ pub(crate) fn files(found: &Found<'_>) -> Vec<String> {
     let there: BTreeMap<&str, &ManifestFile> =
         found.bundle.files.iter().map(|file| (file.path.as_str(), file)).collect();
     let differs = |file: &&BundleFile| {
-        there.get(file.place()).is_some_and(|real| {
-            (real.size, real.blake3, real.sha256) != (file.size, file.blake3, file.sha256)
-        })
+        there
+            .get(file.place())
+            .is_some_and(|real| (real.size, real.blake3, real.sha256) != (file.size, file.blake3, file.sha256))
     };
     found.index.files.iter().filter(differs).map(|file| format!("{} differs from {INDEX}", file.path)).collect()
 }

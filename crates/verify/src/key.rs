@@ -58,9 +58,9 @@ pub fn open(envelope: &[u8], keys: &[PublicKey]) -> std::result::Result<(Stateme
 
 /// Reads every `*.pem` of a directory.
 pub fn read_keys(dir: &Path) -> Result<Vec<PublicKey>> {
-    let named = |path: &Path, why: String| Error::other(format!("{}: {why}", path.display()));
+    let named = |path: &Path, e: Error| Error::new(e.kind(), format!("{}: {e}", path.display()));
     let mut paths = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(|e| named(dir, e.to_string()))? {
+    for entry in std::fs::read_dir(dir).map_err(|e| named(dir, e))? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "pem") {
             paths.push(path);
@@ -72,5 +72,5 @@ pub fn read_keys(dir: &Path) -> Result<Vec<PublicKey>> {
         std::fs::File::open(path)?.take(KEY_BYTES_MAX).read_to_string(&mut text)?;
         PublicKey::from_pem(&text).map_err(Error::other)
     };
-    paths.iter().map(|path| read(path).map_err(|e| named(path, e.to_string()))).collect()
+    paths.iter().map(|path| read(path).map_err(|e| named(path, e))).collect()
 }

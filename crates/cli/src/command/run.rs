@@ -189,7 +189,7 @@ impl Session<'_> {
         self.owner.set_current(Some((slug.clone(), control.clone())));
         self.interrupts.watch(Some(control.clone()));
         let layout = &self.context.layout;
-        let mut machine = Machine::new(self.context, self.owner.objects(), control.cancel.clone());
+        let mut machine = Machine::new(self.context, self.owner.objects(), self.owner.keys(), control.cancel.clone());
         let driven =
             Driver::new(self.owner.store(), run, log, &mut machine, &mut reporter, control, &self.settings.policies)
                 .and_then(|mut driver| driver.drive());

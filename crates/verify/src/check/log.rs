@@ -59,8 +59,8 @@ pub(crate) fn read(found: &Found<'_>) -> (Log, Vec<String>) {
 }
 
 fn take_in(log: &mut Log, seq: u64, text: &[u8], slug: &str) -> Result<(), String> {
-    let line = EventLine::parse(text)
-        .map_err(|violations| violations.first().map(ToString::to_string).unwrap_or_default())?;
+    let line =
+        EventLine::parse(text).map_err(|violations| violations.first().map(ToString::to_string).unwrap_or_default())?;
     let run = *log.run.get_or_insert(line.run_uuid);
     if line.seq != seq || line.run_id != slug || line.run_uuid != run || run.slug() != slug {
         return Err("is out of its place".into());

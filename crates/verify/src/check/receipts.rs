@@ -81,7 +81,10 @@ fn contradictions(
             (ended.gates == receipt.gates, "tells of other gates than the log"),
             (ended.tests == receipt.tests, "tells of other tests than the log"),
             ((&ended.before, &ended.after) == (&git.before_tree, &git.after_tree), "tells of other trees than the log"),
-            (passed(ended) == (ended.status == contract::ItemStatus::Success), "tells of gates that contradict its outcome"),
+            (
+                passed(ended) == (ended.status == contract::ItemStatus::Success),
+                "tells of gates that contradict its outcome",
+            ),
         ]
     });
     let all = own.into_iter().chain(told.into_iter().flatten());
