@@ -53,14 +53,15 @@ done
 # The signature over the index is a signature over this index.
 if signed index.dsse.json; then
   said=$(jq -r '.subject[0].digest.sha256' "$work/payload")
-  real=$(sha256sum <index.json | cut -d ' ' -f 1)
+  real=$(sha256sum index.json | cut -d ' ' -f 1)
   kind=$(jq -r .predicateType "$work/payload")
   if [ "$said" != "$real" ] || [ "$kind" != urn:norma:bundle:v1 ]; then problem "index.json is not the one that was signed"; fi
 fi
 
 # Every file is what the index says, and there is no other..
-jq -er '.files[] | .sha256 + "  " + (.at // .path)' index.json >"$work/sums"
-if sha256sum --quiet --strict -c "$work/sums"; then
+if ! jq -er '.files[] | .sha256 + "  " + (.at // .path)' index.json >"$work/sums"; then
+  problem "index.json is missing or cannot be read"
+elif sha256sum --quiet --strict -c "$work/sums"; then
   printf 'ok      %s files are what the index says\n' "$(wc -l <"$work/sums")"
 else
   problem "files differ from the index"
