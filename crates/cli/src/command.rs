@@ -7,9 +7,11 @@ mod diff;
 mod doctor;
 mod events;
 mod exec_check;
+mod export;
 mod gc;
 mod hash;
 mod init;
+mod keys;
 mod land;
 mod reindex;
 mod resume;
@@ -68,6 +70,8 @@ pub(crate) enum Verb {
     Cancel(cancel::Args),
     Resume(resume::Args),
     Verify(verify::Args),
+    Export(export::Args),
+    Keys(keys::Args),
     Hash(hash::Args),
     Sandbox(sandbox::Args),
     ExecCheck(exec_check::Args),
@@ -101,6 +105,8 @@ impl Verb {
             Verb::Cancel(args) => args.run(here),
             Verb::Resume(args) => args.run(here),
             Verb::Verify(args) => args.run(here),
+            Verb::Export(args) => args.run(here),
+            Verb::Keys(args) => args.run(here),
             Verb::Hash(args) => args.run(here),
             Verb::Sandbox(args) => args.run(here),
             Verb::ExecCheck(args) => args.run(here),

@@ -90,6 +90,17 @@ pub enum Audit {
 }
 
 impl Audit {
+    /// The run that it is about, by its slug.
+    pub fn run(&self) -> Option<&String> {
+        match self {
+            Audit::RunState { run_id, .. }
+            | Audit::RunSealed { run_id, .. }
+            | Audit::Landed { run_id, .. }
+            | Audit::Undone { run_id, .. } => Some(run_id),
+            _ => None,
+        }
+    }
+
     /// Type word and payload, apart.
     pub fn parts(&self) -> (String, Value) {
         let mut value = serde_json::to_value(self).expect("BUG: an audit fact is plain data");

@@ -1,6 +1,7 @@
 //! The documents that cross a boundary, each with its generated JSON Schema. `schemas/` holds them for outside
 //! tools; a test compares, so a type cannot change without its schema.
 
+use crate::bundle::BundleIndex;
 use crate::documents::{
     AgentRegistry, AgentTaskResult, EvidenceBundle, EvidenceReport, OrchestratorEvent, ReexecReport, ReviewReport,
     RunManifest, RunResult, TaskContract, TaskResult, TestReport, WorkItem, WorkReport,
@@ -32,6 +33,7 @@ schemas! {
     "agent_response.v1.json" => AgentResponse,
     "agent_task_result.v1.json" => AgentTaskResult,
     "audit_line.v1.json" => AuditLine,
+    "bundle_index.v1.json" => BundleIndex,
     "command_allowlist.v1.json" => CommandAllowlist,
     "config.v1.json" => Config,
     "contract.v1.json" => Contract,
