@@ -18,6 +18,7 @@ use crate::git::{Entry, ObjectId, PatchProblem, TreeChange, sweep};
 use crate::machine::{MARKER, Machine};
 use crate::process::{self, Command, End, Limits, Outcome, confined};
 use crate::setup::SetUp;
+use crate::show::Ground;
 use crate::{Error, Result};
 use contract::work::{TestCommand, TestCounts, TestsPolicy};
 use contract::{Backend, Item};
@@ -92,7 +93,7 @@ impl Machine<'_> {
     fn try_sides(&mut self, run: &Run, item: &Item, sides: &[(Side, ObjectId)], log: &mut Log<'_>) -> Result<()> {
         let mut stopped = false;
         for (side, tree) in sides {
-            let on = Run { tree: tree.to_string(), ..run.clone() };
+            let on = Ground::at(run, &run.started.base.commit, &tree.to_string());
             for test in &item.tests {
                 let tried = if stopped { None } else { Some(self.try_one(&on, *tree, item, test)?) };
                 stopped |= tried.as_ref().is_some_and(|tried| stops(test.must_pass, &tried.end));
@@ -103,7 +104,7 @@ impl Machine<'_> {
     }
 
     /// Runs one command on a tree, if it may be run at all.
-    fn try_one(&mut self, on: &Run, tree: ObjectId, item: &Item, test: &TestCommand) -> Result<Tried> {
+    fn try_one(&mut self, on: &Ground<'_>, tree: ObjectId, item: &Item, test: &TestCommand) -> Result<Tried> {
         if self.cancel.is_canceled() {
             return Ok(Tried::not_run(End::Canceled));
         }
@@ -112,7 +113,7 @@ impl Machine<'_> {
         if let Some(why) = self.refusal(&test.argv)?.or_else(of_item) {
             return Ok(Tried::not_run(End::NotStarted(why)));
         }
-        let of_turn = &on.started.contract.limits;
+        let of_turn = &on.run.started.contract.limits;
         let limits = |wall| Limits { wall, idle: None, output_bytes_max: u64::from(of_turn.output_mb) << 20 };
         // The setup is not the test: it has the time that it has before a turn.
         let of_setup = limits(Duration::from_secs(of_turn.step_seconds.into()));
@@ -127,7 +128,7 @@ impl Machine<'_> {
         }
         self.workspace.make_anew();
         let shown = self.show(on)?;
-        let root = match (on.started.contract.sandbox, &shown) {
+        let root = match (on.run.started.contract.sandbox, &shown) {
             (Backend::None, Shown::Directory(dir)) => dir.clone(),
             _ => self.context.layout.root.clone(),
         };
@@ -137,14 +138,14 @@ impl Machine<'_> {
         };
         let limits = limits(Duration::from_millis(item.timeout_ms));
         let call = Call { on, item, test, program, root, limits };
-        match on.started.contract.sandbox {
+        match on.run.started.contract.sandbox {
             Backend::Native => self.try_confined(call, shown),
             Backend::None => self.try_freely(call),
         }
     }
 
     fn try_confined(&mut self, call: Call<'_>, shown: Shown) -> Result<Tried> {
-        let contract = &call.on.started.contract;
+        let contract = &call.on.run.started.contract;
         let directory = match &shown {
             Shown::Directory(dir) => Some(dir.clone()),
             Shown::Layers { .. } => None,
@@ -209,7 +210,7 @@ impl Machine<'_> {
     /// What is added to the clean environment.
     fn variables(&self, call: &Call<'_>) -> BTreeMap<String, String> {
         let mut variables =
-            BTreeMap::from([(MARKER.to_owned(), call.on.id.slug()), (TEST_MARKER.to_owned(), call.marker())]);
+            BTreeMap::from([(MARKER.to_owned(), call.on.run.id.slug()), (TEST_MARKER.to_owned(), call.marker())]);
         if let Ok(path) = self.outside_path().into_string() {
             variables.insert("PATH".to_owned(), path);
         }
@@ -219,7 +220,7 @@ impl Machine<'_> {
 
 /// One command that can be started.
 struct Call<'c> {
-    on: &'c Run,
+    on: &'c Ground<'c>,
     item: &'c Item,
     test: &'c TestCommand,
     program: Program,
@@ -235,7 +236,7 @@ impl Call<'_> {
     }
 
     fn marker(&self) -> String {
-        format!("{}/{}", self.on.id.slug(), self.item.id)
+        format!("{}/{}", self.on.run.id.slug(), self.item.id)
     }
 
     fn tried(self, end: End) -> Tried {

@@ -3,6 +3,7 @@
 //! only crate that starts processes.
 
 mod acceptance;
+mod book;
 mod change;
 mod collect;
 mod confine;
@@ -10,6 +11,7 @@ mod drive;
 mod error;
 mod execute;
 pub mod git;
+mod items;
 mod landing;
 mod machine;
 mod observe;
@@ -29,15 +31,16 @@ mod world;
 
 pub use acceptance::{Acceptance, CommandOutcome, LogFile, Side};
 pub use confine::{LEVEL_MIN, check_sandbox, check_workspace};
-pub use drive::{Control, Driver, Progress, Stop};
+pub use drive::{Control, Driver, Hands, Progress, Stop};
 pub use error::{Error, Result};
+pub use items::ItemWorld;
 pub use landing::{land_later, undo};
 pub use machine::Machine;
 pub use observe::observed;
 pub use owner::{Context, News, Owner, Taken, is_owned, send};
 pub use policy::{load_policies, write_policies};
 pub use request::{Answer, Request};
-pub use start::{Order, resume, start};
+pub use start::{Order, Starting, WorkOrder, resume};
 pub use state_hash::{Memo, hash_dir, hash_tree, hash_tree_with};
 pub use trial::{Trial, Tried};
 pub use trust::{Settings, Trust, load_settings};

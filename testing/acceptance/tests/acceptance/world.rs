@@ -5,7 +5,7 @@ use contract::{Backend, Config, Item, Policies};
 use run::gate::acceptance::TestStatus;
 use runner::git::{Entry, MODE_EXECUTABLE, MODE_FILE, ObjectId, Objects, Repository, UserEnvironment};
 use runner::process::{Cancel, Supervisor};
-use runner::{Acceptance, Context, Machine, Order, Owner, Settings, Taken, Trust};
+use runner::{Acceptance, Context, Machine, Order, Owner, Settings, Starting, Taken, Trust};
 use sandbox::{Sandbox, SetUp};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -84,9 +84,16 @@ impl World {
         let config: Config = serde_json::from_value(self.config.clone()).unwrap();
         let settings = Settings::new(config, &[], &context.layout.config(), Policies::built_in());
         let order = Order { goal: "g".into(), criteria: Vec::new(), task: None, parent: None, budgets: None };
-        let (store, objects, path) = (owner.store(), owner.objects(), self.path());
-        let (run, _log) =
-            runner::start(store, &context.user, objects, &context.trust, &settings, &path, order).unwrap();
+        let objects = owner.objects();
+        let starting = Starting {
+            store: owner.store(),
+            user: &context.user,
+            objects,
+            trust: &context.trust,
+            settings: &settings,
+            path_var: &self.path(),
+        };
+        let (run, _log) = starting.start(order).unwrap();
         let base = context.user.head().unwrap().tree;
         let candidate = edited(objects, base, edits);
         let before = self.seen();
