@@ -17,6 +17,7 @@ const CLOSED: [(&str, &[&str], &str); 2] = [
         &[
             "blake3",
             "jiff",
+            "jsonschema",
             "schemars",
             "serde",
             "serde_json",

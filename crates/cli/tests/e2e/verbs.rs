@@ -82,8 +82,10 @@ fn only_the_configuration_and_the_policies_are_offered_to_git() {
     let offered = [
         ".gitignore",
         "config.json",
+        "policies/agent_registry.json",
         "policies/command_allowlist.json",
         "policies/forbidden_actions.json",
+        "policies/mcp_allowlist.json",
         "policies/protected_paths.json",
         "policies/scratch_paths.json",
     ];
