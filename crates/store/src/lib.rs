@@ -26,5 +26,5 @@ pub use lock::{Owner, OwnerLock, owner_of};
 pub use log::{RunLog, Store, Ticket, new_run_id, now};
 pub use read::Reader;
 pub use recover::{Recovery, lost_evidence, make_way, recover};
-pub use seal::seal;
+pub use seal::{seal, write_whole};
 pub use verify::{Check, Verification, verify};

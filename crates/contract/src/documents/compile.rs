@@ -4,7 +4,7 @@
 use super::{AgentRegistry, AgentRole, task_contract, work_item};
 use crate::json::{self, Limits, Report, Violation};
 use crate::policy::{McpAllowlist, allowed_path_outside, split};
-use crate::work::{Item, TestCommand};
+use crate::work::Item;
 use crate::{AgentConfig, RepoPath, schema};
 use serde::Serialize;
 use serde_json::Value;
@@ -35,8 +35,10 @@ pub struct Terms<'a> {
     pub state_dir: Option<&'a RepoPath>,
     /// The commit that the run starts from.
     pub base: &'a str,
-    /// A file of that commit.
-    pub file: &'a dyn Fn(&RepoPath) -> Option<Vec<u8>>,
+    /// A file of that commit, or why there is none.
+    pub file: &'a dyn Fn(&RepoPath) -> Result<Vec<u8>, String>,
+    /// Why a command may not be started, if it may not.
+    pub refusal: &'a dyn Fn(&[String]) -> Option<String>,
 }
 
 impl Terms<'_> {
@@ -50,9 +52,9 @@ impl Terms<'_> {
     }
 
     /// The bytes of a file that a document relies on: norma's own schemas first, then the base.
-    pub(super) fn bytes(&self, path: &RepoPath) -> Option<Cow<'static, [u8]>> {
+    pub(super) fn bytes(&self, path: &RepoPath) -> Result<Cow<'static, [u8]>, String> {
         match built_in_schema(path) {
-            Some(text) => Some(Cow::Borrowed(text.as_bytes())),
+            Some(text) => Ok(Cow::Borrowed(text.as_bytes())),
             None => (self.file)(path).map(Cow::Owned),
         }
     }
@@ -186,18 +188,24 @@ pub(super) fn id(text: &str) -> Result<String, String> {
     }
 }
 
-/// One test, split into words; a strict contract wants one that can fail.
-pub(super) fn test_command(name: &str, line: &str, must_pass: bool, strict: bool) -> Result<TestCommand, String> {
+/// The words of a test that may be started.
+pub(super) fn test_words(line: &str, terms: &Terms<'_>) -> Result<Vec<String>, String> {
     let argv = split(line).map_err(|problem| problem.to_string())?;
+    (terms.refusal)(&argv).map_or(Ok(argv), Err)
+}
+
+/// Refuses a test that cannot fail.
+pub(super) fn not_trivial(argv: Vec<String>) -> Result<Vec<String>, String> {
     let program = argv[0].rsplit('/').next().unwrap_or_default();
-    if strict && TRIVIAL.contains(&program) {
-        return Err(format!("`{program}` succeeds whatever was done; name a command that can fail"));
+    match TRIVIAL.contains(&program) {
+        true => Err(format!("`{program}` succeeds whatever was done; name a command that can fail")),
+        false => Ok(argv),
     }
-    Ok(TestCommand { name: name.to_owned(), argv, must_pass })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixture::with_terms;
     use super::*;
 
     #[test]
@@ -222,12 +230,12 @@ mod tests {
 
     #[test]
     fn a_test_that_cannot_fail_is_none_unless_that_is_wanted() {
+        let words = |line: &str| with_terms(|terms| test_words(line, terms));
         for line in ["true", "/bin/true", ":", "echo ok", "printf x"] {
-            assert!(test_command("t", line, true, true).is_err(), "{line}");
-            assert!(test_command("t", line, true, false).is_ok(), "{line}");
+            assert!(words(line).and_then(not_trivial).is_err(), "{line}");
+            assert!(words(line).is_ok(), "{line}");
         }
-        assert!(test_command("t", "", true, false).is_err());
-        assert!(test_command("t", "a && b", true, false).is_err());
-        assert_eq!(test_command("t", "pytest -x", true, true).unwrap().argv, ["pytest", "-x"]);
+        assert_eq!(words("sudo make").unwrap_err(), "sudo may not be started");
+        assert_eq!(words("pytest -x").and_then(not_trivial).unwrap(), ["pytest", "-x"]);
     }
 }

@@ -74,12 +74,21 @@ pub(super) fn with_terms<T>(each: impl FnOnce(&Terms<'_>) -> T) -> T {
     let agents = BTreeMap::from([("worker".to_owned(), agent.clone()), ("agent-3".to_owned(), agent)]);
     let state_dir = RepoPath::parse(".norma").unwrap();
     let file = |path: &RepoPath| match path.as_str() {
-        "docs/notes.md" => Some(NOTES.to_vec()),
-        "schemas/own.json" => Some(OWN_SCHEMA.to_vec()),
-        _ => None,
+        "docs/notes.md" => Ok(NOTES.to_vec()),
+        "schemas/own.json" => Ok(OWN_SCHEMA.to_vec()),
+        other => Err(format!("there is no file {other:?} in the commit")),
     };
+    let refusal = |argv: &[String]| (argv[0] == "sudo").then(|| "sudo may not be started".to_owned());
     let state_dir = Some(&state_dir);
-    each(&Terms { registry: &registry, agents: &agents, mcp: &mcp, state_dir, base: BASE, file: &file })
+    each(&Terms {
+        registry: &registry,
+        agents: &agents,
+        mcp: &mcp,
+        state_dir,
+        base: BASE,
+        file: &file,
+        refusal: &refusal,
+    })
 }
 
 /// The violations as people see them.

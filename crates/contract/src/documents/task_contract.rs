@@ -3,10 +3,12 @@
 
 mod bound;
 mod compile;
+mod draft;
 mod role_view;
 
 pub use bound::{schema_artifact, schema_of};
 pub use compile::{compile, read};
+pub use draft::Draft;
 
 use super::{AgentRef, AgentRole, Filesystem, Grade, OrNull, Sha256, absent_is_not_null};
 use crate::work::{NetworkRight, ShellRight};

@@ -172,3 +172,18 @@ fn documents_come_back_as_they_were_written() {
         assert_eq!(back["status"], document["status"], "{name}");
     }
 }
+
+#[test]
+fn every_example_is_good_under_the_default_policies() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contracts");
+    let mut kinds = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        let (kind, items) = super::fixture::with_terms(|terms| compile(&bytes, terms));
+        let items = items.unwrap_or_else(|problems| panic!("{}: {problems:?}", path.display()));
+        kinds.push((kind.unwrap().as_str(), items.len()));
+    }
+    kinds.sort_unstable();
+    assert_eq!(kinds, [("task_contract", 1), ("work_items", 3), ("work_items", 3)]);
+}

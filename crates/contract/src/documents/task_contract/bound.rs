@@ -81,8 +81,7 @@ fn found(
     let uri = artifact.uri.strip_prefix('/').unwrap_or(&artifact.uri);
     let path = RepoPath::parse(uri).map_err(|problem| problem.to_string());
     let path = problems.take(&format!("{pointer}/uri"), path)?;
-    let bytes = terms.bytes(&path).ok_or_else(|| format!("there is no file {:?} in the commit", path.as_str()));
-    let bytes = problems.take(&format!("{pointer}/uri"), bytes)?;
+    let bytes = problems.take(&format!("{pointer}/uri"), terms.bytes(&path))?;
     let digest = hash::sha256(&bytes);
     if digest != artifact.sha256.0 {
         problems.add(&format!("{pointer}/sha256"), format!("the file's SHA-256 is {digest}"));

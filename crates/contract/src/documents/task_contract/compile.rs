@@ -1,6 +1,6 @@
 //! From a task contract to the one item of its run.
 
-use super::super::compile::{Problems, Terms, id, test_command};
+use super::super::compile::{Problems, Terms, id, not_trivial, test_words};
 use super::super::{AgentRef, Filesystem, agent_registry::RegisteredAgent};
 use super::{OutputKind, RollbackStrategy, RuntimeOptions, TaskContract, bound, role_view};
 use crate::json::{Report, Violation};
@@ -55,7 +55,7 @@ fn compile_one(contract: &TaskContract, submitted: &[u8], terms: &Terms<'_>, pro
         input_files: Vec::new(),
         output_files: outputs(contract, read_only, terms, problems),
         artifacts,
-        tests: tests(contract, problems),
+        tests: tests(contract, terms, problems),
         tests_policy: TestsPolicy::default(),
         constraints: Constraints::default(),
         timeout_ms: problems.wait("/timeout_retry/timeout_sec", retry.timeout_sec.checked_mul(1000)),
@@ -146,14 +146,15 @@ fn outputs(contract: &TaskContract, read_only: bool, terms: &Terms<'_>, problems
     files
 }
 
-fn tests(contract: &TaskContract, problems: &mut Problems<'_>) -> Vec<TestCommand> {
+fn tests(contract: &TaskContract, terms: &Terms<'_>, problems: &mut Problems<'_>) -> Vec<TestCommand> {
     let strict = |options: &RuntimeOptions| options.strict_acceptance;
     let strict = contract.runtime_options.as_ref().and_then(strict).unwrap_or(true);
     let mut tests = Vec::new();
     for (index, test) in contract.acceptance_tests.iter().enumerate() {
         let pointer = format!("/acceptance_tests/{index}/cmd");
-        let command = test_command(&test.name, &test.cmd, test.must_pass, strict);
-        tests.extend(problems.take(&pointer, command));
+        let argv = test_words(&test.cmd, terms).and_then(|argv| if strict { not_trivial(argv) } else { Ok(argv) });
+        let command = |argv| TestCommand { name: test.name.clone(), argv, must_pass: test.must_pass };
+        tests.extend(problems.take(&pointer, argv).map(command));
         let forbidden = contract.forbidden_actions.iter().find(|word| test.cmd.contains(word.as_str()));
         if let Some(word) = forbidden.filter(|word| !word.trim().is_empty()) {
             problems.add(&pointer, format!("contains {word:?}, which the contract itself forbids"));

@@ -58,7 +58,7 @@ fn resolves(reference: &str, fragments: bool, terms: &Terms<'_>) -> Result<(), S
         None => (reference, None),
     };
     let path = RepoPath::parse(file).map_err(|problem| problem.to_string())?;
-    let bytes = terms.bytes(&path).ok_or_else(|| format!("there is no file {:?} in the commit", path.as_str()))?;
+    let bytes = terms.bytes(&path)?;
     let Some(pointer) = fragment else { return Ok(()) };
     if !fragments {
         return Err("a part of a file cannot be referred to here".to_owned());

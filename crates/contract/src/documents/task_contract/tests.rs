@@ -314,6 +314,7 @@ fn tests_are_commands_that_can_fail_and_one_of_them_counts() {
         {"name": "b", "cmd": "a && b", "must_pass": false},
         {"name": "c", "cmd": "git push origin", "must_pass": false},
         {"name": "d", "cmd": " ", "must_pass": false},
+        {"name": "e", "cmd": "sudo make", "must_pass": false},
     ]);
     refused(
         |document| document["acceptance_tests"] = tests,
@@ -323,6 +324,7 @@ fn tests_are_commands_that_can_fail_and_one_of_them_counts() {
              '…', or use a script",
             "/acceptance_tests/2/cmd: contains \"git push\", which the contract itself forbids",
             "/acceptance_tests/3/cmd: there is no command in it",
+            "/acceptance_tests/4/cmd: sudo may not be started",
             "/acceptance_tests: none of the tests must pass",
         ],
     );
@@ -368,4 +370,22 @@ fn a_contract_that_asks_for_no_patch_may_leave_all_as_it_is() {
     assert!(audit.audit_only);
     let said = compiled(|document| document["audit_only"] = json!(true)).unwrap();
     assert!(said.audit_only);
+}
+
+#[test]
+fn what_a_person_says_in_a_line_becomes_a_good_contract() {
+    let draft = |agent_id: &str| Draft {
+        task_id: "task-0002".to_owned(),
+        goal: "Say hello.".to_owned(),
+        allowed_paths: vec!["src".to_owned()],
+        tests: vec!["cargo test".to_owned()],
+        agent_id: agent_id.to_owned(),
+    };
+    with_terms(|terms| {
+        let contract = draft("agent-3").contract(terms.registry, terms.mcp).unwrap();
+        let bytes = serde_json::to_vec(&contract).unwrap();
+        assert_eq!(read(&bytes).unwrap(), contract);
+        assert_eq!(compile(&contract, &bytes, terms).unwrap().worker, "agent-3");
+        assert!(draft("nobody").contract(terms.registry, terms.mcp).is_err());
+    });
 }

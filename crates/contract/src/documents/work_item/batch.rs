@@ -1,10 +1,10 @@
 //! From work items to the items of a run. A batch is taken whole or not at all.
 
-use super::super::compile::{Problems, Terms, id, test_command};
+use super::super::compile::{Problems, Terms, id, test_words};
 use super::super::{AgentRole, read_value};
 use super::WorkItem;
 use crate::json::{self, Limits, Report, Violation};
-use crate::work::{Constraints, Item, Rights};
+use crate::work::{Constraints, Item, Rights, TestCommand};
 use crate::{Digest, Scope, hash, path};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,9 +54,8 @@ pub fn compile_batch(batch: &Batch, submitted: &[u8], terms: &Terms<'_>) -> Resu
     });
     let items = items.collect();
     duplicates(batch, &mut report);
-    if unknown_dependencies(batch, &mut report) {
-        cycles(batch, &mut report);
-    }
+    unknown_dependencies(batch, &mut report);
+    cycles(batch, &mut report);
     report.into_result().map(|()| items)
 }
 
@@ -68,7 +67,8 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
         .ok_or_else(|| format!("{:?} is not registered as {role}; see policies/agent_registry.json", work.agent_id));
     let defaults = problems.take("/agent_id", registered).map(|agent| &agent.defaults);
     problems.not_blank("/description", &work.description);
-    let test = work.test_command.as_deref().map(|line| test_command("test_command", line, true, false));
+    let test = work.test_command.as_deref().map(|line| test_words(line, terms));
+    let test = test.and_then(|argv| problems.take("/test_command", argv));
     let item = Item {
         id: problems.take("/id", id(&work.id)).unwrap_or_default(),
         agent_id: work.agent_id.clone(),
@@ -89,7 +89,10 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
         input_files: problems.paths("/input_files", work.input_files.as_deref().unwrap_or_default(), terms),
         output_files: problems.paths("/output_files", work.output_files.as_deref().unwrap_or_default(), terms),
         artifacts: Vec::new(),
-        tests: test.and_then(|test| problems.take("/test_command", test)).into_iter().collect(),
+        tests: test
+            .map(|argv| TestCommand { name: "test_command".to_owned(), argv, must_pass: true })
+            .into_iter()
+            .collect(),
         tests_policy: work.tests_policy.unwrap_or_default(),
         constraints: Constraints {
             max_files: Some(work.constraints.max_files),
@@ -120,26 +123,22 @@ fn duplicates(batch: &Batch, report: &mut Report) {
     }
 }
 
-/// Whether every dependency is an item of the batch.
-fn unknown_dependencies(batch: &Batch, report: &mut Report) -> bool {
+fn unknown_dependencies(batch: &Batch, report: &mut Report) {
     let known: BTreeSet<&str> = batch.items.iter().map(|item| item.id.as_str()).collect();
-    let mut complete = true;
     for (index, item) in batch.items.iter().enumerate() {
         for (at, need) in item.dependencies.iter().enumerate().filter(|(_, need)| !known.contains(need.as_str())) {
             report.push(
                 format!("{}/dependencies/{at}", batch.place(index)),
                 format!("there is no item {need:?} in this batch"),
             );
-            complete = false;
         }
     }
-    complete
 }
 
 /// Every ring of items that wait for each other, each told once.
 fn cycles(batch: &Batch, report: &mut Report) {
     let index: BTreeMap<&str, usize> = batch.items.iter().zip(0..).map(|(item, at)| (item.id.as_str(), at)).collect();
-    let needs = |at: usize| batch.items[at].dependencies.iter().map(|need| index[need.as_str()]);
+    let needs = |at: usize| batch.items[at].dependencies.iter().filter_map(|need| index.get(need.as_str()).copied());
     let mut waiting: BTreeSet<usize> = (0..batch.items.len()).collect();
     loop {
         let ready: Vec<usize> =

@@ -72,12 +72,12 @@ fn one_bad_item_refuses_the_whole_batch_with_everything_that_is_wrong() {
         [
             "/1/agent_id: \"nobody\" is not registered as WORKER; see policies/agent_registry.json",
             "/1/description: is blank",
+            "/1/test_command: '|' (character 3) means something to a shell, and there is none; quote it with '…', or \
+             use a script",
             "/1/id: \".hidden\" becomes a directory: letters, digits, `.`, `_` and `-`, not a `.` first",
             "/1/allowed_paths/0: \"src/**\" is a glob; name a file or a directory, which stands for everything below it",
             "/1/input_files/1: path \"../x\" contains a `..` component",
             "/1/output_files/0: \".norma/x\" is in the state directory, which is not for agents",
-            "/1/test_command: '|' (character 3) means something to a shell, and there is none; quote it with '…', or \
-             use a script",
             "/1/constraints/timeout_ms: longer than a week",
             "/2/id: another item is called \"A\" too",
             "/1/dependencies/0: there is no item \"c\" in this batch",
