@@ -6,7 +6,7 @@ use crate::documents::{
     AgentRegistry, AgentTaskResult, EvidenceBundle, EvidenceReport, OrchestratorEvent, ReexecReport, ReviewReport,
     RunManifest, RunResult, TaskContract, TaskResult, TestReport, WorkItem, WorkReport,
 };
-use crate::policy::{CommandAllowlist, ForbiddenActions, ProtectedPathsFile, ScratchPathsFile};
+use crate::policy::{CommandAllowlist, ForbiddenActions, McpAllowlist, ProtectedPathsFile, ScratchPathsFile};
 use crate::{
     AgentRequest, AgentResponse, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt, RunView, TaskView,
     VerdictFile,
@@ -43,6 +43,7 @@ schemas! {
     "fact.v1.json" => Fact,
     "forbidden_actions.v1.json" => ForbiddenActions,
     "manifest.v1.json" => Manifest,
+    "mcp_allowlist.v1.json" => McpAllowlist,
     "orchestrator_event.v1.json" => OrchestratorEvent,
     "protected_paths.v1.json" => ProtectedPathsFile,
     "receipt.v1.json" => Receipt,

@@ -28,5 +28,5 @@ pub use lock::{Owner, OwnerLock, owner_of};
 pub use log::{RunLog, Store, Ticket, new_run_id, new_uuid, now};
 pub use read::{LandedReceipt, Reader};
 pub use recover::{Recovery, lost_evidence, make_way, recover};
-pub use seal::{Sign, seal};
+pub use seal::{Sign, seal, write_whole};
 pub use verify::{Open, Verification, verify};

@@ -242,6 +242,13 @@ impl Reader {
         Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// The lines of the state directory's own log, in order.
+    pub fn audit_lines(&self) -> Result<Vec<String>> {
+        let mut statement = self.db.prepare("SELECT line FROM audit ORDER BY seq")?;
+        let lines = statement.query_map([], |row| row.get(0))?;
+        Ok(lines.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// Rows of the state directory's log as the table has them.
     pub(crate) fn audit_rows(&self) -> Result<Vec<AuditRow>> {
         let mut statement = self.db.prepare("SELECT seq, ts, type, data_json, line, hash FROM audit ORDER BY seq")?;
