@@ -13,7 +13,7 @@ const PAGE: &str = "docs/benchmarks.md";
 pub(crate) fn run(root: &Path, args: &[String]) -> Outcome {
     let write = args.iter().any(|arg| arg == "--write");
     let passed_on: Vec<&String> = args.iter().filter(|arg| *arg != "--write").collect();
-    must_pass(&mut cargo(root, &["build", "--release", "-p", "norma", "-p", "bench"]))?;
+    must_pass(&mut cargo(root, &["build", "--release", "-p", "norma", "-p", "verify", "-p", "bench"]))?;
     let release = release_dir(root)?;
     let mut command = Command::new(release.join("bench"));
     command.arg("--norma").arg(release.join("norma")).arg("--root").arg(root).args(passed_on);

@@ -2,14 +2,17 @@
 
 mod cancel;
 mod completions;
+mod contract;
 mod demo;
 mod diff;
 mod doctor;
 mod events;
 mod exec_check;
+mod export;
 mod gc;
 mod hash;
 mod init;
+mod keys;
 mod land;
 mod reindex;
 mod resume;
@@ -58,6 +61,7 @@ pub(crate) enum Verb {
     Doctor(doctor::Args),
     Demo(demo::Args),
     Task(task::Args),
+    Contract(contract::Args),
     Run(run::Args),
     Runs(runs::Args),
     Show(show::Args),
@@ -68,6 +72,8 @@ pub(crate) enum Verb {
     Cancel(cancel::Args),
     Resume(resume::Args),
     Verify(verify::Args),
+    Export(export::Args),
+    Keys(keys::Args),
     Hash(hash::Args),
     Sandbox(sandbox::Args),
     ExecCheck(exec_check::Args),
@@ -91,6 +97,7 @@ impl Verb {
             Verb::Doctor(args) => args.run(here),
             Verb::Demo(args) => args.run(here),
             Verb::Task(args) => args.run(here),
+            Verb::Contract(args) => args.run(here),
             Verb::Run(args) => args.run(here),
             Verb::Runs(args) => args.run(here),
             Verb::Show(args) => args.run(here),
@@ -101,6 +108,8 @@ impl Verb {
             Verb::Cancel(args) => args.run(here),
             Verb::Resume(args) => args.run(here),
             Verb::Verify(args) => args.run(here),
+            Verb::Export(args) => args.run(here),
+            Verb::Keys(args) => args.run(here),
             Verb::Hash(args) => args.run(here),
             Verb::Sandbox(args) => args.run(here),
             Verb::ExecCheck(args) => args.run(here),

@@ -18,7 +18,6 @@ pub use manifest::manifest;
 pub use record::{Kept, Record, Surroundings};
 pub use tests_run::Tests;
 
-use contract::Workflow;
 use serde::Serialize;
 use serde_json::{Value, json};
 use subject::Subject;
@@ -116,7 +115,8 @@ fn of_item(record: &Record<'_>, place: u32) -> Vec<Piece> {
         pieces.push(Piece::json(format!("ci/{task}/test_report.json"), &reports::test_report(&about)));
     }
     let kept = record.kept.get(&place);
-    pieces.extend(kept.and_then(|kept| kept.answer.as_ref()).map(|it| Piece::json(format!("artifacts/{task}.json"), it)));
+    pieces
+        .extend(kept.and_then(|kept| kept.answer.as_ref()).map(|it| Piece::json(format!("artifacts/{task}.json"), it)));
     pieces.extend(replay::script(record, place));
     pieces
 }
@@ -146,11 +146,3 @@ fn meta(record: &Record<'_>) -> Value {
         "llm_params": agents.collect::<serde_json::Map<String, Value>>(),
     })
 }
-
-/// Whether a run is made of items.
-fn has_items(record: &Record<'_>) -> bool {
-    record.run.started.contract.workflow == Workflow::Batch
-}
-
-#[cfg(test)]
-mod tests;

@@ -10,9 +10,9 @@ use crate::show::{Ground, Workspace};
 use crate::state_hash::{Memo, hash_tree_with};
 use crate::workspace::SetupLayers;
 use crate::world::{Execution, LandResult, PatchResult, Place, TurnOrder, World};
-use crate::{Context, ItemWorld, Result, observe};
+use crate::{Context, ItemWorld, Keys, Result, observe};
 use contract::path::PathProblem;
-use contract::{Backend, Digest, Item, Landing, LandingMode, Reason, Receipt, RepoPath, StepRef, Workflow};
+use contract::{Backend, Digest, Item, Landing, LandingMode, Reason, RepoPath, StepRef, Workflow};
 use run::Run;
 use run::gate::{Finding, Rule};
 use std::rc::Rc;
@@ -25,6 +25,7 @@ pub(crate) const MARKER: &str = "NORMA_RUN_ID";
 pub struct Machine<'a> {
     pub(crate) context: &'a Context,
     pub(crate) objects: &'a Objects,
+    keys: &'a Keys,
     /// Ends a turn early.
     pub(crate) cancel: Cancel,
     /// What shows the run's tree.
@@ -39,16 +40,9 @@ pub struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     /// A machine without a checkout yet.
-    pub fn new(context: &'a Context, objects: &'a Objects, cancel: Cancel) -> Machine<'a> {
-        Machine {
-            context,
-            objects,
-            cancel,
-            workspace: Workspace::default(),
-            tools: None,
-            waiting: Waiting::default(),
-            memo: None,
-        }
+    pub fn new(context: &'a Context, objects: &'a Objects, keys: &'a Keys, cancel: Cancel) -> Machine<'a> {
+        let (workspace, waiting) = (Workspace::default(), Waiting::default());
+        Machine { context, objects, keys, cancel, workspace, tools: None, waiting, memo: None }
     }
 
     /// The one commit of a run whose turns made one tree.
@@ -122,20 +116,15 @@ impl World for Machine<'_> {
     }
 
     fn diff(&mut self, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
-        let (old, new) = (id(&run.started.base.tree)?, id(&run.tree)?);
-        if old == new {
-            return Ok((Vec::new(), Vec::new()));
-        }
-        let mut names = Vec::new();
-        for change in self.objects.diff(old, new)? {
-            names.extend_from_slice(String::from_utf8_lossy(&change.path).escape_debug().to_string().as_bytes());
-            names.push(b'\n');
-        }
-        Ok((self.objects.diff_text(old, new)?, names))
+        diff(self.objects, run)
     }
 
     fn items(&mut self) -> Option<&mut dyn ItemWorld> {
         Some(self)
+    }
+
+    fn keys(&self) -> &Keys {
+        self.keys
     }
 
     fn release(&mut self, run: &Run) -> Result<()> {
@@ -167,10 +156,20 @@ impl ItemWorld for Machine<'_> {
     fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, base: ObjectId) -> Result<Acceptance> {
         Machine::accept(self, run, item, candidate, base)
     }
+}
 
-    fn attest(&self, _receipt: &Receipt, _bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
-        Ok(Vec::new())
+/// The whole change of a run so far, as text and as names.
+pub(crate) fn diff(objects: &Objects, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
+    let (old, new) = (id(&run.started.base.tree)?, id(&run.tree)?);
+    if old == new {
+        return Ok((Vec::new(), Vec::new()));
     }
+    let mut names = Vec::new();
+    for change in objects.diff(old, new)? {
+        names.extend_from_slice(String::from_utf8_lossy(&change.path).escape_debug().to_string().as_bytes());
+        names.push(b'\n');
+    }
+    Ok((objects.diff_text(old, new)?, names))
 }
 
 /// Where the bases of runs are kept.

@@ -2,10 +2,12 @@
 //! Only this crate links SQLite; only it writes `norma.db`, `runs/`, `locks/` and `quarantine/`. Everything
 //! here blocks; an acknowledgement can be awaited too ([`Ticket`]).
 
+mod bundle;
 pub mod crash;
 mod db;
 mod error;
 mod evidence;
+mod export;
 mod index;
 mod layout;
 mod lock;
@@ -21,10 +23,11 @@ mod verify;
 pub use db::{JournalMode, SQLITE_VERSION_MIN, reindex, sqlite_version};
 pub use error::{Error, IoContext, Result};
 pub use evidence::{Prepared, Preparing, SMALL_FILE_BYTES_MAX, StepFile, read_manifest, remove_tree, temporary_name};
+pub use export::export;
 pub use layout::Layout;
 pub use lock::{Owner, OwnerLock, owner_of};
 pub use log::{RunLog, Store, Ticket, new_run_id, new_uuid, now};
 pub use read::{LandedReceipt, Reader};
 pub use recover::{Recovery, lost_evidence, make_way, recover};
-pub use seal::seal;
-pub use verify::{Check, Verification, verify};
+pub use seal::{Sign, seal, write_whole};
+pub use verify::{Open, Verification, verify};

@@ -113,6 +113,27 @@ impl Reader {
         Ok(lines.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// Both ends of a run's log: the digest of its contract, how many events it has, and the last hash.
+    pub(crate) fn ends(&self, slug: &str) -> Result<(Digest, u64, Digest)> {
+        let damaged = |why: &str| Error::Damaged { log: slug.to_owned(), why: why.to_owned() };
+        let first = self.lines(slug, 0, 1)?.pop().ok_or_else(|| damaged("there are no events"))?;
+        let first = EventLine::parse(first.as_bytes()).ok().and_then(|line| line.event().ok());
+        let Some(Fact::RunStarted(started)) = first.map(|event| event.fact) else {
+            return Err(damaged("it does not start with run_started"));
+        };
+        let sql = "SELECT seq, hash FROM events WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1";
+        let (seq, head) = self.db.query_row(sql, [slug], |row| Ok((row.get::<_, i64>(0)?, parsed(row, 1)?)))?;
+        Ok((started.contract_digest, seq as u64, head))
+    }
+
+    /// The lines of the state directory's log that are about a run, exactly as stored.
+    pub(crate) fn audit_lines(&self, slug: &str) -> Result<Vec<String>> {
+        let sql = "SELECT line FROM audit WHERE json_extract(data_json, '$.run_id') = ?1 ORDER BY seq";
+        let mut statement = self.db.prepare(sql)?;
+        let lines = statement.query_map([slug], |row| row.get(0))?;
+        Ok(lines.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// A run's whole log: its events and its end.
     pub fn log(&self, slug: &str) -> Result<(RunId, Vec<Event>, RunLog)> {
         let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
@@ -227,6 +248,13 @@ impl Reader {
         )?;
         let ids = statement.query_map([], |row| row.get(0))?;
         Ok(ids.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The lines of the state directory's own log, in order.
+    pub fn audit_lines(&self) -> Result<Vec<String>> {
+        let mut statement = self.db.prepare("SELECT line FROM audit ORDER BY seq")?;
+        let lines = statement.query_map([], |row| row.get(0))?;
+        Ok(lines.collect::<rusqlite::Result<_>>()?)
     }
 
     /// Rows of the state directory's log as the table has them.

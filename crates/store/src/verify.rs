@@ -1,24 +1,23 @@
 //! Verification: is this run what its log says? Every line is hashed again from the stored bytes, the state
 //! machine is run over the facts, every file is compared with the digests that the chain carries, and the
-//! state directory's own log must know the run with the same head.
+//! state directory's own log must know the run with the same head, and so must the signature that sealed it.
 
-use crate::evidence::{difference, evidence_digest, files_in, listing_digest, read_manifest};
+use crate::evidence::{contrast, difference, evidence_digest, files_in, hashed, read_bounded, read_manifest};
 use crate::read::{AuditRow, EventRow as Row};
+use crate::seal::run_seal;
 use crate::{Error, Reader, Result};
-use contract::{Audit, AuditLine, Digest, EventLine, Fact, Manifest, Role, RunId, StepStatus, Timestamp, TurnEnd};
+use contract::bundle::SEAL;
+use contract::documents::RunManifest;
+use contract::documents::run_manifest::{EVIDENCE, RunStatus};
+use contract::hash::digest;
+use contract::{
+    Audit, AuditLine, Check, Digest, Domain, EventLine, Fact, Manifest, ManifestFile, Role, RunId, Statement,
+    StepStatus, TurnEnd,
+};
 use run::Run;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// One thing that was checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Check {
-    /// What.
-    pub name: &'static str,
-    /// What is wrong; empty = it holds.
-    pub problems: Vec<String>,
-}
 
 /// The roster of checks of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -35,8 +34,11 @@ pub struct Verification {
     pub checks: Vec<Check>,
 }
 
+/// Opens an envelope that this state directory's own key signed, or says what is wrong with it.
+pub type Open<'a> = &'a dyn Fn(&[u8]) -> std::result::Result<Statement, String>;
+
 /// Verifies one run. `Err` means that it could not be done; a problem is part of the answer.
-pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>) -> Result<Verification> {
+pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, open: Open<'_>) -> Result<Verification> {
     let rows = reader.event_rows(slug)?;
     if rows.is_empty() {
         return Err(Error::Refused(format!("there is no log of {slug}")));
@@ -45,21 +47,22 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>) ->
     let (audit, mut audited) = check_audit_chain(&reader.audit_rows()?, checkpoint);
     check_known(slug, &audit, &rows, &mut audited);
     // The audit log says what is sealed; the column only saves looking there.
-    let seal = audit.iter().rev().find_map(|(fact, ts)| match fact {
-        Audit::RunSealed { run_id, evidence } if run_id == slug => Some((*evidence, *ts)),
+    let seal = audit.iter().rev().find_map(|fact| match fact {
+        Audit::RunSealed { run_id, evidence } if run_id == slug => Some(*evidence),
         _ => None,
     });
     if seal.is_some() != reader.is_sealed(slug)? {
         audited.push("the index and the audit log disagree on whether the run is sealed".into());
     }
     let dir = reader.layout().run(slug);
-    let (files, evidence) = check_evidence(&dir, slug, &facts, seal);
+    let (files, evidence, found) = check_evidence(&dir, slug, &facts, seal);
     let checks = vec![
         chain,
         check_columns(&rows),
         check_machine(reader, slug, &rows)?,
         check_mirror(&dir, &rows, seal.is_some()),
         evidence,
+        check_seal(reader, slug, found.as_deref(), open)?,
         Check { name: "audit log", problems: audited },
     ];
     let verified = checks.iter().all(|check| check.problems.is_empty());
@@ -82,7 +85,7 @@ fn check_chain(slug: &str, rows: &[Row]) -> (Vec<Fact>, Check) {
         if line.seq != expected || *seq != expected as i64 || line.run_id != *slug {
             bad("is out of its place".into());
         }
-        let before = prev.unwrap_or_else(|| start_of(&line));
+        let before = prev.unwrap_or_else(|| line.chain_start());
         if line.prev != before {
             bad("does not follow the line before".into());
         }
@@ -97,14 +100,6 @@ fn check_chain(slug: &str, rows: &[Row]) -> (Vec<Fact>, Check) {
         }
     }
     (facts, Check { name: "chain", problems })
-}
-
-fn start_of(first: &EventLine) -> Digest {
-    let contract = match first.event().map(|event| event.fact) {
-        Ok(Fact::RunStarted(started)) => started.contract_digest,
-        _ => Digest::from_bytes([0; 32]),
-    };
-    contract::hash::chain_start(&first.run_uuid.uuid(), &contract)
 }
 
 fn check_columns(rows: &[Row]) -> Check {
@@ -172,23 +167,16 @@ fn check_mirror(dir: &Path, rows: &[Row], sealed: bool) -> Check {
     Check { name: "events.jsonl", problems }
 }
 
-/// Directories that the chain vouches for, with the digest of their file list.
-fn anchored(facts: &[Fact]) -> Vec<(String, Digest)> {
-    let dir = |change: u32| format!("changes/{change:03}");
-    let anchor = |fact: &Fact| match fact {
-        Fact::StepCommitted(done) => Some((done.dir.clone(), done.evidence)),
-        Fact::PatchApplied(applied) => Some((dir(applied.change), applied.evidence)),
-        Fact::ChangeDropped(dropped) => Some((dir(dropped.change), dropped.evidence)),
-        Fact::ItemEnded(ended) => Some((dir(ended.change), ended.evidence)),
-        _ => None,
-    };
-    facts.iter().filter_map(anchor).collect()
-}
-
-fn check_evidence(dir: &Path, slug: &str, facts: &[Fact], seal: Option<Seal>) -> (u64, Check) {
+/// How many files were read, what is wrong with them, and what those of a sealed run are.
+fn check_evidence(
+    dir: &Path,
+    slug: &str,
+    facts: &[Fact],
+    seal: Option<Digest>,
+) -> (u64, Check, Option<Vec<ManifestFile>>) {
     let mut problems = Vec::new();
     let mut files = 0;
-    for (sub, evidence) in anchored(facts) {
+    for (sub, evidence) in facts.iter().filter_map(Fact::evidence) {
         files += check_dir(&dir.join(&sub), &sub, evidence, facts, &mut problems);
     }
     for fact in facts {
@@ -196,9 +184,8 @@ fn check_evidence(dir: &Path, slug: &str, facts: &[Fact], seal: Option<Seal>) ->
             files += check_reconciled(&dir.join(sub), sub, *evidence, &mut problems);
         }
     }
-    if let Some(seal) = seal {
-        files += check_run_dir(dir, slug, seal, &mut problems);
-    }
+    let found = seal.map(|seal| check_run_dir(dir, seal, &mut problems));
+    files += found.as_ref().map_or(0, |found| found.len() as u64);
     if let Some(Fact::RunStarted(started)) = facts.first() {
         let items = facts.iter().filter_map(|fact| match fact {
             Fact::ItemAdded(added) => Some(&added.item),
@@ -210,7 +197,7 @@ fn check_evidence(dir: &Path, slug: &str, facts: &[Fact], seal: Option<Seal>) ->
             }
         }
     }
-    (files, Check { name: "evidence", problems })
+    (files, Check { name: "evidence", problems }, found)
 }
 
 fn check_dir(dir: &Path, shown: &str, evidence: Digest, facts: &[Fact], problems: &mut Vec<String>) -> u64 {
@@ -233,7 +220,7 @@ fn check_dir(dir: &Path, shown: &str, evidence: Digest, facts: &[Fact], problems
 /// A directory that was found without its record: nothing in it was vouched for, but it is still as it was found.
 fn check_reconciled(dir: &Path, shown: &str, evidence: Digest, problems: &mut Vec<String>) -> u64 {
     let found = files_in(dir).unwrap_or_default();
-    if listing_digest(found.iter().map(|file| &file.listed)) != evidence {
+    if ManifestFile::listing_digest(found.iter().map(|file| &file.listed)) != evidence {
         problems.push(format!("{shown} differs from what was found when it was recorded"));
     }
     found.len() as u64
@@ -253,40 +240,69 @@ fn check_listed(dir: &Path, shown: &str, manifest: &Manifest, problems: &mut Vec
             tell(problems, format!("{shown}{} {what}", file.path));
         }
     }
-    let listed: BTreeSet<PathBuf> = manifest.files.iter().map(|file| PathBuf::from(&file.path)).collect();
-    let mut there = Vec::new();
-    list_files(dir, Path::new(""), &mut there);
-    for path in there {
-        if !listed.contains(&path) && path != Path::new("manifest.json") {
-            tell(problems, format!("{shown}{} was added", path.display()));
-        }
-    }
+    check_added(dir, shown, manifest.files.iter().map(|file| file.path.as_str()), problems);
     manifest.files.len() as u64
 }
 
-/// What the audit log says of a sealed run: the digest of its file list, and when.
-type Seal = (Digest, Timestamp);
-
-fn check_run_dir(dir: &Path, slug: &str, (evidence, sealed_at): Seal, problems: &mut Vec<String>) -> u64 {
-    let manifest = match read_manifest(dir) {
-        Ok(manifest) => manifest,
-        Err(error) => {
-            problems.push(format!("manifest.json: {error}"));
-            return 0;
+/// Nothing is there that is not listed.
+fn check_added<'a>(dir: &Path, shown: &str, listed: impl Iterator<Item = &'a str>, problems: &mut Vec<String>) {
+    let listed: BTreeSet<&Path> = listed.map(Path::new).collect();
+    let mut there = Vec::new();
+    list_files(dir, Path::new(""), &mut there);
+    for path in there {
+        // The seal of a run vouches for its manifest, so it cannot be in it.
+        let unlisted = path == Path::new("manifest.json") || (shown.is_empty() && path == Path::new(SEAL));
+        if !listed.contains(path.as_path()) && !unlisted {
+            tell(problems, format!("{shown}{} was added", path.display()));
         }
-    };
-    let own = Manifest {
-        version: 1,
-        run_id: slug.to_owned(),
-        dir: ".".into(),
-        sealed_at,
-        files: manifest.files.clone(),
-        outcome: Vec::new(),
-    };
-    if manifest != own || evidence_digest(manifest.files.iter()) != evidence {
+    }
+}
+
+/// A sealed run's manifest is the one that was sealed, and its directory holds exactly what that lists. Answers what the
+/// listed files are.
+fn check_run_dir(dir: &Path, evidence: Digest, problems: &mut Vec<String>) -> Vec<ManifestFile> {
+    let bytes = read_bounded(&dir.join("manifest.json")).unwrap_or_default();
+    if digest(Domain::Manifest, &bytes) != evidence {
         problems.push("manifest.json is not the one that was sealed".into());
     }
-    check_listed(dir, "", &manifest, problems)
+    let manifest: RunManifest = match serde_json::from_slice(&bytes) {
+        Ok(manifest) => manifest,
+        Err(error) => {
+            problems.push(format!("manifest.json cannot be read: {error}"));
+            return Vec::new();
+        }
+    };
+    let lacks = |name: &&&str| manifest.status == RunStatus::Success && !manifest.evidence_hashes.contains_key(**name);
+    problems.extend(EVIDENCE.iter().filter(lacks).map(|name| format!("{name} is missing, and the run succeeded")));
+    let mut found = Vec::new();
+    for listed in &manifest.artifacts {
+        let now = hashed(dir, &listed.path);
+        let wrong = match &now {
+            Ok(now) => contrast(now, listed.size_bytes.unwrap_or_default(), &listed.sha256.0, None),
+            Err(what) => Some(what.clone()),
+        };
+        if let Some(what) = wrong {
+            tell(problems, format!("{} {what}", listed.path));
+        }
+        found.extend(now);
+    }
+    check_added(dir, "", manifest.artifacts.iter().map(|listed| listed.path.as_str()), problems);
+    found
+}
+
+/// The signature beside a sealed run is that of this manifest, these files and this log.
+fn check_seal(reader: &Reader, slug: &str, found: Option<&[ManifestFile]>, open: Open<'_>) -> Result<Check> {
+    let dir = reader.layout().run(slug);
+    let read = || read_bounded(&dir.join(SEAL)).map_err(|e| e.to_string()).and_then(|bytes| open(&bytes));
+    let problems = match found.map(|found| (found, read())) {
+        None => Vec::new(),
+        Some((_, Err(why))) => vec![why],
+        Some((found, Ok(said))) => {
+            let manifest = read_bounded(&dir.join("manifest.json")).unwrap_or_default();
+            run_seal(reader, slug, found.iter())?.contradictions(&said, &manifest)
+        }
+    };
+    Ok(Check { name: "seal", problems: problems.into_iter().map(|what| format!("{SEAL} {what}")).collect() })
 }
 
 fn list_files(root: &Path, below: &Path, into: &mut Vec<PathBuf>) {
@@ -303,7 +319,7 @@ fn list_files(root: &Path, below: &Path, into: &mut Vec<PathBuf>) {
 
 /// The state directory's log is a chain of its own, and at least as long as the checkpoint that was kept
 /// elsewhere. Answers its facts, as far as the chain holds.
-fn check_audit_chain(rows: &[AuditRow], checkpoint: Option<(u64, Digest)>) -> (Vec<(Audit, Timestamp)>, Vec<String>) {
+fn check_audit_chain(rows: &[AuditRow], checkpoint: Option<(u64, Digest)>) -> (Vec<Audit>, Vec<String>) {
     let mut problems = Vec::new();
     let mut facts = Vec::new();
     let mut prev = crate::log::audit_start();
@@ -330,20 +346,19 @@ fn check_audit_chain(rows: &[AuditRow], checkpoint: Option<(u64, Digest)>) -> (V
 
 /// The fact of a line whose bytes the chain vouches for; the columns, which the index is rebuilt from, must say
 /// the same.
-fn audit_fact(row: &AuditRow) -> std::result::Result<(Audit, Timestamp), String> {
+fn audit_fact(row: &AuditRow) -> std::result::Result<Audit, String> {
     let line: AuditLine = serde_json::from_str(&row.line).map_err(|error| format!("cannot be read: {error}"))?;
     let same = line.kind == row.kind && line.ts.to_string() == row.ts;
     if !same || serde_json::from_str(&row.data).ok().as_ref() != Some(&line.payload) {
         return Err("the columns differ from the line".into());
     }
-    let fact = Audit::from_parts(&line.kind, line.payload).map_err(|why| format!("carries no fact: {why}"))?;
-    Ok((fact, line.ts))
+    Audit::from_parts(&line.kind, line.payload).map_err(|why| format!("carries no fact: {why}"))
 }
 
 /// The audit log knows this run's states, with heads that are in the run's own chain.
-fn check_known(slug: &str, audit: &[(Audit, Timestamp)], rows: &[Row], problems: &mut Vec<String>) {
+fn check_known(slug: &str, audit: &[Audit], rows: &[Row], problems: &mut Vec<String>) {
     let mut known = false;
-    for (fact, _) in audit {
+    for fact in audit {
         let Audit::RunState { run_id, seq, head, .. } = fact else { continue };
         if run_id != slug {
             continue;

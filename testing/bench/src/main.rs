@@ -4,6 +4,7 @@
 //! and says whether it holds.
 
 mod barriers;
+mod bundle;
 mod confine;
 mod executor;
 mod floor;
@@ -41,7 +42,7 @@ struct Args {
 type Benchmark = fn(&World) -> Result<Section>;
 
 /// Every benchmark by name, in the order of the page.
-const BENCHMARKS: [(&str, Benchmark); 7] = [
+const BENCHMARKS: [(&str, Benchmark); 8] = [
     ("step", step::run),
     ("workspace", workspace::run),
     ("log", log::run),
@@ -49,6 +50,7 @@ const BENCHMARKS: [(&str, Benchmark); 7] = [
     ("spawn", spawn::run),
     ("transfer", transfer::run),
     ("memory", memory::run),
+    ("bundle", bundle::run),
 ];
 
 fn main() -> ExitCode {

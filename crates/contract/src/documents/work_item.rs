@@ -1,6 +1,10 @@
 //! `work_item.v1`: one of several pieces of work that depend on each other, each for one agent, with limits on what it
 //! may come to.
 
+mod batch;
+
+pub use batch::{Batch, ITEMS_MAX, compile_batch, read_batch};
+
 use super::{Grade, absent_is_not_null};
 use crate::work::TestsPolicy;
 use schemars::JsonSchema;
@@ -75,3 +79,6 @@ pub struct WorkBudget {
     /// How hard it is.
     pub complexity: Grade,
 }
+
+#[cfg(test)]
+mod tests;

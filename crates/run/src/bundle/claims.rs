@@ -5,9 +5,7 @@ use super::gates::NOT_REQUESTED;
 use super::record::Record;
 use super::subject::NORMA;
 use contract::documents::EvidenceBundle;
-use contract::documents::evidence_bundle::{
-    Claim, ClaimStatus, Query, Requester, RequesterRole, Source, SourceKind,
-};
+use contract::documents::evidence_bundle::{Claim, ClaimStatus, Query, Requester, RequesterRole, Source, SourceKind};
 use contract::work::Gate;
 use contract::{Verdict, Workflow};
 use std::collections::BTreeMap;

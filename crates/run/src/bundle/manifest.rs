@@ -2,11 +2,9 @@
 
 use super::record::{Record, reference};
 use super::words;
-use contract::documents::run_manifest::{
-    Integrity, ManifestRepo, ManifestRunner, ManifestTask, Trace, Versions,
-};
-use contract::documents::{ArtifactRef, RunManifest, Sha256};
 use contract::documents::AgentRole;
+use contract::documents::run_manifest::{Integrity, ManifestRepo, ManifestRunner, ManifestTask, Trace, Versions};
+use contract::documents::{ArtifactRef, RunManifest, Sha256};
 use contract::{ManifestFile, Status};
 use std::collections::BTreeMap;
 

@@ -10,16 +10,15 @@ use contract::documents::review_report::{ReviewVerdict, Reviewer, ReviewerRole, 
 use contract::documents::run_manifest::EVIDENCE;
 use contract::documents::task_result::{ProducerRole, ResultGit};
 use contract::documents::test_report::{TestRunner, TestRunnerRole, TestSummary};
-use contract::documents::work_report::{
-    NextActions, ReportingRole, SmallRef, Span, WorkEvidence, WorkGates,
+use contract::documents::work_report::{NextActions, ReportingRole, SmallRef, Span, WorkEvidence, WorkGates};
+use contract::documents::{
+    ArtifactRef, EvidenceReport, Failure, OrNull, ReviewReport, TaskResult, TestReport, WorkReport,
 };
-use contract::documents::{ArtifactRef, EvidenceReport, Failure, OrNull, ReviewReport, TaskResult, TestReport, WorkReport};
 use contract::work::TestCounts;
 use serde_json::json;
 
 /// What a complete bundle has besides the manifest's own list.
-const REPORTS: [&str; 3] =
-    ["reports/task_result.json", "reports/evidence_bundle.json", "reports/work_report.json"];
+const REPORTS: [&str; 3] = ["reports/task_result.json", "reports/evidence_bundle.json", "reports/work_report.json"];
 
 /// What came of it; none if the patch that it must name is lost.
 pub(super) fn task_result(about: &Subject<'_>) -> Option<TaskResult> {
