@@ -36,6 +36,16 @@ enum Way {
 struct Entrant {
     name: &'static str,
     way: std::result::Result<Way, String>,
+    target: Target,
+}
+
+/// What a row is held to.
+#[derive(Clone, Copy)]
+enum Target {
+    /// norma's own memory.
+    Memory,
+    /// norma's time for an item, by that of the row.
+    Ratio(f64),
 }
 
 /// What came of a graph; an error says why nothing did.
@@ -90,10 +100,11 @@ fn entrants(world: &World) -> Vec<Entrant> {
     let make = make.map(|_| Way::Make).map_err(|error| not_obtainable(&error));
     let engines = RECIPES.iter().map(|recipe| {
         let peer = recipe.obtain(world).map_err(|error| not_obtainable(&error));
-        Entrant { name: recipe.name, way: peer.map(Way::Peer) }
+        Entrant { name: recipe.name, way: peer.map(Way::Peer), target: Target::Ratio(TARGET_PEER) }
     });
-    let own = Entrant { name: "norma", way: norma };
-    [own].into_iter().chain(engines).chain([Entrant { name: "make -j2", way: make }]).collect()
+    let own = Entrant { name: "norma", way: norma, target: Target::Memory };
+    let make = Entrant { name: "make -j2", way: make, target: Target::Ratio(TARGET_MAKE) };
+    [own].into_iter().chain(engines).chain([make]).collect()
 }
 
 fn not_obtainable(why: &dyn std::fmt::Display) -> String {
@@ -157,7 +168,7 @@ impl Way {
             Way::Peer(peer) => {
                 let dir = empty_dir(world)?;
                 let (ended, peak_mb) = program::peak(&mut peer.command(world, graph, JOBS, &dir))?;
-                (format!(" ({})", peer::told(&ended)?.engine), peak_mb)
+                (format!(" ({})", peer.engine(&peer::told(&ended)?)), peak_mb)
             }
         };
         let samples = Samples::default;
@@ -204,14 +215,9 @@ fn compared(name: &'static str, entrants: &[Entrant], measured: &[Measured]) -> 
     let mut table =
         Table::new(&[name, "graph s", "ms per item", "with start-up s", "peak MB", "norma ÷ this", "target", ""]);
     let own = measured.first().and_then(|own| own.as_ref().ok()).map(|own| own.item_ms.median());
-    for (index, (entrant, measured)) in entrants.iter().zip(measured).enumerate() {
-        let target = match entrant.name {
-            _ if index == 0 => Target::Memory,
-            name if name.starts_with("make") => Target::Ratio(TARGET_MAKE),
-            _ => Target::Ratio(TARGET_PEER),
-        };
+    for (entrant, measured) in entrants.iter().zip(measured) {
         table.row(match measured {
-            Ok(figures) => row(entrant.name, figures, own, &target),
+            Ok(figures) => row(entrant, figures, own),
             Err(why) => {
                 let mut cells = vec!["–".to_owned(); table.header.len()];
                 (cells[0], cells[1]) = (entrant.name.to_owned(), why.clone());
@@ -222,20 +228,14 @@ fn compared(name: &'static str, entrants: &[Entrant], measured: &[Measured]) -> 
     table
 }
 
-/// What a row is held to.
-enum Target {
-    Memory,
-    Ratio(f64),
-}
-
-fn row(name: &str, figures: &Figures, own: Option<f64>, target: &Target) -> Vec<String> {
+fn row(entrant: &Entrant, figures: &Figures, own: Option<f64>) -> Vec<String> {
     let ratio = own.map(|own| own / figures.item_ms.median());
-    let (target, verdict) = match target {
+    let (target, verdict) = match entrant.target {
         Target::Memory => (format!("≤ {TARGET_MB} MB"), Some(at_most(figures.peak_mb, TARGET_MB))),
-        Target::Ratio(limit) => (format!("norma ≤ {limit} ×"), ratio.map(|ratio| at_most(ratio, *limit))),
+        Target::Ratio(limit) => (format!("norma ≤ {limit} ×"), ratio.map(|ratio| at_most(ratio, limit))),
     };
     vec![
-        format!("{name}{}", figures.engine),
+        format!("{}{}", entrant.name, figures.engine),
         format!("{:.3}", figures.graph_s.median()),
         format!("{:.2}", figures.item_ms.median()),
         format!("{:.2}", figures.whole_s.median()),
@@ -244,4 +244,49 @@ fn row(name: &str, figures: &Figures, own: Option<f64>, target: &Target) -> Vec<
         target,
         verdict.unwrap_or_else(|| "–".into()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(item_ms: f64, peak_mb: f64) -> Measured {
+        let mut figures = Figures {
+            engine: String::new(),
+            graph_s: Samples::default(),
+            item_ms: Samples::default(),
+            whole_s: Samples::default(),
+            peak_mb,
+        };
+        figures.push(&Round { graph_s: 1.0, item_ms, whole_s: 2.0 });
+        Ok(figures)
+    }
+
+    fn entrant(name: &'static str, target: Target) -> Entrant {
+        Entrant { name, way: Ok(Way::Make), target }
+    }
+
+    fn verdicts(measured: &[Measured]) -> Vec<String> {
+        let entrants = [
+            entrant("norma", Target::Memory),
+            entrant("peer", Target::Ratio(TARGET_PEER)),
+            entrant("make", Target::Ratio(TARGET_MAKE)),
+        ];
+        let table = compared("a graph", &entrants, measured);
+        table.rows.into_iter().map(|mut row| row.pop().unwrap_or_default()).collect()
+    }
+
+    #[test]
+    fn norma_is_held_to_its_memory_to_every_peer_and_to_twice_make() {
+        let slow = [figures(5.0, 21.0), figures(4.0, 9.0), figures(2.6, 9.0)];
+        assert_eq!(verdicts(&slow), ["falls short", "falls short", "holds"]);
+        let fast = [figures(3.0, 19.0), figures(4.0, 90.0), figures(1.4, 9.0)];
+        assert_eq!(verdicts(&fast), ["holds", "holds", "falls short"]);
+    }
+
+    #[test]
+    fn who_did_not_take_part_is_told_and_holds_nothing() {
+        let measured = [Err("`norma batch` is not there".to_owned()), figures(4.0, 9.0), Err("gone".to_owned())];
+        assert_eq!(verdicts(&measured), ["–", "–", "–"]);
+    }
 }

@@ -2,7 +2,7 @@
 //! one left behind. What a start costs is seen from a batch of one item.
 
 use super::graph::{AGENT, Graph};
-use super::program;
+use super::program::{self, Ended};
 use crate::Result;
 use crate::barriers::must;
 use crate::step::RESPONSE;
@@ -65,11 +65,35 @@ impl Ready {
         Ok(Ready { dir, args: args.into() })
     }
 
-    /// Ends with 0 only if every item succeeded.
-    pub(crate) fn command(&self, world: &World) -> Command {
+    fn command(&self, world: &World) -> Command {
         let mut command = world.command(&world.norma, &self.dir);
         command.args(&self.args);
         command
+    }
+}
+
+/// Says no unless so many items succeeded: a batch that does nothing is quick.
+fn all_succeeded(ended: &Ended, graph: Graph) -> Result<()> {
+    let documents = serde_json::Deserializer::from_str(&ended.stdout).into_iter::<Value>();
+    let succeeded: u32 =
+        documents.map(|document| document.map(|document| successes(&document))).sum::<std::result::Result<u32, _>>()?;
+    let asked = graph.items();
+    if succeeded == asked {
+        Ok(())
+    } else {
+        Err(format!("{succeeded} of {asked} items have a receipt and succeeded").into())
+    }
+}
+
+/// How many results of items there are in a document, at any depth, that succeeded and have a receipt.
+fn successes(document: &Value) -> u32 {
+    match document {
+        Value::Object(fields) if fields.get("receipt_id").is_some_and(Value::is_string) => {
+            u32::from(fields.get("status").is_some_and(|status| status == "success"))
+        }
+        Value::Object(fields) => fields.values().map(successes).sum(),
+        Value::Array(values) => values.iter().map(successes).sum(),
+        _ => 0,
     }
 }
 
@@ -93,9 +117,12 @@ pub(crate) fn script(file: &str) -> String {
 
 /// Takes the time of a batch of these items, and of one.
 pub(crate) fn time(world: &World, kind: Kind, graph: Graph, jobs: u32) -> Result<Timed> {
-    let start_up = program::time(&mut Ready::new(world, kind, ONE, jobs)?.command(world))?.seconds;
-    let whole = program::time(&mut Ready::new(world, kind, graph, jobs)?.command(world))?.seconds;
-    Ok(timed(start_up, whole, graph))
+    let whole = |graph: Graph| -> Result<f64> {
+        let ended = program::time(&mut Ready::new(world, kind, graph, jobs)?.command(world))?;
+        all_succeeded(&ended, graph)?;
+        Ok(ended.seconds)
+    };
+    Ok(timed(whole(ONE)?, whole(graph)?, graph))
 }
 
 fn timed(start_up: f64, whole: f64, graph: Graph) -> Timed {
@@ -105,7 +132,9 @@ fn timed(start_up: f64, whole: f64, graph: Graph) -> Timed {
 
 /// The most memory that a batch of these items held, in MB.
 pub(crate) fn peak(world: &World, kind: Kind, graph: Graph, jobs: u32) -> Result<f64> {
-    Ok(program::peak(&mut Ready::new(world, kind, graph, jobs)?.command(world))?.1)
+    let (ended, peak) = program::peak(&mut Ready::new(world, kind, graph, jobs)?.command(world))?;
+    all_succeeded(&ended, graph)?;
+    Ok(peak)
 }
 
 #[cfg(test)]
@@ -116,6 +145,22 @@ mod tests {
     fn the_first_item_is_not_paid_for_twice() {
         let timed = timed(0.5, 2.5, Graph { levels: 3, width: 7 });
         assert_eq!((timed.graph, timed.item_ms), (2.0, 100.0));
+    }
+
+    #[test]
+    fn a_batch_counts_only_if_every_item_succeeded_with_a_receipt() {
+        let check = |stdout: &str| {
+            let ended = Ended { seconds: 1.0, stdout: stdout.to_owned() };
+            all_succeeded(&ended, Graph { levels: 1, width: 2 }).is_ok()
+        };
+        let (good, bad) = (r#"{"status":"success","receipt_id":"a"}"#, r#"{"status":"denied","receipt_id":"b"}"#);
+        assert!(check(&format!(r#"{{"status":"success","results":[{good},{good}]}}"#)));
+        assert!(check(&format!("{good}\n{good}\n")));
+        assert!(!check(&format!("[{good},{bad}]")));
+        assert!(!check(&format!("[{good}]")));
+        assert!(!check(r#"[{"status":"success"},{"status":"success"}]"#));
+        assert!(!check(""));
+        assert!(!check("no document"));
     }
 
     #[test]

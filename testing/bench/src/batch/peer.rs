@@ -49,6 +49,8 @@ pub(crate) struct Peer {
     python: PathBuf,
     program: PathBuf,
     server: Option<PathBuf>,
+    /// What it consists of besides the packages that it names itself.
+    besides: Option<String>,
 }
 
 /// What a peer says of itself.
@@ -76,7 +78,8 @@ impl Recipe {
             Server::Packaged(program) => Some(dir.join(program)),
             Server::Npm(package, _, program) => Some(dir.join("node_modules").join(package).join(program)),
         };
-        Ok(Peer { python: dir.join("bin/python"), program: world.peers.join(self.program), server })
+        let (python, program) = (dir.join("bin/python"), world.peers.join(self.program));
+        Ok(Peer { python, program, server, besides: self.npm_package() })
     }
 
     fn install(&self, dir: &Path, pins: &Path) -> Result<()> {
@@ -91,7 +94,7 @@ impl Recipe {
         match self.npm_package() {
             Some(package) => {
                 let mut npm = Command::new("npm");
-                npm.args(["install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]);
+                npm.args(["install", "--loglevel=error", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]);
                 installs(npm.arg(dir).arg(package))
             }
             None => Ok(()),
@@ -126,6 +129,12 @@ impl Peer {
             command.arg("--server").arg(server);
         }
         command
+    }
+
+    /// What was measured, with versions.
+    pub(crate) fn engine(&self, told: &Told) -> String {
+        let besides = self.besides.iter().map(|package| format!(", {package}"));
+        besides.fold(told.engine.clone(), |engine, more| engine + &more)
     }
 }
 
