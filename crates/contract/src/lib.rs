@@ -6,6 +6,7 @@ mod agent;
 mod audit;
 mod config;
 mod confinement;
+pub mod documents;
 mod event;
 mod fact;
 pub mod hash;
