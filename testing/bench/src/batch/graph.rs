@@ -36,15 +36,18 @@ impl Graph {
     /// The work items that `norma batch` reads.
     pub(crate) fn work_items(self, read_only: bool) -> Value {
         let item = |id: &String, needs: &[String]| {
-            json!({
+            let mut item = json!({
                 "id": id,
                 "agent_id": AGENT,
                 "description": "be quick",
                 "dependencies": needs,
                 "constraints": {"max_files": 10, "max_tool_ops": 50, "max_delta_size": 100, "timeout_ms": 300_000},
                 "budget": {"time_estimate_ms": 10, "complexity": "low"},
-                "read_only": read_only,
-            })
+            });
+            if read_only {
+                item["read_only"] = true.into();
+            }
+            item
         };
         self.levels().flat_map(|(ids, needs)| ids.iter().map(|id| item(id, &needs)).collect::<Vec<_>>()).collect()
     }
@@ -64,6 +67,8 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contract::Limits;
+    use contract::documents::WorkItem;
 
     #[test]
     fn an_item_needs_the_whole_level_before_it() {
@@ -72,7 +77,16 @@ mod tests {
         let needs = |index: usize| items[index]["dependencies"].clone();
         assert_eq!(items.as_array().map(Vec::len), Some(6));
         assert_eq!((needs(0), needs(5)), (json!([]), json!(["item-1-0", "item-1-1"])));
-        assert_eq!(items[5]["id"], "item-2-1");
+        assert_eq!((&items[5]["id"], &items[5]["read_only"]), (&json!("item-2-1"), &json!(true)));
+    }
+
+    #[test]
+    fn what_is_written_for_norma_are_work_items() {
+        let graph = Graph { levels: 50, width: 20 };
+        let text = serde_json::to_vec(&graph.work_items(false)).expect("JSON");
+        let document = contract::json::parse(&text, &Limits::DOCUMENT).expect("it is not too large");
+        let items: Vec<WorkItem> = serde_json::from_value(document).expect("work items");
+        assert_eq!(items.len(), 1000);
     }
 
     #[test]
