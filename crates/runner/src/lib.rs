@@ -2,6 +2,8 @@
 //! private checkout, changes made on git objects, landings on the user's branch. With the sandbox, this is the
 //! only crate that starts processes.
 
+mod acceptance;
+mod book;
 mod change;
 mod collect;
 mod confine;
@@ -9,6 +11,7 @@ mod drive;
 mod error;
 mod execute;
 pub mod git;
+mod items;
 mod landing;
 mod machine;
 mod observe;
@@ -27,15 +30,16 @@ pub mod workspace;
 mod world;
 
 pub use confine::{LEVEL_MIN, check_sandbox, check_workspace};
-pub use drive::{Control, Driver, Progress, Stop};
+pub use drive::{Control, Driver, Hands, Progress, Stop};
 pub use error::{Error, Result};
+pub use items::ItemWorld;
 pub use landing::{land_later, undo};
 pub use machine::Machine;
 pub use observe::observed;
 pub use owner::{Context, News, Owner, Taken, is_owned, send};
 pub use policy::{load_policies, write_policies};
 pub use request::{Answer, Request};
-pub use start::{Order, resume, start};
+pub use start::{Order, Starting, WorkOrder, resume};
 pub use state_hash::{Memo, hash_dir, hash_tree, hash_tree_with};
 pub use trial::{Trial, Tried};
 pub use trust::{Settings, Trust, load_settings};
