@@ -126,7 +126,7 @@ impl Reader {
     }
 
     /// The lines of the state directory's log that are about a run, exactly as stored.
-    pub(crate) fn audit_lines(&self, slug: &str) -> Result<Vec<String>> {
+    pub(crate) fn audit_lines_about(&self, slug: &str) -> Result<Vec<String>> {
         let sql = "SELECT line FROM audit WHERE json_extract(data_json, '$.run_id') = ?1 ORDER BY seq";
         let mut statement = self.db.prepare(sql)?;
         let lines = statement.query_map([slug], |row| row.get(0))?;
