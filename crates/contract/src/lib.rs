@@ -3,6 +3,7 @@
 //! Whatever enters norma from outside is turned into these types first.
 
 mod agent;
+mod approval;
 mod audit;
 mod config;
 mod confinement;
@@ -25,6 +26,7 @@ pub use agent::{
     AcceptanceCriterion, AgentRequest, AgentResponse, CriterionResult, Manifest, ManifestFile, PROTOCOL_VERSION,
     ProcessEnd, ProcessLimit, RequestContext, RequestPaths, RequestStep, RequestTerms, ResponseStatus, VerdictFile,
 };
+pub use approval::{APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalView, approval_bound};
 pub use audit::{Audit, AuditLine};
 pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ScopeConfig, TurnLimits};
 pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};

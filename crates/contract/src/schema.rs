@@ -1,10 +1,10 @@
 //! The documents that cross a boundary, each with its generated JSON Schema. `schemas/` holds them for outside
 //! tools; a test compares, so a type cannot change without its schema.
 
-use crate::policy::{CommandAllowlist, ForbiddenActions, ProtectedPathsFile, ScratchPathsFile};
+use crate::policy::{CommandAllowlist, ForbiddenActions, ProtectedPathsFile, ScratchPathsFile, WidePathsFile};
 use crate::{
-    AgentRequest, AgentResponse, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt, RunView, TaskView,
-    VerdictFile,
+    AgentRequest, AgentResponse, ApprovalView, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt,
+    RunView, TaskView, VerdictFile,
 };
 use serde_json::Value;
 
@@ -13,6 +13,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
     vec![
         ("agent_request.v1.json", of::<AgentRequest>()),
         ("agent_response.v1.json", of::<AgentResponse>()),
+        ("approval_view.v1.json", of::<ApprovalView>()),
         ("audit_line.v1.json", of::<AuditLine>()),
         ("command_allowlist.v1.json", of::<CommandAllowlist>()),
         ("config.v1.json", of::<Config>()),
@@ -27,6 +28,7 @@ pub fn all() -> Vec<(&'static str, Value)> {
         ("scratch_paths.v1.json", of::<ScratchPathsFile>()),
         ("task_view.v1.json", of::<TaskView>()),
         ("verdict.v1.json", of::<VerdictFile>()),
+        ("wide_paths.v1.json", of::<WidePathsFile>()),
     ]
 }
 

@@ -2,6 +2,7 @@
 //! Only this crate links SQLite; only it writes `norma.db`, `runs/`, `locks/` and `quarantine/`. Everything
 //! here blocks; an acknowledgement can be awaited too ([`Ticket`]).
 
+mod approvals;
 pub mod crash;
 mod db;
 mod error;

@@ -5,6 +5,7 @@
 mod command;
 mod pattern;
 mod scope;
+mod wide;
 
 pub use command::{
     AllowRule, CommandAllowlist, CommandPolicy, Fit, ForbiddenActions, Operands, RefuseRule, SplitError, Style, Words,
@@ -15,6 +16,7 @@ pub use scope::{
     PROTECTED_PATHS_DEFAULT, ProtectedPathRule, ProtectedPaths, ProtectedPathsFile, Protection, SCRATCH_PATHS_DEFAULT,
     ScratchPathRule, ScratchPaths, ScratchPathsFile, allowed_path,
 };
+pub use wide::{WIDE_PATHS_DEFAULT, WidePathRule, WidePaths, WidePathsFile};
 
 use crate::json::Violation;
 use crate::{Digest, hash};
@@ -33,7 +35,7 @@ pub struct PolicyFile {
 }
 
 /// Every policy there is, sorted by name.
-pub const POLICY_FILES: [PolicyFile; 4] = [
+pub const POLICY_FILES: [PolicyFile; 5] = [
     PolicyFile {
         name: CommandAllowlist::FILE,
         default: CommandAllowlist::BUILTIN,
@@ -53,6 +55,11 @@ pub const POLICY_FILES: [PolicyFile; 4] = [
         name: "scratch_paths.json",
         default: SCRATCH_PATHS_DEFAULT,
         check: |bytes| ScratchPaths::parse(bytes).map(drop),
+    },
+    PolicyFile {
+        name: "wide_paths.json",
+        default: WIDE_PATHS_DEFAULT,
+        check: |bytes| WidePaths::parse(bytes).map(drop),
     },
 ];
 
@@ -157,6 +164,11 @@ impl Policies {
         ScratchPaths::parse(self.bytes("scratch_paths.json")).expect("BUG: policies are checked when they are read")
     }
 
+    /// `wide_paths.json`.
+    pub fn wide_paths(&self) -> WidePaths {
+        WidePaths::parse(self.bytes("wide_paths.json")).expect("BUG: policies are checked when they are read")
+    }
+
     fn bytes(&self, name: &str) -> &[u8] {
         self.files.get(name).expect("BUG: every policy has bytes")
     }
@@ -203,7 +215,10 @@ mod tests {
         let found = BTreeMap::from([("scratch_paths.json".to_owned(), text.as_bytes().to_vec())]);
         let policies = Policies::check(found).unwrap();
         assert_eq!(policies.changed().into_keys().collect::<Vec<_>>(), ["scratch_paths.json"]);
-        assert_eq!(policies.missing, [CommandAllowlist::FILE, ForbiddenActions::FILE, "protected_paths.json"]);
+        assert_eq!(
+            policies.missing,
+            [CommandAllowlist::FILE, ForbiddenActions::FILE, "protected_paths.json", "wide_paths.json"]
+        );
         let differences = policies.differences("scratch_paths.json");
         assert_eq!(differences.last().unwrap(), r#"+ rules {"path":"target","reason":"mine"}"#);
         assert!(differences[0].starts_with("- rules {\"path\":"), "{differences:?}");
@@ -221,7 +236,7 @@ mod tests {
                 "protected_paths.json /rules/0: expected object, found number",
                 "scratch_paths.json /rules/0: expected object, found number",
                 "protected_path.json (document): there is no such policy; there are command_allowlist.json, \
-                 forbidden_actions.json, protected_paths.json, scratch_paths.json",
+                 forbidden_actions.json, protected_paths.json, scratch_paths.json, wide_paths.json",
             ]
         );
     }
