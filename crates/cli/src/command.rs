@@ -1,8 +1,11 @@
 //! The verbs. One file each: its arguments, their help with an example, and one function.
 
+mod approvals;
+mod approve;
 mod cancel;
 mod completions;
 mod demo;
+mod deny;
 mod diff;
 mod doctor;
 mod events;
@@ -26,6 +29,7 @@ mod verify;
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use clap::{Parser, Subcommand};
+use contract::ApprovalDecision;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -65,6 +69,9 @@ pub(crate) enum Verb {
     Diff(diff::Args),
     Land(land::Args),
     Undo(undo::Args),
+    Approvals(approvals::Args),
+    Approve(approve::Args),
+    Deny(deny::Args),
     Cancel(cancel::Args),
     Resume(resume::Args),
     Verify(verify::Args),
@@ -83,6 +90,14 @@ fn change_run(here: &Surroundings, given: &str, request: impl FnOnce(String) -> 
     Ok(here.print(&serde_json::json!({"run_id": slug, "message": message, "value": value}), || message.clone()))
 }
 
+/// Has the owner record what a person says about an approval.
+fn answer(here: &Surroundings, given: &str, decision: ApprovalDecision, reason: Option<String>) -> Outcome<ExitCode> {
+    let approval = here.reader()?.approval(given)?.id;
+    let by = here.person(&here.repository()?);
+    let (message, value) = here.request(runner::Request::Answer { approval, decision, by, reason })?;
+    Ok(here.print(&value, || message))
+}
+
 impl Verb {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         match self {
@@ -98,6 +113,9 @@ impl Verb {
             Verb::Diff(args) => args.run(here),
             Verb::Land(args) => args.run(here),
             Verb::Undo(args) => args.run(here),
+            Verb::Approvals(args) => args.run(here),
+            Verb::Approve(args) => args.run(here),
+            Verb::Deny(args) => args.run(here),
             Verb::Cancel(args) => args.run(here),
             Verb::Resume(args) => args.run(here),
             Verb::Verify(args) => args.run(here),

@@ -11,7 +11,7 @@ use runner::workspace::Progress;
 use runner::{Answer, Context, News, Owner, Request, Taken, Trust};
 use sandbox::{Sandbox, SetUp};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -144,9 +144,20 @@ impl Surroundings {
         Trust::new(&self.data_home, &layout.state)
     }
 
+    /// Who is at the keyboard: as git knows them, else by their login. Whoever may speak to norma at all is the same
+    /// user of the machine, so this is for the record and proves nothing.
+    pub(crate) fn person(&self, user: &Repository) -> String {
+        if let Some(person) = user.person() {
+            return format!("{} <{}>", person.name, person.email);
+        }
+        let login = ["LOGNAME", "USER"].iter().find_map(|name| self.agent_env.get(OsStr::new(name)));
+        let uid = || format!("uid {}", rustix::process::getuid().as_raw());
+        login.map_or_else(uid, |name| name.to_string_lossy().into_owned())
+    }
+
     /// Where agents are looked for.
     pub(crate) fn agent_path(&self) -> OsString {
-        self.agent_env.get(std::ffi::OsStr::new("PATH")).cloned().unwrap_or_default()
+        self.agent_env.get(OsStr::new("PATH")).cloned().unwrap_or_default()
     }
 
     /// Tells people how far the first workspace of a large repository has come.

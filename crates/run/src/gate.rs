@@ -4,6 +4,7 @@
 pub mod budget;
 pub mod command;
 mod finding;
+pub mod policy;
 pub mod scope;
 pub mod verdict;
 

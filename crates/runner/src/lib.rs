@@ -2,6 +2,7 @@
 //! private checkout, changes made on git objects, landings on the user's branch. With the sandbox, this is the
 //! only crate that starts processes.
 
+mod approval;
 mod change;
 mod collect;
 mod confine;
@@ -26,6 +27,7 @@ mod turn;
 pub mod workspace;
 mod world;
 
+pub use approval::{Redeemed, ask, extent, redeem};
 pub use confine::{LEVEL_MIN, check_sandbox, check_workspace};
 pub use drive::{Control, Driver, Progress, Stop};
 pub use error::{Error, Result};

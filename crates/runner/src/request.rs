@@ -1,6 +1,7 @@
 //! What one norma process can ask of the one that owns the state directory, over `norma.sock`. The same
 //! function carries it out when nobody owns it and the asking process takes the lock itself.
 
+use contract::ApprovalDecision;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -41,6 +42,17 @@ pub enum Request {
     Undo {
         /// Slug.
         run: String,
+    },
+    /// A person answers a question.
+    Answer {
+        /// UUID of the approval.
+        approval: String,
+        /// What they say.
+        decision: ApprovalDecision,
+        /// Who they are.
+        by: String,
+        /// Why, in their words.
+        reason: Option<String>,
     },
     /// Rebuild the index tables.
     Reindex,

@@ -1,4 +1,4 @@
-//! KEEPS. The log and its index tables in SQLite, the run directories, the lock, recovery and verification.
+//! KEEPS. The log and its index tables in SQLite, the run directories, the locks, recovery and verification.
 //! Only this crate links SQLite; only it writes `norma.db`, `runs/`, `locks/` and `quarantine/`. Everything
 //! here blocks; an acknowledgement can be awaited too ([`Ticket`]).
 
@@ -12,6 +12,7 @@ mod layout;
 mod lock;
 mod log;
 mod mirror;
+mod path_lock;
 mod place;
 mod read;
 mod recover;
@@ -25,6 +26,7 @@ pub use evidence::{Prepared, Preparing, SMALL_FILE_BYTES_MAX, StepFile, read_man
 pub use layout::Layout;
 pub use lock::{Owner, OwnerLock, owner_of};
 pub use log::{RunLog, Store, Ticket, new_run_id, now};
+pub use path_lock::{Conflict, Holder, PathLock, PathLocks, Taken};
 pub use read::Reader;
 pub use recover::{Recovery, lost_evidence, make_way, recover};
 pub use seal::seal;

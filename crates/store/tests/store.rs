@@ -9,6 +9,8 @@ mod approvals;
 mod commit;
 #[path = "store/fixture.rs"]
 mod fixture;
+#[path = "store/path_locks.rs"]
+mod path_locks;
 #[path = "store/recovery.rs"]
 mod recovery;
 #[path = "store/schema.rs"]

@@ -244,6 +244,11 @@ impl Repository {
         }
     }
 
+    /// The user as git knows them, if it does.
+    pub fn person(&self) -> Option<Identity> {
+        Some(Identity { name: self.config("user.name")?, email: self.config("user.email")? })
+    }
+
     fn config(&self, key: &str) -> Option<String> {
         let value = self.git("config").args(&["--get", key]).run().ok()?;
         Some(text(without_newline(value))).filter(|value| !value.trim().is_empty())
