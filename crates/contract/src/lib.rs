@@ -7,6 +7,7 @@ mod approval;
 mod audit;
 mod config;
 mod confinement;
+pub mod documents;
 mod event;
 mod fact;
 pub mod hash;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub const VIOLATIONS_MAX: usize = 256;
 
 /// Longest pointer in bytes; longer ones end in `…`, since keys may be as long as the document.
-const POINTER_BYTES_MAX: usize = 1024;
+pub(super) const POINTER_BYTES_MAX: usize = 1024;
 
 /// One thing wrong with a document, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -78,15 +78,22 @@ impl Place {
                 Step::Key(key) => push_key(&mut pointer, key),
             }
             if pointer.len() > POINTER_BYTES_MAX {
-                while pointer.len() > POINTER_BYTES_MAX {
-                    pointer.pop();
-                }
-                pointer.push('…');
                 break;
             }
         }
-        pointer
+        bounded(pointer)
     }
+}
+
+/// The pointer as far as anybody would read it.
+pub(super) fn bounded(mut pointer: String) -> String {
+    if pointer.len() > POINTER_BYTES_MAX {
+        while pointer.len() > POINTER_BYTES_MAX {
+            pointer.pop();
+        }
+        pointer.push('…');
+    }
+    pointer
 }
 
 fn push_key(pointer: &mut String, key: &str) {
