@@ -12,6 +12,7 @@ mod events;
 mod exec_check;
 mod gc;
 mod hash;
+mod hooks;
 mod init;
 mod land;
 mod reindex;
@@ -76,6 +77,7 @@ pub(crate) enum Verb {
     Resume(resume::Args),
     Verify(verify::Args),
     Hash(hash::Args),
+    Hooks(hooks::Args),
     Sandbox(sandbox::Args),
     ExecCheck(exec_check::Args),
     Reindex(reindex::Args),
@@ -120,6 +122,7 @@ impl Verb {
             Verb::Resume(args) => args.run(here),
             Verb::Verify(args) => args.run(here),
             Verb::Hash(args) => args.run(here),
+            Verb::Hooks(args) => args.run(here),
             Verb::Sandbox(args) => args.run(here),
             Verb::ExecCheck(args) => args.run(here),
             Verb::Reindex(args) => args.run(here),

@@ -10,6 +10,7 @@ mod drive;
 mod error;
 mod execute;
 pub mod git;
+pub mod hooks;
 mod landing;
 mod machine;
 mod observe;
