@@ -2,6 +2,8 @@
 //! machine is run over the facts, every file is compared with the digests that the chain carries, and the
 //! state directory's own log must know the run with the same head, and so must the signature that sealed it.
 
+mod approvals;
+
 use crate::evidence::{contrast, difference, evidence_digest, files_in, hashed, read_bounded, read_manifest};
 use crate::read::{AuditRow, EventRow as Row};
 use crate::seal::run_seal;
@@ -12,7 +14,7 @@ use contract::documents::run_manifest::{EVIDENCE, RunStatus};
 use contract::hash::digest;
 use contract::{
     Audit, AuditLine, Check, Digest, Domain, EventLine, Fact, Manifest, ManifestFile, Role, RunId, Statement,
-    StepStatus, TurnEnd,
+    StepStatus, Timestamp, TurnEnd,
 };
 use run::Run;
 use serde::Serialize;
@@ -47,7 +49,7 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, op
     let (audit, mut audited) = check_audit_chain(&reader.audit_rows()?, checkpoint);
     check_known(slug, &audit, &rows, &mut audited);
     // The audit log says what is sealed; the column only saves looking there.
-    let seal = audit.iter().rev().find_map(|fact| match fact {
+    let seal = audit.iter().rev().find_map(|(fact, _)| match fact {
         Audit::RunSealed { run_id, evidence } if run_id == slug => Some(*evidence),
         _ => None,
     });
@@ -56,6 +58,7 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, op
     }
     let dir = reader.layout().run(slug);
     let (files, evidence, found) = check_evidence(&dir, slug, &facts, seal);
+    let approvals = approvals::check(&run_of(&rows), &facts, &audit);
     let checks = vec![
         chain,
         check_columns(&rows),
@@ -63,6 +66,7 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, op
         check_mirror(&dir, &rows, seal.is_some()),
         evidence,
         check_seal(reader, slug, found.as_deref(), open)?,
+        approvals,
         Check { name: "audit log", problems: audited },
     ];
     let verified = checks.iter().all(|check| check.problems.is_empty());
@@ -102,6 +106,12 @@ fn check_chain(slug: &str, rows: &[Row]) -> (Vec<Fact>, Check) {
     (facts, Check { name: "chain", problems })
 }
 
+/// The id of the run, as its first line has it.
+fn run_of(rows: &[Row]) -> RunId {
+    let first = rows.iter().find_map(|row| EventLine::parse(row.line.as_bytes()).ok());
+    first.map_or_else(|| RunId::new(0, [0; 10]), |line| line.run_uuid)
+}
+
 fn check_columns(rows: &[Row]) -> Check {
     let mut problems = Vec::new();
     for row in rows {
@@ -119,8 +129,7 @@ fn check_columns(rows: &[Row]) -> Check {
 fn check_machine(reader: &Reader, slug: &str, rows: &[Row]) -> Result<Check> {
     let lines: Vec<EventLine> = rows.iter().filter_map(|row| EventLine::parse(row.line.as_bytes()).ok()).collect();
     let events: Vec<_> = lines.iter().filter_map(|line| line.event().ok()).collect();
-    let id = lines.first().map_or_else(|| RunId::new(0, [0; 10]), |line| line.run_uuid);
-    let problems = match Run::fold(id, &events) {
+    let problems = match Run::fold(run_of(rows), &events) {
         Err(illegal) => vec![illegal.to_string()],
         Ok(run) => index_problems(&run, reader.run(slug)?),
     };
@@ -319,7 +328,7 @@ fn list_files(root: &Path, below: &Path, into: &mut Vec<PathBuf>) {
 
 /// The state directory's log is a chain of its own, and at least as long as the checkpoint that was kept
 /// elsewhere. Answers its facts, as far as the chain holds.
-fn check_audit_chain(rows: &[AuditRow], checkpoint: Option<(u64, Digest)>) -> (Vec<Audit>, Vec<String>) {
+fn check_audit_chain(rows: &[AuditRow], checkpoint: Option<(u64, Digest)>) -> (Vec<(Audit, Timestamp)>, Vec<String>) {
     let mut problems = Vec::new();
     let mut facts = Vec::new();
     let mut prev = crate::log::audit_start();
@@ -346,19 +355,20 @@ fn check_audit_chain(rows: &[AuditRow], checkpoint: Option<(u64, Digest)>) -> (V
 
 /// The fact of a line whose bytes the chain vouches for; the columns, which the index is rebuilt from, must say
 /// the same.
-fn audit_fact(row: &AuditRow) -> std::result::Result<Audit, String> {
+fn audit_fact(row: &AuditRow) -> std::result::Result<(Audit, Timestamp), String> {
     let line: AuditLine = serde_json::from_str(&row.line).map_err(|error| format!("cannot be read: {error}"))?;
     let same = line.kind == row.kind && line.ts.to_string() == row.ts;
     if !same || serde_json::from_str(&row.data).ok().as_ref() != Some(&line.payload) {
         return Err("the columns differ from the line".into());
     }
-    Audit::from_parts(&line.kind, line.payload).map_err(|why| format!("carries no fact: {why}"))
+    let fact = Audit::from_parts(&line.kind, line.payload).map_err(|why| format!("carries no fact: {why}"))?;
+    Ok((fact, line.ts))
 }
 
 /// The audit log knows this run's states, with heads that are in the run's own chain.
-fn check_known(slug: &str, audit: &[Audit], rows: &[Row], problems: &mut Vec<String>) {
+fn check_known(slug: &str, audit: &[(Audit, Timestamp)], rows: &[Row], problems: &mut Vec<String>) {
     let mut known = false;
-    for fact in audit {
+    for (fact, _) in audit {
         let Audit::RunState { run_id, seq, head, .. } = fact else { continue };
         if run_id != slug {
             continue;
