@@ -3,6 +3,7 @@
 //! only crate that starts processes.
 
 mod acceptance;
+mod approval;
 mod book;
 mod change;
 mod collect;
@@ -10,8 +11,11 @@ mod confine;
 mod drive;
 mod error;
 mod execute;
+mod export;
 pub mod git;
+pub mod hooks;
 mod items;
+mod keys;
 mod landing;
 mod machine;
 mod observe;
@@ -31,10 +35,13 @@ pub mod workspace;
 mod world;
 
 pub use acceptance::{Acceptance, CommandOutcome, LogFile, Side};
+pub use approval::{Redeemed, ask, extent, redeem};
 pub use confine::{LEVEL_MIN, check_sandbox, check_workspace};
 pub use drive::{Control, Driver, Hands, Progress, Stop};
 pub use error::{Error, Result};
+pub use export::{export, verify_run};
 pub use items::ItemWorld;
+pub use keys::Keys;
 pub use landing::{land_later, undo};
 pub use machine::Machine;
 pub use observe::observed;

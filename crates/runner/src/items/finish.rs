@@ -51,8 +51,8 @@ pub(super) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option
         evidence.write(name, bytes)?;
     }
     evidence.write("RECEIPT.json", &bytes)?;
-    for (name, bytes) in world(driver)?.attest(&receipt, &bytes)? {
-        evidence.write(&name, &bytes)?;
+    for (name, bytes) in driver.world.keys().attest_receipt(&receipt, &bytes) {
+        evidence.write(name, &bytes)?;
     }
     let mut facts = refusals(&ending);
     facts.push(Fact::ItemEnded(Box::new(ended(driver, ending, &receipt, sha256, commit, evidence.evidence()))));
@@ -142,7 +142,7 @@ fn receipt(driver: &mut Driver<'_, '_>, ending: &Ending) -> Result<Receipt> {
             .and_then(Acceptance::first_log)
             .map(|name| format!("changes/{:03}/{name}", ending.judged.place + 1)),
         approvals: run.approvals.clone(),
-        previous_receipt_hash: run.line.receipt,
+        previous_receipt_hash: run.line.receipt.filter(|_| ending.landed.is_some()),
         content_hash: Receipt::content(&item.submitted, &base.tree, &result),
         receipt_hash: Digest::from_bytes([0; 32]),
     })

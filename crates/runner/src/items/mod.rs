@@ -13,7 +13,7 @@ use crate::drive::{Control, Driver};
 use crate::git::{ObjectId, Objects};
 use crate::turn;
 use crate::{Error, Result};
-use contract::{Digest, Fact, Item, Receipt, Role, StepRef};
+use contract::{Digest, Fact, Item, Role, StepRef};
 pub(crate) use judge::Judged;
 use run::{Due, Run};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,8 +28,6 @@ pub trait ItemWorld {
     fn state_hash(&mut self, tree: ObjectId) -> Result<Digest>;
     /// Tries an item's tests on a tree.
     fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, base: ObjectId) -> Result<Acceptance>;
-    /// Signs a receipt: more files for its directory.
-    fn attest(&self, receipt: &Receipt, bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>>;
 }
 
 /// Who is at what, and what was judged and waits for its turn to land.
