@@ -8,6 +8,7 @@ mod conformance;
 mod environment;
 mod landing;
 mod pdca;
+mod receipts;
 mod repositories;
 mod sandbox;
 mod scope;

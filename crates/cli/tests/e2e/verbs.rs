@@ -463,6 +463,7 @@ fn verify_notices_what_was_changed_after_the_run() {
     state machine  ok
     events.jsonl   ok
     evidence       ok
+    seal           ok
     audit log      ok
     verified: 22 events, 105 files
     [exit 0]
@@ -477,6 +478,7 @@ fn verify_notices_what_was_changed_after_the_run() {
     events.jsonl   ok
     evidence       FAILED
                    steps/002-do/files/test.log differs from what was recorded
+    seal           ok
     audit log      ok
     NOT verified: 22 events, 105 files
     [exit 5]
@@ -557,6 +559,8 @@ fn every_verb_has_help_with_an_example() {
       cancel       End a run; its evidence stays
       resume       Go on with a paused run; with --budget, from where a stopped one ended
       verify       Check a run's log, chain and evidence
+      export       Write a run with its evidence and signatures into one file that can be checked elsewhere
+      keys         Show the key that norma signs with here, or give its public part away
       hash         Print the BLAKE3 state hash of a revision or a directory
       sandbox      Run a program in the sandbox, or see what the sandbox lets through
       exec-check   Say whether a command may be started, and by which rule; nothing is started
