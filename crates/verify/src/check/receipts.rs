@@ -95,3 +95,6 @@ fn contradictions(
 fn passed(ended: &ItemEnded) -> bool {
     !ended.gates.is_empty() && ended.gates.iter().all(|result| result.passed)
 }
+
+#[cfg(test)]
+mod tests;
