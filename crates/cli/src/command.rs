@@ -2,6 +2,7 @@
 
 mod cancel;
 mod completions;
+mod contract;
 mod demo;
 mod diff;
 mod doctor;
@@ -60,6 +61,7 @@ pub(crate) enum Verb {
     Doctor(doctor::Args),
     Demo(demo::Args),
     Task(task::Args),
+    Contract(contract::Args),
     Run(run::Args),
     Runs(runs::Args),
     Show(show::Args),
@@ -95,6 +97,7 @@ impl Verb {
             Verb::Doctor(args) => args.run(here),
             Verb::Demo(args) => args.run(here),
             Verb::Task(args) => args.run(here),
+            Verb::Contract(args) => args.run(here),
             Verb::Run(args) => args.run(here),
             Verb::Runs(args) => args.run(here),
             Verb::Show(args) => args.run(here),

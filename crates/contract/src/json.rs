@@ -7,6 +7,7 @@
 
 mod check;
 mod report;
+pub mod schema;
 
 use std::fmt;
 
@@ -16,7 +17,8 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use report::{Place, Report, Step};
+pub(crate) use report::Report;
+use report::{Place, Step};
 pub use report::{VIOLATIONS_MAX, Violation};
 
 /// Largest integer that every JSON reader keeps exactly: 2^53 - 1.
@@ -83,10 +85,15 @@ pub fn decode<T: DeserializeOwned + JsonSchema>(bytes: &[u8], limits: &Limits) -
 
 /// As [`decode`], for a value that has been read already.
 pub fn decode_value<T: DeserializeOwned + JsonSchema>(value: Value) -> Result<T, Vec<Violation>> {
+    check_value::<T>(&value)?;
+    T::deserialize(value).map_err(|error| vec![Violation::document(error.to_string())])
+}
+
+/// Everything that is wrong with a value of this type, patterns and formats aside.
+pub(crate) fn check_value<T: JsonSchema>(value: &Value) -> Result<(), Vec<Violation>> {
     let generator = SchemaSettings::draft2020_12().into_generator();
     let schema = generator.into_root_schema_for::<T>().to_value();
-    check::check(&schema, &value).into_result()?;
-    T::deserialize(value).map_err(|error| vec![Violation::document(error.to_string())])
+    check::check(&schema, value).into_result()
 }
 
 /// Writes RFC 8785 canonical JSON; what it would have to round is refused.

@@ -8,6 +8,7 @@ mod audit;
 pub mod bundle;
 mod config;
 mod confinement;
+pub mod documents;
 mod event;
 mod fact;
 pub mod hash;

@@ -2,34 +2,69 @@
 //! tools; a test compares, so a type cannot change without its schema.
 
 use crate::bundle::BundleIndex;
-use crate::policy::{CommandAllowlist, ForbiddenActions, ProtectedPathsFile, ScratchPathsFile};
+use crate::documents::{
+    AgentRegistry, AgentTaskResult, EvidenceBundle, EvidenceReport, OrchestratorEvent, ReexecReport, ReviewReport,
+    RunManifest, RunResult, TaskContract, TaskResult, TestReport, WorkItem, WorkReport,
+};
+use crate::policy::{CommandAllowlist, ForbiddenActions, McpAllowlist, ProtectedPathsFile, ScratchPathsFile};
 use crate::{
     AgentRequest, AgentResponse, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt, RunView, TaskView,
     VerdictFile,
 };
 use serde_json::Value;
 
-/// File name below `schemas/` and content of every schema, sorted by name.
-pub fn all() -> Vec<(&'static str, Value)> {
-    vec![
-        ("agent_request.v1.json", of::<AgentRequest>()),
-        ("agent_response.v1.json", of::<AgentResponse>()),
-        ("audit_line.v1.json", of::<AuditLine>()),
-        ("bundle_index.v1.json", of::<BundleIndex>()),
-        ("command_allowlist.v1.json", of::<CommandAllowlist>()),
-        ("config.v1.json", of::<Config>()),
-        ("contract.v1.json", of::<Contract>()),
-        ("event_line.v1.json", of::<EventLine>()),
-        ("fact.v1.json", of::<Fact>()),
-        ("forbidden_actions.v1.json", of::<ForbiddenActions>()),
-        ("manifest.v1.json", of::<Manifest>()),
-        ("protected_paths.v1.json", of::<ProtectedPathsFile>()),
-        ("receipt.v1.json", of::<Receipt>()),
-        ("run_view.v1.json", of::<RunView>()),
-        ("scratch_paths.v1.json", of::<ScratchPathsFile>()),
-        ("task_view.v1.json", of::<TaskView>()),
-        ("verdict.v1.json", of::<VerdictFile>()),
-    ]
+/// One list for both: what a type's schema is, and the bytes of its file, which others bind by their SHA-256. A new
+/// line needs an empty file to begin with.
+macro_rules! schemas {
+    ($($name:literal => $document:ty,)*) => {
+        /// File name below `schemas/` and content of every schema, sorted by name.
+        pub fn all() -> Vec<(&'static str, Value)> {
+            vec![$(($name, of::<$document>())),*]
+        }
+
+        /// The same files, byte for byte.
+        const FILES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../../schemas/", $name)))),*];
+    };
+}
+
+schemas! {
+    "agent_registry.v1.json" => AgentRegistry,
+    "agent_request.v1.json" => AgentRequest,
+    "agent_response.v1.json" => AgentResponse,
+    "agent_task_result.v1.json" => AgentTaskResult,
+    "audit_line.v1.json" => AuditLine,
+    "bundle_index.v1.json" => BundleIndex,
+    "command_allowlist.v1.json" => CommandAllowlist,
+    "config.v1.json" => Config,
+    "contract.v1.json" => Contract,
+    "event_line.v1.json" => EventLine,
+    "evidence_bundle.v1.json" => EvidenceBundle,
+    "evidence_report.v1.json" => EvidenceReport,
+    "fact.v1.json" => Fact,
+    "forbidden_actions.v1.json" => ForbiddenActions,
+    "manifest.v1.json" => Manifest,
+    "mcp_allowlist.v1.json" => McpAllowlist,
+    "orchestrator_event.v1.json" => OrchestratorEvent,
+    "protected_paths.v1.json" => ProtectedPathsFile,
+    "receipt.v1.json" => Receipt,
+    "reexec_report.v1.json" => ReexecReport,
+    "review_report.v1.json" => ReviewReport,
+    "run_manifest.v1.json" => RunManifest,
+    "run_result.v1.json" => RunResult,
+    "run_view.v1.json" => RunView,
+    "scratch_paths.v1.json" => ScratchPathsFile,
+    "task_contract.v1.json" => TaskContract,
+    "task_result.v1.json" => TaskResult,
+    "task_view.v1.json" => TaskView,
+    "test_report.v1.json" => TestReport,
+    "verdict.v1.json" => VerdictFile,
+    "work_item.v1.json" => WorkItem,
+    "work_report.v1.json" => WorkReport,
+}
+
+/// The bytes of a schema by its file name, as `schemas/` holds them.
+pub fn built_in(name: &str) -> Option<&'static str> {
+    FILES.iter().find(|(file, _)| *file == name).map(|(_, text)| *text)
 }
 
 fn of<T: schemars::JsonSchema>() -> Value {
@@ -52,6 +87,17 @@ mod tests {
             }
             let found = std::fs::read_to_string(&path).unwrap_or_default();
             assert_eq!(found, expected, "schemas/{name} differs from its type");
+        }
+    }
+    #[test]
+    fn the_schemas_built_in_are_those_on_disk() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
+        let on_disk = std::fs::read_dir(dir).unwrap().count();
+        assert_eq!(on_disk, super::FILES.len(), "a file in schemas/ has no type");
+        assert!(super::FILES.is_sorted(), "the list is not sorted");
+        for (name, schema) in super::all() {
+            let built_in: serde_json::Value = serde_json::from_str(super::built_in(name).unwrap()).unwrap();
+            assert_eq!(built_in, schema, "schemas/{name}");
         }
     }
 }

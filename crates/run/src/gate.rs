@@ -1,10 +1,16 @@
 //! Gates: pure functions from a contract and captured evidence to findings. No finding means pass; the first
 //! gate with findings closes what it judges, and nothing later starts.
 
+pub mod acceptance;
+pub mod admission;
 pub mod budget;
 pub mod command;
+pub mod delta;
 mod finding;
+mod listed;
 pub mod scope;
+pub mod test_files;
+pub mod tool_ops;
 pub mod verdict;
 
 pub use finding::{Finding, Rule, shown};

@@ -319,6 +319,10 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
             };
             done(message, value(&back))
         }
+        Request::ContractRefused { sha256, kind, violations } => {
+            shared.store.audit(contract::Audit::contract_refused(sha256, kind, violations)).wait()?;
+            done("the refusal is on record".to_owned(), sha256.to_string().into())
+        }
         Request::Reindex => {
             let runs = store::reindex(&shared.store)?;
             done(format!("the index was rebuilt from the logs of {runs} run(s)"), runs.into())

@@ -13,7 +13,7 @@ pub const SQLITE_VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
 const BUSY_TIMEOUT: Duration = Duration::from_millis(5000);
 
 /// Each migration is applied once, in order, and recorded in `schema_migrations`.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("migrations/0001.sql"), include_str!("migrations/0003.sql")];
 
 /// How SQLite keeps its journal here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +117,9 @@ pub fn reindex(store: &crate::Store) -> Result<u64> {
     store
         .submit(|tx| {
             let db = tx.db;
-            db.execute_batch("DELETE FROM steps; DELETE FROM kv_run; DELETE FROM task_edges; DELETE FROM tasks;")?;
+            db.execute_batch(
+                "DELETE FROM steps; DELETE FROM items; DELETE FROM kv_run; DELETE FROM task_edges; DELETE FROM tasks;",
+            )?;
             let slugs: Vec<String> = db
                 .prepare("SELECT DISTINCT run_id FROM events ORDER BY run_id")?
                 .query_map([], |row| row.get(0))?

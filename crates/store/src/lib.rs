@@ -25,8 +25,8 @@ pub use evidence::{Prepared, Preparing, SMALL_FILE_BYTES_MAX, StepFile, read_man
 pub use export::export;
 pub use layout::Layout;
 pub use lock::{Owner, OwnerLock, owner_of};
-pub use log::{RunLog, Store, Ticket, new_run_id, now};
-pub use read::Reader;
+pub use log::{RunLog, Store, Ticket, new_run_id, new_uuid, now};
+pub use read::{LandedReceipt, Reader};
 pub use recover::{Recovery, lost_evidence, make_way, recover};
-pub use seal::{Sign, seal};
+pub use seal::{Sign, seal, write_whole};
 pub use verify::{Open, Verification, verify};

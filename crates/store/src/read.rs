@@ -18,6 +18,15 @@ pub struct Reader {
     layout: Layout,
 }
 
+/// A receipt, by where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LandedReceipt {
+    /// UUID.
+    pub id: String,
+    /// The run whose change it is of.
+    pub run_id: String,
+}
+
 /// The columns of [`Reader::run_row`], in order.
 const RUN_COLUMNS: &str = "run_id, id, goal, state, reason, message, verdict, iteration, created_at, ended_at, base, result, \
                            landing_json, task_id, parent, sandbox, run_dir";
@@ -161,6 +170,15 @@ impl Reader {
         Ok(self.db.query_row("SELECT sealed FROM runs WHERE run_id = ?1", [slug], |row| row.get(0))?)
     }
 
+    /// The receipt of a change that was made before and still stands where it landed.
+    pub fn landed_receipt(&self, content: &Digest) -> Result<Option<LandedReceipt>> {
+        let sql = "SELECT receipt_id, run_id FROM items JOIN runs USING (run_id)
+                   WHERE content_hash = ?1 AND commit_id IS NOT NULL AND landing_json IS NOT NULL LIMIT 1";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let read = |row: &Row<'_>| Ok(LandedReceipt { id: row.get(0)?, run_id: row.get(1)? });
+        Ok(statement.query_row([content.to_string()], read).optional()?)
+    }
+
     /// Whether another run goes on from this one's tree.
     pub fn has_child(&self, slug: &str) -> Result<bool> {
         Ok(self.db.query_row("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)", [slug], |row| row.get(0))?)
@@ -222,6 +240,13 @@ impl Reader {
         )?;
         let ids = statement.query_map([], |row| row.get(0))?;
         Ok(ids.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The lines of the state directory's own log, in order.
+    pub fn audit_lines(&self) -> Result<Vec<String>> {
+        let mut statement = self.db.prepare("SELECT line FROM audit ORDER BY seq")?;
+        let lines = statement.query_map([], |row| row.get(0))?;
+        Ok(lines.collect::<rusqlite::Result<_>>()?)
     }
 
     /// Rows of the state directory's log as the table has them.

@@ -83,7 +83,7 @@ fn hash_file(dir: &Path, name: &str) -> Result<Option<ManifestFile>> {
 }
 
 /// Writes a file so that it is there whole or not at all, and on disk.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     write_via(&temporary_name(path), path, bytes)
 }
 

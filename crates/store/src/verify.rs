@@ -7,7 +7,10 @@ use crate::read::{AuditRow, EventRow as Row};
 use crate::seal::run_seal;
 use crate::{Error, Reader, Result};
 use contract::bundle::SEAL;
-use contract::{Audit, AuditLine, Check, Digest, EventLine, Fact, Manifest, ManifestFile, RunId, Statement, Timestamp};
+use contract::{
+    Audit, AuditLine, Check, Digest, EventLine, Fact, Manifest, ManifestFile, Role, RunId, Statement, StepStatus,
+    Timestamp, TurnEnd,
+};
 use run::Run;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -125,14 +128,28 @@ fn index_problems(run: &Run, view: Option<contract::RunView>) -> Vec<String> {
     let Some(view) = view else { return vec!["the run is not in the index; `norma reindex` rebuilds it".into()] };
     let shown = (view.status, view.reason, view.verdict, view.iteration, &view.base);
     let mut same = shown == (run.status, run.reason, run.verdict, run.iteration, &run.started.base.commit);
-    let kept = run.steps.iter().filter(|record| record.dir.is_some());
-    let steps = kept.map(|record| (record.step.index, record.step.role, record.status));
-    same &= steps.eq(view.steps.iter().flatten().map(|step| (step.index, step.role, step.status)));
+    same &= steps_on_record(run).into_iter().eq(view
+        .steps
+        .iter()
+        .flatten()
+        .map(|step| (step.index, step.role, step.status)));
     if same {
         Vec::new()
     } else {
         vec!["the index shows something else than the log; `norma reindex` rebuilds it".into()]
     }
+}
+
+/// Every step of which something is kept, in order.
+fn steps_on_record(run: &Run) -> Vec<(u32, Role, StepStatus)> {
+    let kept = run.steps.iter().filter(|record| record.dir.is_some());
+    let own = kept.map(|record| (record.step.index, record.step.role, record.status));
+    let status = |end| if end == TurnEnd::Answered { StepStatus::Ok } else { StepStatus::Fail };
+    let turns = run.items.iter().flat_map(|state| &state.turns).filter(|turn| turn.dir.is_some());
+    let of_items = turns.map(|turn| (turn.step.index, turn.step.role, status(turn.end)));
+    let mut steps: Vec<_> = own.chain(of_items).collect();
+    steps.sort_unstable_by_key(|(index, _, _)| *index);
+    steps
 }
 
 fn check_mirror(dir: &Path, rows: &[Row], sealed: bool) -> Check {
@@ -162,7 +179,11 @@ fn check_evidence(dir: &Path, slug: &str, facts: &[Fact], seal: Option<Seal>) ->
         files += check_run_dir(dir, slug, seal, &mut problems);
     }
     if let Some(Fact::RunStarted(started)) = facts.first() {
-        for (name, bytes) in crate::recover::run_files(started) {
+        let items = facts.iter().filter_map(|fact| match fact {
+            Fact::ItemAdded(added) => Some(&added.item),
+            _ => None,
+        });
+        for (name, bytes) in crate::recover::run_files(started, items) {
             if std::fs::read(dir.join(name)).ok().as_deref() != Some(&bytes[..]) {
                 problems.push(format!("{name} differs from the contract of {slug}"));
             }

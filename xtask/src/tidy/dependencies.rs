@@ -18,6 +18,7 @@ const CLOSED: [(&str, &[&str], &str); 3] = [
             "base64ct",
             "blake3",
             "jiff",
+            "jsonschema",
             "schemars",
             "serde",
             "serde_json",

@@ -5,6 +5,7 @@
 mod agents;
 mod commands;
 mod conformance;
+mod contract;
 mod environment;
 mod landing;
 mod pdca;

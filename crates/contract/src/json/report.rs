@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub const VIOLATIONS_MAX: usize = 256;
 
 /// Longest pointer in bytes; longer ones end in `…`, since keys may be as long as the document.
-const POINTER_BYTES_MAX: usize = 1024;
+pub(super) const POINTER_BYTES_MAX: usize = 1024;
 
 /// One thing wrong with a document, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -78,15 +78,22 @@ impl Place {
                 Step::Key(key) => push_key(&mut pointer, key),
             }
             if pointer.len() > POINTER_BYTES_MAX {
-                while pointer.len() > POINTER_BYTES_MAX {
-                    pointer.pop();
-                }
-                pointer.push('…');
                 break;
             }
         }
-        pointer
+        bounded(pointer)
     }
+}
+
+/// The pointer as far as anybody would read it.
+pub(super) fn bounded(mut pointer: String) -> String {
+    if pointer.len() > POINTER_BYTES_MAX {
+        while pointer.len() > POINTER_BYTES_MAX {
+            pointer.pop();
+        }
+        pointer.push('…');
+    }
+    pointer
 }
 
 fn push_key(pointer: &mut String, key: &str) {
@@ -101,18 +108,22 @@ fn push_key(pointer: &mut String, key: &str) {
 
 /// The violations found so far.
 #[derive(Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     violations: Vec<Violation>,
     left_off: usize,
 }
 
 impl Report {
     pub(super) fn add(&mut self, place: &Place, message: String) {
+        self.push(place.pointer(), message);
+    }
+
+    pub(crate) fn push(&mut self, pointer: String, message: String) {
         if self.violations.len() == VIOLATIONS_MAX {
             self.left_off += 1;
             return;
         }
-        let violation = Violation { pointer: place.pointer(), message };
+        let violation = Violation { pointer: bounded(pointer), message };
         // A schema may say one thing twice, beside a `$ref` and behind it.
         if !self.violations.contains(&violation) {
             self.violations.push(violation);
@@ -133,7 +144,7 @@ impl Report {
         self.violations.is_empty()
     }
 
-    pub(super) fn into_result(mut self) -> Result<(), Vec<Violation>> {
+    pub(crate) fn into_result(mut self) -> Result<(), Vec<Violation>> {
         if self.left_off > 0 {
             let message = format!("{} more violations are not listed", self.left_off);
             self.violations.push(Violation::document(message));

@@ -1,11 +1,10 @@
 //! The budgets of a change: how large it may be and how many of its files may be risky. A budget stops the run,
 //! where a finding of the scope gate denies it.
 
+use super::listed::{Listed, PathList};
 use super::scope::ChangedPath;
 use super::shown;
-use contract::policy::{FoldedPath, PathPattern};
-use contract::{Budget, BudgetExceeded, Budgets, RepoPath};
-use serde::Deserialize;
+use contract::{Budget, BudgetExceeded, Budgets};
 
 /// What a change weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,55 +33,22 @@ pub fn over_budget(budgets: &Budgets, sizes: &Sizes) -> Option<BudgetExceeded> {
 
 /// The changed paths on the risky list, each with its reason.
 pub fn risky(changes: &[ChangedPath]) -> Vec<String> {
-    let list: Vec<(PathPattern, RiskyRule)> = risky_list().into_iter().map(|rule| (rule.compiled(), rule)).collect();
-    let reason = |change: &ChangedPath| {
-        let path = FoldedPath::new(&RepoPath::parse_bytes(&change.path).ok()?);
-        let (_, rule) = list.iter().find(|(pattern, _)| pattern.matches(&path))?;
-        Some(format!("{}: {}", shown(&change.path), rule.reason))
-    };
-    changes.iter().filter_map(reason).collect()
+    let list = PathList::new(risky_list());
+    list.among(changes).map(|(path, reason)| format!("{}: {reason}", shown(path))).collect()
 }
 
-/// A line of `risky_files.json`: what makes a file risky, why, and examples that a test holds it to.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RiskyRule {
-    /// As in `protected_paths.json`.
-    pattern: String,
-    reason: String,
-    #[serde(rename = "match")]
-    #[cfg_attr(not(test), allow(dead_code, reason = "examples are read by the test that verifies them"))]
-    examples: Vec<String>,
-    #[cfg_attr(not(test), allow(dead_code, reason = "examples are read by the test that verifies them"))]
-    not_match: Vec<String>,
-}
-
-impl RiskyRule {
-    fn compiled(&self) -> PathPattern {
-        PathPattern::parse(&self.pattern).expect("BUG: risky_files.json is verified by a test")
-    }
-}
-
-fn risky_list() -> Vec<RiskyRule> {
+fn risky_list() -> Vec<Listed> {
     serde_json::from_str(include_str!("risky_files.json")).expect("BUG: risky_files.json is verified by a test")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gate::listed::assert_examples;
 
     #[test]
     fn every_risky_rule_holds_its_own_examples() {
-        let folded = |path: &String| FoldedPath::new(&RepoPath::parse(path).unwrap());
-        for rule in risky_list() {
-            assert!(!rule.examples.is_empty() && !rule.not_match.is_empty(), "{}", rule.pattern);
-            for path in &rule.examples {
-                assert!(rule.compiled().matches(&folded(path)), "{} should match {path}", rule.pattern);
-            }
-            for path in &rule.not_match {
-                assert!(!rule.compiled().matches(&folded(path)), "{} should not match {path}", rule.pattern);
-            }
-        }
+        assert_examples(&risky_list());
     }
 
     #[test]

@@ -41,6 +41,30 @@ pub enum Rule {
     PatchFailed,
     /// A budget is exceeded.
     Budget,
+    /// More paths differ than the item may change.
+    MaxFiles,
+    /// The agent used more tools than the item allows.
+    MaxToolOps,
+    /// The deltas have more entries than the item allows.
+    MaxDeltaSize,
+    /// The patch has more bytes than the item allows.
+    MaxPatchBytes,
+    /// The same change has landed already.
+    Duplicate,
+    /// An expected file is not there.
+    OutputMissing,
+    /// The change touches what decides whether it passes its tests.
+    TestsChanged,
+    /// A test did not pass, or could not be run.
+    TestsFailed,
+    /// A file that must be there first is not, or is another.
+    InputMissing,
+    /// The agent did not answer as asked.
+    Output,
+    /// Something changed where nothing may.
+    ReadOnly,
+    /// Something else landed at the same path meanwhile.
+    Conflict,
 }
 
 /// One reason why a change may not be.

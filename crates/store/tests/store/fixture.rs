@@ -172,6 +172,8 @@ pub(crate) fn copy_dir(from: &Path, to: &Path) {
 
 pub(crate) fn contract(task: Option<i64>) -> Contract {
     Contract {
+        approval_for: Vec::new(),
+        again: false,
         workers: Default::default(),
         items: Vec::new(),
         schema: ContractSchema::V1,
@@ -387,7 +389,7 @@ impl<'a> Driving<'a> {
                     self.record(facts, vec![]);
                     break;
                 }
-                Due::Nothing => break,
+                Due::Item { .. } | Due::Approval | Due::Nothing => break,
             }
         }
         if self.run.status.is_terminal() && !self.is_sealed() {

@@ -35,7 +35,9 @@ pub(crate) fn check<'a>(found: &Found<'a>, log: &'a Log) -> (Vec<Kept<'a>>, Vec<
                 if ended.is_some_and(|ended| Some(ended.receipt.sha256) != found.sha256(&at)) {
                     problems.push(format!("{at} is not the file that the log refers to"));
                 }
-                previous = Some(receipt.receipt_hash);
+                if lands(ended) {
+                    previous = Some(receipt.receipt_hash);
+                }
                 receipts.push(Kept { receipt, bytes, ended });
             }
             Ok(None) if ended.is_none() => {}
@@ -64,14 +66,15 @@ fn contradictions(
     log: &Log,
 ) -> Vec<String> {
     let git = &receipt.git;
-    let content = Receipt::content(&receipt.submitted, &git.base_tree, &git.after_tree, &receipt.deltas);
+    let result = git.candidate_tree.as_ref().unwrap_or(&git.base_tree);
+    let content = Receipt::content(&receipt.submitted, &git.base_tree, result);
     let own = [
         (receipt.hash() == receipt.receipt_hash, "differs from its receipt hash"),
         (content == receipt.content_hash, "differs from its content hash"),
         (receipt.run_id == found.index.run_id, "is of another run"),
         (format!("changes/{:03}", receipt.change) == dir, "is of another change"),
         (receipt.contract == log.contract_digest(), "is of another contract"),
-        (receipt.previous_receipt_hash == previous, "does not follow the receipt before"),
+        (receipt.previous_receipt_hash == previous.filter(|_| lands(ended)), "does not follow the receipt before"),
     ];
     let told = ended.map(|ended| {
         let refers = (&ended.receipt.id, ended.receipt.receipt_hash, ended.receipt.content_hash);
@@ -89,6 +92,11 @@ fn contradictions(
     });
     let all = own.into_iter().chain(told.into_iter().flatten());
     all.filter(|(holds, _)| !holds).map(|(_, what)| what.to_owned()).collect()
+}
+
+/// Whether a change is one of those that follow each other on the run's line; a change that is told by no item is.
+fn lands(ended: Option<&ItemEnded>) -> bool {
+    ended.is_none_or(|ended| ended.commit.is_some())
 }
 
 /// Whether every gate that was asked let the change pass; who was asked nothing did not pass.

@@ -91,7 +91,7 @@ fn carry_out(layout: &Layout, user: &Repository, keys: &Keys) -> String {
     let id = RunId::new(1_769_180_101_000, [1; 10]);
     let started = started(user, &objects);
     let mut log = RunLog::new(id, None, &started.contract_digest);
-    store.create_run_dir(&id.slug(), &started).unwrap();
+    store.create_run_dir(&id.slug(), &started, &[]).unwrap();
     let events = store.append(&mut log, vec![Fact::RunStarted(Box::new(started))], vec![]).unwrap();
     let run = Run::start(id, &events[0]).unwrap();
     let mut driving = Driving { store, objects, keys, run, log };
@@ -103,6 +103,8 @@ fn started(user: &Repository, objects: &Objects) -> RunStarted {
     let commit = user.resolve("HEAD").unwrap().unwrap();
     let tree = objects.tree_of(commit).unwrap().to_string();
     let contract = Contract {
+        approval_for: Vec::new(),
+        again: false,
         workers: Default::default(),
         items: Vec::new(),
         schema: ContractSchema::V1,
@@ -284,7 +286,7 @@ fn receipt(run: &Run, change: u32, before: &str, after: &str) -> Receipt {
             base_commit: base.commit.clone(),
             base_tree: base.tree.clone(),
             before_tree: before.to_owned(),
-            candidate_tree: None,
+            candidate_tree: Some(after.to_owned()),
             after_tree: after.to_owned(),
         },
         contract: run.started.contract_digest,
@@ -294,7 +296,7 @@ fn receipt(run: &Run, change: u32, before: &str, after: &str) -> Receipt {
         sandbox: "none".into(),
         artifacts: Vec::new(),
         proof_artifacts: Vec::new(),
-        content_hash: Receipt::content(&submitted, &base.tree, after, &deltas),
+        content_hash: Receipt::content(&submitted, &base.tree, after),
         deltas,
         tool_trace: Vec::new(),
         tool_ops: 0,

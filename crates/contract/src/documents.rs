@@ -1,0 +1,287 @@
+//! The documents that people and agents write under contract, and those that norma writes of it: one file a kind, each
+//! closed (an unknown key is refused) and with a schema in `schemas/`. A field that may be left out is never null,
+//! unless its type says so; the schemas keep the two apart.
+
+pub mod agent_registry;
+pub mod agent_task_result;
+mod compile;
+pub mod evidence_bundle;
+pub mod evidence_report;
+#[cfg(test)]
+mod fixture;
+pub mod orchestrator_event;
+pub mod reexec_report;
+pub mod review_report;
+pub mod role_binding;
+pub mod run_manifest;
+pub mod run_result;
+pub mod task_contract;
+pub mod task_result;
+pub mod test_report;
+pub mod work_item;
+pub mod work_report;
+
+pub use agent_registry::AgentRegistry;
+pub use agent_task_result::AgentTaskResult;
+pub use compile::{ITEM_BYTES_MAX, Kind, Terms, compile, kind_of};
+pub use evidence_bundle::EvidenceBundle;
+pub use evidence_report::EvidenceReport;
+pub use orchestrator_event::OrchestratorEvent;
+pub use reexec_report::ReexecReport;
+pub use review_report::ReviewReport;
+pub use run_manifest::RunManifest;
+pub use run_result::RunResult;
+pub use task_contract::TaskContract;
+pub use task_result::TaskResult;
+pub use test_report::TestReport;
+pub use work_item::WorkItem;
+pub use work_report::WorkReport;
+
+use crate::Digest;
+use crate::hash::DigestProblem;
+use crate::json::{self, Limits, Violation};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::fmt;
+
+/// Members that a document leaves open.
+pub type Open = Map<String, Value>;
+
+/// What an agent is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[allow(missing_docs, reason = "the names say it; a document gives them no other meaning")]
+pub enum AgentRole {
+    Pm,
+    TechLead,
+    Worker,
+    Reviewer,
+    TestRunner,
+    Searcher,
+    Researcher,
+    UiUx,
+    Frontend,
+    Backend,
+    Ai,
+    Security,
+    Infra,
+    Test,
+    Ops,
+}
+
+impl AgentRole {
+    /// The word as documents have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AgentRole::Pm => "PM",
+            AgentRole::TechLead => "TECH_LEAD",
+            AgentRole::Worker => "WORKER",
+            AgentRole::Reviewer => "REVIEWER",
+            AgentRole::TestRunner => "TEST_RUNNER",
+            AgentRole::Searcher => "SEARCHER",
+            AgentRole::Researcher => "RESEARCHER",
+            AgentRole::UiUx => "UI_UX",
+            AgentRole::Frontend => "FRONTEND",
+            AgentRole::Backend => "BACKEND",
+            AgentRole::Ai => "AI",
+            AgentRole::Security => "SECURITY",
+            AgentRole::Infra => "INFRA",
+            AgentRole::Test => "TEST",
+            AgentRole::Ops => "OPS",
+        }
+    }
+}
+
+impl fmt::Display for AgentRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// An agent in a role.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = absent_is_not_null)]
+pub struct AgentRef {
+    /// In which role.
+    pub role: AgentRole,
+    /// Who.
+    pub agent_id: String,
+    /// The session to go on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codex_thread_id: Option<String>,
+}
+
+/// A file of a run, with its content's digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = absent_is_not_null)]
+pub struct ArtifactRef {
+    /// What it is called.
+    pub name: String,
+    /// Where it is.
+    pub path: String,
+    /// What it holds.
+    pub sha256: Sha256,
+    /// Of which kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    /// How long it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
+}
+
+/// What went wrong, and what may help.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = absent_is_not_null)]
+pub struct Failure {
+    /// What.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// What may help.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// What a gate said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = absent_is_not_null)]
+pub struct GateVerdict {
+    /// Whether it passed.
+    pub passed: bool,
+    /// What it found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub violations: Option<Vec<String>>,
+}
+
+/// The rights in a contract's words: files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Filesystem {
+    /// Nothing may change.
+    ReadOnly,
+    /// What the contract names may change.
+    WorkspaceWrite,
+}
+
+impl Filesystem {
+    /// The word as documents have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Filesystem::ReadOnly => "read-only",
+            Filesystem::WorkspaceWrite => "workspace-write",
+        }
+    }
+}
+
+/// How much is at stake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Grade {
+    Low,
+    Medium,
+    High,
+}
+
+/// A SHA-256 as others write it: in either case. It is kept and written in lower case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Sha256(pub Digest);
+
+impl<'de> Deserialize<'de> for Sha256 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digest: Result<Digest, DigestProblem> = text.to_ascii_lowercase().parse();
+        digest.map(Sha256).map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for Sha256 {
+    fn schema_name() -> Cow<'static, str> {
+        "Sha256".into()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        concat!(module_path!(), "::Sha256").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "description": "A SHA-256 in hex.", "pattern": "^[a-fA-F0-9]{64}$"})
+    }
+}
+
+/// A value that must be there and may be null.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OrNull<T>(pub Option<T>);
+
+impl<T: JsonSchema> JsonSchema for OrNull<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("OrNull_{}", T::schema_name()).into()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        format!("{}::OrNull<{}>", module_path!(), T::schema_id()).into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({"oneOf": [generator.subschema_for::<T>(), {"type": "null"}]})
+    }
+}
+
+/// Reads a document strictly: every violation with its JSON pointer, patterns included.
+pub fn read<T: DeserializeOwned + JsonSchema>(bytes: &[u8]) -> Result<T, Vec<Violation>> {
+    read_value(json::parse(bytes, &Limits::DOCUMENT)?)
+}
+
+fn read_value<T: DeserializeOwned + JsonSchema>(value: Value) -> Result<T, Vec<Violation>> {
+    json::check_value::<T>(&value)?;
+    // The walk above says things best, but leaves patterns and formats to the types, which do not say where.
+    let schema = json::schema::Schema::of::<T>().violations(&value);
+    if schema.is_empty() { json::decode_value(value) } else { Err(schema) }
+}
+
+/// Serde takes null for a field that may be left out; the documents here do not.
+pub(crate) fn absent_is_not_null(schema: &mut Schema) {
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let required: Vec<&str> = required.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for (_, property) in properties.iter_mut().filter(|(name, _)| !required.contains(&name.as_str())) {
+        drop_null(property);
+    }
+}
+
+/// Takes the null out that `Option` puts into a schema: in a list of types, or as an alternative.
+fn drop_null(property: &mut Value) {
+    let Some(keywords) = property.as_object_mut() else { return };
+    if let Some(types) = keywords.get_mut("type").and_then(Value::as_array_mut) {
+        types.retain(|kind| kind != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            keywords.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(choices) = keywords.get_mut("enum").and_then(Value::as_array_mut) {
+        choices.retain(|choice| !choice.is_null());
+    }
+    if let Some(mut branches) = keywords.get("anyOf").and_then(Value::as_array).cloned() {
+        branches.retain(|branch| branch["type"] != "null");
+        if let [Value::Object(only)] = branches.as_slice() {
+            keywords.remove("anyOf");
+            keywords.extend(only.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

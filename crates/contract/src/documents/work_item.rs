@@ -1,0 +1,84 @@
+//! `work_item.v1`: one of several pieces of work that depend on each other, each for one agent, with limits on what it
+//! may come to.
+
+mod batch;
+
+pub use batch::{Batch, ITEMS_MAX, compile_batch, read_batch};
+
+use super::{Grade, absent_is_not_null};
+use crate::work::TestsPolicy;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The document. A batch is an array of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(transform = absent_is_not_null)]
+pub struct WorkItem {
+    /// Unique in its batch; fit to be a directory name.
+    pub id: String,
+    /// Who is to do it.
+    pub agent_id: String,
+    /// What to do, in words.
+    #[schemars(length(min = 1))]
+    pub description: String,
+    /// The items that must have succeeded first.
+    #[serde(default)]
+    pub dependencies: Vec<String>,
+    /// How much it may come to.
+    #[serde(default)]
+    pub constraints: WorkConstraints,
+    /// What is expected of it; nothing is held to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<WorkBudget>,
+    /// Files that must be there before; a leading `/` is the repository's root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_files: Option<Vec<String>>,
+    /// Files that must be there afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_files: Option<Vec<String>>,
+    /// What must succeed, split as a shell would; nothing only a shell understands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_command: Option<String>,
+    /// What may change: files, or directories with everything below; without it, the whole tree but for what policy protects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1), inner(length(min = 1)))]
+    pub allowed_paths: Option<Vec<String>>,
+    /// Whose version of the tests counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests_policy: Option<TestsPolicy>,
+}
+
+/// How much a work item may come to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkConstraints {
+    /// Paths that differ.
+    pub max_files: u64,
+    /// Tool operations of the agent.
+    pub max_tool_ops: u64,
+    /// Entries of the four deltas together.
+    pub max_delta_size: u64,
+    /// How long the turn may take, and the test.
+    #[schemars(range(min = 1))]
+    pub timeout_ms: u64,
+}
+
+impl Default for WorkConstraints {
+    fn default() -> Self {
+        WorkConstraints { max_files: 10, max_tool_ops: 50, max_delta_size: 100, timeout_ms: 300_000 }
+    }
+}
+
+/// What is expected of a work item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkBudget {
+    /// How long it should take.
+    pub time_estimate_ms: u64,
+    /// How hard it is.
+    pub complexity: Grade,
+}
+
+#[cfg(test)]
+mod tests;

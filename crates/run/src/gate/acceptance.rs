@@ -1,0 +1,204 @@
+//! The tests gate: what do the commands of an item prove? norma runs them itself, so that this gate reads exit codes and
+//! never what somebody says about them. The counts in a runner's output are told to people and decide nothing: a test
+//! can print anything.
+
+mod cargo;
+mod counts;
+mod go;
+mod jest;
+mod junit;
+mod nextest;
+mod node;
+mod pytest;
+
+pub use counts::{counted, total};
+pub use junit::{counted as counted_in_junit, file_named as junit_file_named};
+
+use contract::ProcessEnd;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The exit code of a command whose time was up, as `timeout` has it.
+const EXIT_TIMEOUT: i32 = 124;
+
+/// The exit code of a command that could not be started, as shells have it.
+const EXIT_NOT_STARTED: i32 = 127;
+
+/// What shells add to the number of a signal.
+const EXIT_SIGNAL: i32 = 128;
+
+const SIGKILL: i32 = 9;
+
+/// Programs that succeed whatever the change is.
+const TRIVIAL: [&str; 7] = ["true", ":", "echo", "printf", "exit", "sleep", "pwd"];
+
+/// What a command came to, or all of them together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum TestStatus {
+    /// What must hold was tried, and holds.
+    Pass,
+    /// It was tried, and does not hold.
+    Fail,
+    /// It could not be found out.
+    Error,
+    /// It was not tried.
+    Skipped,
+}
+
+impl TestStatus {
+    /// The word as stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TestStatus::Pass => "PASS",
+            TestStatus::Fail => "FAIL",
+            TestStatus::Error => "ERROR",
+            TestStatus::Skipped => "SKIPPED",
+        }
+    }
+
+    /// What the end of a command means; none is one that was not run.
+    pub fn of(end: Option<&ProcessEnd>) -> TestStatus {
+        match end {
+            None => TestStatus::Skipped,
+            Some(ProcessEnd::Exited(0)) => TestStatus::Pass,
+            Some(ProcessEnd::Exited(_) | ProcessEnd::Signaled(_)) => TestStatus::Fail,
+            Some(
+                ProcessEnd::WallDeadline
+                | ProcessEnd::IdleDeadline
+                | ProcessEnd::Canceled
+                | ProcessEnd::NotStarted(_)
+                | ProcessEnd::LimitReached(_)
+                | ProcessEnd::NotConfined(_)
+                | ProcessEnd::NotSetUp(_),
+            ) => TestStatus::Error,
+        }
+    }
+}
+
+impl fmt::Display for TestStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The end of a command as the one number that reports have for it.
+pub fn exit_code(end: &ProcessEnd) -> i32 {
+    match end {
+        ProcessEnd::Exited(code) => *code,
+        ProcessEnd::Signaled(signal) => EXIT_SIGNAL + signal,
+        ProcessEnd::WallDeadline | ProcessEnd::IdleDeadline => EXIT_TIMEOUT,
+        ProcessEnd::Canceled | ProcessEnd::LimitReached(_) => EXIT_SIGNAL + SIGKILL,
+        ProcessEnd::NotStarted(_) | ProcessEnd::NotConfined(_) | ProcessEnd::NotSetUp(_) => EXIT_NOT_STARTED,
+    }
+}
+
+/// Whether nothing more needs to be tried after a command that ended like this.
+pub fn stops(must_pass: bool, end: &ProcessEnd) -> bool {
+    *end == ProcessEnd::Canceled || (must_pass && TestStatus::of(Some(end)) != TestStatus::Pass)
+}
+
+/// What all commands prove, each with whether it must pass: the first that must and did not decides. Where none must,
+/// nothing is proven.
+pub fn verdict(commands: impl IntoIterator<Item = (bool, TestStatus)>) -> TestStatus {
+    let mut verdict = TestStatus::Skipped;
+    for (_, status) in commands.into_iter().filter(|(must_pass, _)| *must_pass) {
+        match status {
+            TestStatus::Pass => verdict = TestStatus::Pass,
+            // One that was not tried proves nothing, whatever others proved.
+            TestStatus::Skipped => return TestStatus::Error,
+            TestStatus::Fail | TestStatus::Error => return status,
+        }
+    }
+    verdict
+}
+
+/// What of its words an item forbids to its own commands, besides what policy forbids: the first that they contain,
+/// upper or lower case.
+pub fn forbidden_word<'w>(argv: &[String], words: &'w [String]) -> Option<&'w str> {
+    let line = argv.join(" ").to_lowercase();
+    words.iter().map(String::as_str).find(|word| !word.trim().is_empty() && line.contains(&word.to_lowercase()))
+}
+
+/// Whether a command succeeds whatever the change is, so that it cannot be a test of it.
+pub fn is_trivial(argv: &[String]) -> bool {
+    let Some(program) = argv.first().filter(|program| !program.is_empty()) else { return true };
+    // A script of the repository may be called anything.
+    let name = if program.starts_with('/') { program.rsplit('/').next() } else { Some(program.as_str()) };
+    name.is_some_and(|name| TRIVIAL.contains(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::ProcessLimit;
+
+    #[test]
+    fn only_leaving_with_zero_passes() {
+        let why = || "x".to_owned();
+        for (end, status, code) in [
+            (ProcessEnd::Exited(0), TestStatus::Pass, 0),
+            (ProcessEnd::Exited(1), TestStatus::Fail, 1),
+            (ProcessEnd::Exited(124), TestStatus::Fail, 124),
+            (ProcessEnd::Signaled(11), TestStatus::Fail, 139),
+            (ProcessEnd::WallDeadline, TestStatus::Error, 124),
+            (ProcessEnd::IdleDeadline, TestStatus::Error, 124),
+            (ProcessEnd::Canceled, TestStatus::Error, 137),
+            (ProcessEnd::LimitReached(ProcessLimit::Memory), TestStatus::Error, 137),
+            (ProcessEnd::NotStarted(why()), TestStatus::Error, 127),
+            (ProcessEnd::NotConfined(why()), TestStatus::Error, 127),
+            (ProcessEnd::NotSetUp(why()), TestStatus::Error, 127),
+        ] {
+            assert_eq!((TestStatus::of(Some(&end)), exit_code(&end)), (status, code), "{end:?}");
+        }
+        assert_eq!(TestStatus::of(None), TestStatus::Skipped);
+    }
+
+    #[test]
+    fn the_first_command_that_must_pass_and_does_not_decides() {
+        use TestStatus::{Error, Fail, Pass, Skipped};
+        let check = |commands: &[(bool, TestStatus)], expected: TestStatus| {
+            assert_eq!(verdict(commands.iter().copied()), expected, "{commands:?}");
+        };
+        check(&[], Skipped);
+        check(&[(true, Pass), (true, Pass)], Pass);
+        check(&[(true, Pass), (false, Fail), (false, Error)], Pass);
+        check(&[(true, Pass), (true, Fail), (true, Skipped)], Fail);
+        check(&[(true, Error), (true, Skipped)], Error);
+        check(&[(false, Pass)], Skipped);
+        check(&[(true, Pass), (true, Skipped)], Error);
+        check(&[(true, Skipped)], Error);
+    }
+
+    #[test]
+    fn a_command_that_may_fail_stops_nothing_unless_it_was_canceled() {
+        assert!(!stops(false, &ProcessEnd::Exited(1)) && !stops(false, &ProcessEnd::WallDeadline));
+        assert!(stops(true, &ProcessEnd::Exited(1)) && stops(true, &ProcessEnd::WallDeadline));
+        assert!(!stops(true, &ProcessEnd::Exited(0)));
+        assert!(stops(false, &ProcessEnd::Canceled));
+    }
+
+    #[test]
+    fn an_item_forbids_words_to_its_own_commands() {
+        let argv = ["git", "Push", "--force"].map(str::to_owned);
+        let check = |words: &[&str], expected: Option<&str>| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(forbidden_word(&argv, &words), expected);
+        };
+        check(&["git fetch", "GIT push"], Some("GIT push"));
+        check(&["--FORCE"], Some("--FORCE"));
+        check(&["", " ", "rm -rf"], None);
+    }
+
+    #[test]
+    fn a_command_that_always_succeeds_is_no_test() {
+        let argv = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        for line in ["true", ":", "echo ok", "/bin/echo hello", "printf done", "/usr/bin/true x", ""] {
+            assert!(is_trivial(&argv(line)), "{line}");
+        }
+        assert!(is_trivial(&[]));
+        for line in ["pytest", "cargo test", "false", "node true", "./echo", "test -f a"] {
+            assert!(!is_trivial(&argv(line)), "{line}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Which files of a repository decide whether its tests pass: the tests themselves, what controls how they are run
+//! (`test_files.json`), and the scripts that an item's own test commands start. A change that touches one of them judges
+//! itself, so it is named, and an item can have the baseline's version of them count.
+
+use super::listed::{Listed, PathList};
+use super::{Finding, Rule};
+use contract::RepoPath;
+use contract::work::TestCommand;
+use serde::Deserialize;
+
+/// Programs whose first operand is a file with the code to run.
+const INTERPRETERS: [&str; 14] =
+    ["sh", "bash", "dash", "zsh", "ksh", "python", "python3", "node", "deno", "bun", "ruby", "perl", "php", "lua"];
+
+/// The files that decide about the tests of one item.
+#[derive(Debug)]
+pub struct TestFiles {
+    tests: PathList,
+    control: PathList,
+    scripts: Vec<RepoPath>,
+}
+
+impl TestFiles {
+    /// Those of an item with these commands.
+    pub fn new(commands: &[TestCommand]) -> TestFiles {
+        let Lists { tests, control } = listed();
+        let scripts = commands.iter().filter_map(|command| script(&command.argv)).collect();
+        TestFiles { tests: PathList::new(tests), control: PathList::new(control), scripts }
+    }
+
+    /// Why a path is one of them; none if it is not.
+    pub fn why(&self, path: &[u8]) -> Option<String> {
+        if self.scripts.iter().any(|script| script.as_str().as_bytes() == path) {
+            return Some("a test command starts it".to_owned());
+        }
+        if self.tests.reason(path).is_some() {
+            return Some("it is part of the tests".to_owned());
+        }
+        self.control.reason(path).map(|reason| format!("it {reason}"))
+    }
+
+    /// Those of them among the paths of a change. They are told, and do not refuse it: most good changes bring tests.
+    pub fn changed<'p>(&self, paths: impl IntoIterator<Item = &'p [u8]>) -> Vec<Finding> {
+        let finding = |path: &'p [u8]| {
+            let message = format!("the change decides about its own tests: {}", self.why(path)?);
+            Some(Finding::at(Rule::TestsChanged, path, message))
+        };
+        paths.into_iter().filter_map(finding).collect()
+    }
+}
+
+/// The file of the tree that a command runs: the program itself, or what an interpreter is given to read.
+fn script(argv: &[String]) -> Option<RepoPath> {
+    let (program, arguments) = argv.split_first()?;
+    if program.contains('/') && !program.starts_with('/') {
+        return RepoPath::parse(program).ok();
+    }
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let interprets = INTERPRETERS.contains(&name);
+    let operand = arguments.iter().find(|argument| !argument.starts_with('-'))?;
+    RepoPath::parse(operand).ok().filter(|_| interprets)
+}
+
+/// `test_files.json`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Lists {
+    pub(super) tests: Vec<Listed>,
+    control: Vec<Listed>,
+}
+
+pub(super) fn listed() -> Lists {
+    serde_json::from_str(include_str!("test_files.json")).expect("BUG: test_files.json is verified by a test")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::listed::assert_examples;
+
+    fn command(argv: &[&str]) -> TestCommand {
+        let argv = argv.iter().map(|word| (*word).to_owned()).collect();
+        TestCommand { name: "t".to_owned(), argv, must_pass: true }
+    }
+
+    #[test]
+    fn every_line_holds_its_own_examples() {
+        let Lists { tests, control } = listed();
+        assert_examples(&tests);
+        assert_examples(&control);
+    }
+
+    #[test]
+    fn a_change_that_touches_what_judges_it_is_named() {
+        let files = TestFiles::new(&[command(&["sh", "-e", "ci/check.sh"]), command(&["./verify", "x"])]);
+        let paths = [
+            &b"src/a.rs"[..],
+            b"tests/a.rs",
+            b"conftest.py",
+            b"PACKAGE.JSON",
+            b"ci/check.sh",
+            b"verify",
+            b"ci/other.sh",
+            b"x",
+            b"\xff",
+        ];
+        let found: Vec<String> = files.changed(paths).iter().map(ToString::to_string).collect();
+        let about = |path: &str, why: &str| format!("{path}: the change decides about its own tests: {why}");
+        let expected = [
+            about("tests/a.rs", "it is part of the tests"),
+            about("conftest.py", "it is part of the tests"),
+            about("PACKAGE.JSON", "it names the script that tests run"),
+            about("ci/check.sh", "a test command starts it"),
+            about("verify", "a test command starts it"),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn every_file_that_is_known_to_control_tests_is_on_the_list() {
+        let files = TestFiles::new(&[]);
+        for path in [
+            "package.json",
+            "Makefile",
+            "build.rs",
+            ".cargo/config.toml",
+            "conftest.py",
+            "pytest.ini",
+            "tox.ini",
+            "jest.config.js",
+            ".npmrc",
+        ] {
+            assert!(files.why(path.as_bytes()).is_some(), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_script_of_a_command_is_what_it_starts_and_not_what_it_looks_at() {
+        let check = |argv: &[&str], expected: Option<&str>| {
+            let found = script(&command(argv).argv);
+            assert_eq!(found.as_ref().map(RepoPath::as_str), expected, "{argv:?}");
+        };
+        check(&["./t.sh"], Some("t.sh"));
+        check(&["node", "validate.mjs", "KnowledgeStore"], Some("validate.mjs"));
+        check(&["/usr/bin/python3", "-B", "scripts/check.py"], Some("scripts/check.py"));
+        check(&["grep", "-q", "x", "src/a.rs"], None);
+        check(&["cargo", "test"], None);
+        check(&["sh", "../t.sh"], None);
+        check(&["node"], None);
+        check(&[], None);
+    }
+}
