@@ -1,9 +1,12 @@
 //! The verbs. One file each: its arguments, their help with an example, and one function.
 
+mod approvals;
+mod approve;
 mod cancel;
 mod completions;
 mod contract;
 mod demo;
+mod deny;
 mod diff;
 mod doctor;
 mod events;
@@ -11,6 +14,7 @@ mod exec_check;
 mod export;
 mod gc;
 mod hash;
+mod hooks;
 mod init;
 mod keys;
 mod land;
@@ -28,6 +32,7 @@ mod verify;
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
+use ::contract::ApprovalDecision;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -69,12 +74,16 @@ pub(crate) enum Verb {
     Diff(diff::Args),
     Land(land::Args),
     Undo(undo::Args),
+    Approvals(approvals::Args),
+    Approve(approve::Args),
+    Deny(deny::Args),
     Cancel(cancel::Args),
     Resume(resume::Args),
     Verify(verify::Args),
     Export(export::Args),
     Keys(keys::Args),
     Hash(hash::Args),
+    Hooks(hooks::Args),
     Sandbox(sandbox::Args),
     ExecCheck(exec_check::Args),
     Reindex(reindex::Args),
@@ -87,6 +96,14 @@ fn change_run(here: &Surroundings, given: &str, request: impl FnOnce(String) -> 
     let slug = here.reader()?.find_run(given)?;
     let (message, value) = here.request(request(slug.clone()))?;
     Ok(here.print(&serde_json::json!({"run_id": slug, "message": message, "value": value}), || message.clone()))
+}
+
+/// Has the owner record what a person says about an approval.
+fn answer(here: &Surroundings, given: &str, decision: ApprovalDecision, reason: Option<String>) -> Outcome<ExitCode> {
+    let approval = here.reader()?.approval(given)?.id;
+    let by = here.person(&here.repository()?);
+    let (message, value) = here.request(runner::Request::Answer { approval, decision, by, reason })?;
+    Ok(here.print(&value, || message))
 }
 
 impl Verb {
@@ -105,12 +122,16 @@ impl Verb {
             Verb::Diff(args) => args.run(here),
             Verb::Land(args) => args.run(here),
             Verb::Undo(args) => args.run(here),
+            Verb::Approvals(args) => args.run(here),
+            Verb::Approve(args) => args.run(here),
+            Verb::Deny(args) => args.run(here),
             Verb::Cancel(args) => args.run(here),
             Verb::Resume(args) => args.run(here),
             Verb::Verify(args) => args.run(here),
             Verb::Export(args) => args.run(here),
             Verb::Keys(args) => args.run(here),
             Verb::Hash(args) => args.run(here),
+            Verb::Hooks(args) => args.run(here),
             Verb::Sandbox(args) => args.run(here),
             Verb::ExecCheck(args) => args.run(here),
             Verb::Reindex(args) => args.run(here),

@@ -1,8 +1,8 @@
-//! The state directory's own log: tasks, run states, landings asked for later. It is a chain like a run's, and every
+//! The state directory's own log: tasks, run states, approvals, landings asked for later. It is a chain like a run's, and every
 //! state change of a run is a line of it too, so that no run can vanish or be rewritten alone.
 
 use crate::json::{self, Violation};
-use crate::{AcceptanceCriterion, Digest, Landing, Reason, Status, Timestamp};
+use crate::{AcceptanceCriterion, ApprovalDecision, Digest, Landing, Reason, Status, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const VIOLATIONS_KEPT: usize = 32;
 /// How many characters of each.
 const WORDS_KEPT: usize = 300;
 
-/// Everything that happens to the state directory itself: tasks, run states, landings asked for later.
+/// Everything that happens to the state directory itself: tasks, run states, approvals, landings asked for later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]
 pub enum Audit {
@@ -78,6 +78,38 @@ pub enum Audit {
         run_id: String,
         /// The move that took it back.
         landing: Landing,
+    },
+    /// A run cannot go on before a person has said yes.
+    ApprovalAsked {
+        /// UUID.
+        id: String,
+        /// Slug.
+        run_id: String,
+        /// Why a person is asked.
+        reasons: Vec<String>,
+        /// Run, contract and reasons, in one digest.
+        bound: Digest,
+        /// Nobody can say yes, and no run can use it, from then on.
+        expires_at: Timestamp,
+    },
+    /// A person answered.
+    ApprovalAnswered {
+        /// Which approval.
+        id: String,
+        /// What they said.
+        decision: ApprovalDecision,
+        /// Who.
+        by: String,
+        /// Why, in their words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// The run went on with it; in the same commit as the run's own fact.
+    ApprovalUsed {
+        /// Which approval.
+        id: String,
+        /// Slug.
+        run_id: String,
     },
     /// Something that did not belong was moved aside.
     Quarantined {

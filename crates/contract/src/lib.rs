@@ -3,6 +3,7 @@
 //! Whatever enters norma from outside is turned into these types first.
 
 mod agent;
+mod approval;
 pub mod attestation;
 mod audit;
 pub mod bundle;
@@ -28,6 +29,7 @@ pub use agent::{
     AcceptanceCriterion, AgentRequest, AgentResponse, CriterionResult, Manifest, ManifestFile, PROTOCOL_VERSION,
     ProcessEnd, ProcessLimit, RequestContext, RequestPaths, RequestStep, RequestTerms, ResponseStatus, VerdictFile,
 };
+pub use approval::{APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalView, approval_bound};
 pub use attestation::Statement;
 pub use audit::{Audit, AuditLine};
 pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ScopeConfig, TurnLimits};

@@ -6,10 +6,12 @@ use crate::documents::{
     AgentRegistry, AgentTaskResult, EvidenceBundle, EvidenceReport, OrchestratorEvent, ReexecReport, ReviewReport,
     RunManifest, RunResult, TaskContract, TaskResult, TestReport, WorkItem, WorkReport,
 };
-use crate::policy::{CommandAllowlist, ForbiddenActions, McpAllowlist, ProtectedPathsFile, ScratchPathsFile};
+use crate::policy::{
+    CommandAllowlist, ForbiddenActions, McpAllowlist, ProtectedPathsFile, ScratchPathsFile, WidePathsFile,
+};
 use crate::{
-    AgentRequest, AgentResponse, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt, RunView, TaskView,
-    VerdictFile,
+    AgentRequest, AgentResponse, ApprovalView, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt,
+    RunView, TaskView, VerdictFile,
 };
 use serde_json::Value;
 
@@ -32,6 +34,7 @@ schemas! {
     "agent_request.v1.json" => AgentRequest,
     "agent_response.v1.json" => AgentResponse,
     "agent_task_result.v1.json" => AgentTaskResult,
+    "approval_view.v1.json" => ApprovalView,
     "audit_line.v1.json" => AuditLine,
     "bundle_index.v1.json" => BundleIndex,
     "command_allowlist.v1.json" => CommandAllowlist,
@@ -58,6 +61,7 @@ schemas! {
     "task_view.v1.json" => TaskView,
     "test_report.v1.json" => TestReport,
     "verdict.v1.json" => VerdictFile,
+    "wide_paths.v1.json" => WidePathsFile,
     "work_item.v1.json" => WorkItem,
     "work_report.v1.json" => WorkReport,
 }

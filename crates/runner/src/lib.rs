@@ -3,6 +3,7 @@
 //! only crate that starts processes.
 
 mod acceptance;
+mod approval;
 mod book;
 mod change;
 mod collect;
@@ -12,6 +13,7 @@ mod error;
 mod execute;
 mod export;
 pub mod git;
+pub mod hooks;
 mod items;
 mod keys;
 mod landing;
@@ -33,6 +35,7 @@ pub mod workspace;
 mod world;
 
 pub use acceptance::{Acceptance, CommandOutcome, LogFile, Side};
+pub use approval::{Redeemed, ask, extent, redeem};
 pub use confine::{LEVEL_MIN, check_sandbox, check_workspace};
 pub use drive::{Control, Driver, Hands, Progress, Stop};
 pub use error::{Error, Result};

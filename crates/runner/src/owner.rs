@@ -7,7 +7,7 @@ use crate::machine::{MARKER, Machine};
 use crate::process::Supervisor;
 use crate::start::take_up;
 use crate::{Answer, Error, Keys, Request, Result, Trust, landing, workspace};
-use contract::{Policies, Status};
+use contract::{ApprovalDecision, Policies, Status};
 use rustix::net::sockopt::socket_peercred;
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
@@ -323,6 +323,14 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
             shared.store.audit(contract::Audit::contract_refused(sha256, kind, violations)).wait()?;
             done("the refusal is on record".to_owned(), sha256.to_string().into())
         }
+        Request::Answer { approval, decision, by, reason } => {
+            let answered = shared.store.answer_approval(approval, decision, by, reason).wait()?;
+            let next = match decision {
+                ApprovalDecision::Granted => format!("granted; go on: norma resume {}", answered.run_id),
+                ApprovalDecision::Denied => format!("denied; run {} does not go on with it", answered.run_id),
+            };
+            done(next, serde_json::to_value(answered).expect("BUG: an approval is plain data"))
+        }
         Request::Reindex => {
             let runs = store::reindex(&shared.store)?;
             done(format!("the index was rebuilt from the logs of {runs} run(s)"), runs.into())
@@ -365,7 +373,7 @@ fn drop_bases(shared: &Shared, gone_on_from: bool) -> Result<u64> {
     for (name, at) in shared.user.refs_below(crate::machine::BASES)? {
         let slug = name.split('/').nth(2).unwrap_or_default();
         let keep = match reader.run(slug)?.map(|run| run.status) {
-            Some(Status::Running | Status::Paused) => true,
+            Some(Status::Running | Status::Paused | Status::Waiting) => true,
             Some(Status::Stopped) => !(gone_on_from && reader.has_child(slug)?),
             _ => false,
         };

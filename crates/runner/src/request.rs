@@ -1,7 +1,7 @@
 //! What one norma process can ask of the one that owns the state directory, over `norma.sock`. The same
 //! function carries it out when nobody owns it and the asking process takes the lock itself.
 
-use contract::{Digest, Violation};
+use contract::{ApprovalDecision, Digest, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -51,6 +51,17 @@ pub enum Request {
         kind: Option<String>,
         /// What is wrong with it.
         violations: Vec<Violation>,
+    },
+    /// A person answers a question.
+    Answer {
+        /// UUID of the approval.
+        approval: String,
+        /// What they say.
+        decision: ApprovalDecision,
+        /// Who they are.
+        by: String,
+        /// Why, in their words.
+        reason: Option<String>,
     },
     /// Rebuild the index tables.
     Reindex,

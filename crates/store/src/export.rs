@@ -48,7 +48,7 @@ pub fn export(
     let dir = reader.layout().run(slug);
     let mut sources = Vec::new();
     list(&dir, "run", &mut sources)?;
-    let audit: String = reader.audit_lines(slug)?.into_iter().map(|line| line + "\n").collect();
+    let audit: String = reader.audit_lines_about(slug)?.into_iter().map(|line| line + "\n").collect();
     let own = [("audit.jsonl", audit.as_str()), ("keys/README.md", KEYS_README), ("verify.sh", VERIFY_SH)];
     let own = own.map(|(path, text)| (path.to_owned(), text.as_bytes().to_vec()));
     sources.extend(own.into_iter().chain(extras).map(|(path, bytes)| (path, Source::Memory(bytes))));

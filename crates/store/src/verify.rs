@@ -2,6 +2,8 @@
 //! machine is run over the facts, every file is compared with the digests that the chain carries, and the
 //! state directory's own log must know the run with the same head, and so must the signature that sealed it.
 
+mod approvals;
+
 use crate::evidence::{difference, evidence_digest, files_in, read_bounded, read_manifest};
 use crate::read::{AuditRow, EventRow as Row};
 use crate::seal::run_seal;
@@ -53,6 +55,7 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, op
     }
     let dir = reader.layout().run(slug);
     let (files, evidence) = check_evidence(&dir, slug, &facts, seal);
+    let approvals = approvals::check(&run_of(&rows), &facts, &audit);
     let checks = vec![
         chain,
         check_columns(&rows),
@@ -60,6 +63,7 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, op
         check_mirror(&dir, &rows, seal.is_some()),
         evidence,
         check_seal(reader, slug, seal.is_some(), open)?,
+        approvals,
         Check { name: "audit log", problems: audited },
     ];
     let verified = checks.iter().all(|check| check.problems.is_empty());
@@ -99,6 +103,12 @@ fn check_chain(slug: &str, rows: &[Row]) -> (Vec<Fact>, Check) {
     (facts, Check { name: "chain", problems })
 }
 
+/// The id of the run, as its first line has it.
+fn run_of(rows: &[Row]) -> RunId {
+    let first = rows.iter().find_map(|row| EventLine::parse(row.line.as_bytes()).ok());
+    first.map_or_else(|| RunId::new(0, [0; 10]), |line| line.run_uuid)
+}
+
 fn check_columns(rows: &[Row]) -> Check {
     let mut problems = Vec::new();
     for row in rows {
@@ -116,8 +126,7 @@ fn check_columns(rows: &[Row]) -> Check {
 fn check_machine(reader: &Reader, slug: &str, rows: &[Row]) -> Result<Check> {
     let lines: Vec<EventLine> = rows.iter().filter_map(|row| EventLine::parse(row.line.as_bytes()).ok()).collect();
     let events: Vec<_> = lines.iter().filter_map(|line| line.event().ok()).collect();
-    let id = lines.first().map_or_else(|| RunId::new(0, [0; 10]), |line| line.run_uuid);
-    let problems = match Run::fold(id, &events) {
+    let problems = match Run::fold(run_of(rows), &events) {
         Err(illegal) => vec![illegal.to_string()],
         Ok(run) => index_problems(&run, reader.run(slug)?),
     };

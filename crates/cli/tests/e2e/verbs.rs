@@ -88,6 +88,7 @@ fn only_the_configuration_and_the_policies_are_offered_to_git() {
         "policies/mcp_allowlist.json",
         "policies/protected_paths.json",
         "policies/scratch_paths.json",
+        "policies/wide_paths.json",
     ];
     assert_eq!(
         env.git(&["status", "--porcelain", "--untracked-files=all"]),
@@ -466,6 +467,7 @@ fn verify_notices_what_was_changed_after_the_run() {
     events.jsonl   ok
     evidence       ok
     seal           ok
+    approvals      ok
     audit log      ok
     verified: 22 events, 105 files
     [exit 0]
@@ -481,6 +483,7 @@ fn verify_notices_what_was_changed_after_the_run() {
     evidence       FAILED
                    steps/002-do/files/test.log differs from what was recorded
     seal           ok
+    approvals      ok
     audit log      ok
     NOT verified: 22 events, 105 files
     [exit 5]
@@ -559,12 +562,16 @@ fn every_verb_has_help_with_an_example() {
       diff         Print what a run changed, as a patch
       land         Move the result of a passed run onto your branch
       undo         Take a landing back, if the branch is still where it was put
+      approvals    List what runs wait for a person to say yes to
+      approve      Say yes to what a run waits for; it counts for that run and these reasons, once
+      deny         Say no to what a run waits for, and why
       cancel       End a run; its evidence stays
       resume       Go on with a paused run; with --budget, from where a stopped one ended
       verify       Check a run's log, chain and evidence
       export       Write a run with its evidence and signatures into one file that can be checked elsewhere
       keys         Show the key that norma signs with here, or give its public part away
       hash         Print the BLAKE3 state hash of a revision or a directory
+      hooks        Hold commits and pushes made by hand to the active contract
       sandbox      Run a program in the sandbox, or see what the sandbox lets through
       exec-check   Say whether a command may be started, and by which rule; nothing is started
       reindex      Rebuild the index tables from the logs

@@ -180,7 +180,7 @@ fn every_example_is_good_under_the_default_policies() {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
-        let (kind, items) = super::fixture::with_terms(|terms| compile(&bytes, terms));
+        let (kind, items) = fixture::with_terms(|terms| compile(&bytes, terms));
         let items = items.unwrap_or_else(|problems| panic!("{}: {problems:?}", path.display()));
         kinds.push((kind.unwrap().as_str(), items.len()));
     }

@@ -47,6 +47,9 @@ pub struct WorkItem {
     /// Whose version of the tests counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests_policy: Option<TestsPolicy>,
+    /// Whether nothing at all may change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
 }
 
 /// How much a work item may come to.

@@ -6,6 +6,7 @@ mod command;
 mod mcp;
 mod pattern;
 mod scope;
+mod wide;
 
 pub use command::{
     AllowRule, CommandAllowlist, CommandPolicy, Fit, ForbiddenActions, Operands, RefuseRule, SplitError, Style, Words,
@@ -17,6 +18,7 @@ pub use scope::{
     PROTECTED_PATHS_DEFAULT, ProtectedPathRule, ProtectedPaths, ProtectedPathsFile, Protection, SCRATCH_PATHS_DEFAULT,
     ScratchPathRule, ScratchPaths, ScratchPathsFile, allowed_path, allowed_path_outside,
 };
+pub use wide::{WIDE_PATHS_DEFAULT, WidePathRule, WidePaths, WidePathsFile};
 
 use crate::documents::AgentRegistry;
 use crate::json::Violation;
@@ -36,7 +38,7 @@ pub struct PolicyFile {
 }
 
 /// Every policy there is, sorted by name.
-pub const POLICY_FILES: [PolicyFile; 6] = [
+pub const POLICY_FILES: [PolicyFile; 7] = [
     PolicyFile {
         name: AgentRegistry::FILE,
         default: AgentRegistry::BUILTIN,
@@ -66,6 +68,11 @@ pub const POLICY_FILES: [PolicyFile; 6] = [
         name: "scratch_paths.json",
         default: SCRATCH_PATHS_DEFAULT,
         check: |bytes| ScratchPaths::parse(bytes).map(drop),
+    },
+    PolicyFile {
+        name: "wide_paths.json",
+        default: WIDE_PATHS_DEFAULT,
+        check: |bytes| WidePaths::parse(bytes).map(drop),
     },
 ];
 
@@ -180,6 +187,11 @@ impl Policies {
         ScratchPaths::parse(self.bytes("scratch_paths.json")).expect("BUG: policies are checked when they are read")
     }
 
+    /// `wide_paths.json`.
+    pub fn wide_paths(&self) -> WidePaths {
+        WidePaths::parse(self.bytes("wide_paths.json")).expect("BUG: policies are checked when they are read")
+    }
+
     fn bytes(&self, name: &str) -> &[u8] {
         self.files.get(name).expect("BUG: every policy has bytes")
     }
@@ -252,7 +264,7 @@ mod tests {
                 "scratch_paths.json /rules/0: expected object, found number",
                 "protected_path.json (document): there is no such policy; there are agent_registry.json, \
                  command_allowlist.json, forbidden_actions.json, mcp_allowlist.json, protected_paths.json, \
-                 scratch_paths.json",
+                 scratch_paths.json, wide_paths.json",
             ]
         );
     }

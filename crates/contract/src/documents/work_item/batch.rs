@@ -80,7 +80,7 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
             allowed_paths: problems.paths("/allowed_paths", work.allowed_paths.as_deref().unwrap_or_default(), terms),
             allow_binary: false,
         },
-        read_only: false,
+        read_only: work.read_only.unwrap_or(false),
         rights: Rights {
             shell: defaults.map(|defaults| defaults.shell()).unwrap_or_default(),
             network: defaults.map(|defaults| defaults.network).unwrap_or_default(),
