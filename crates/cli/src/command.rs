@@ -4,16 +4,19 @@ mod approvals;
 mod approve;
 mod cancel;
 mod completions;
+mod contract;
 mod demo;
 mod deny;
 mod diff;
 mod doctor;
 mod events;
 mod exec_check;
+mod export;
 mod gc;
 mod hash;
 mod hooks;
 mod init;
+mod keys;
 mod land;
 mod reindex;
 mod resume;
@@ -29,8 +32,8 @@ mod verify;
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
+use ::contract::ApprovalDecision;
 use clap::{Parser, Subcommand};
-use contract::ApprovalDecision;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -63,6 +66,7 @@ pub(crate) enum Verb {
     Doctor(doctor::Args),
     Demo(demo::Args),
     Task(task::Args),
+    Contract(contract::Args),
     Run(run::Args),
     Runs(runs::Args),
     Show(show::Args),
@@ -76,6 +80,8 @@ pub(crate) enum Verb {
     Cancel(cancel::Args),
     Resume(resume::Args),
     Verify(verify::Args),
+    Export(export::Args),
+    Keys(keys::Args),
     Hash(hash::Args),
     Hooks(hooks::Args),
     Sandbox(sandbox::Args),
@@ -108,6 +114,7 @@ impl Verb {
             Verb::Doctor(args) => args.run(here),
             Verb::Demo(args) => args.run(here),
             Verb::Task(args) => args.run(here),
+            Verb::Contract(args) => args.run(here),
             Verb::Run(args) => args.run(here),
             Verb::Runs(args) => args.run(here),
             Verb::Show(args) => args.run(here),
@@ -121,6 +128,8 @@ impl Verb {
             Verb::Cancel(args) => args.run(here),
             Verb::Resume(args) => args.run(here),
             Verb::Verify(args) => args.run(here),
+            Verb::Export(args) => args.run(here),
+            Verb::Keys(args) => args.run(here),
             Verb::Hash(args) => args.run(here),
             Verb::Hooks(args) => args.run(here),
             Verb::Sandbox(args) => args.run(here),

@@ -1,11 +1,17 @@
 //! The state directory's own log: tasks, run states, approvals, landings asked for later. It is a chain like a run's, and every
 //! state change of a run is a line of it too, so that no run can vanish or be rewritten alone.
 
-use crate::json;
+use crate::json::{self, Violation};
 use crate::{AcceptanceCriterion, ApprovalDecision, Digest, Landing, Reason, Status, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+/// How many violations of a refused document are put on record; the document can be checked again for the rest.
+const VIOLATIONS_KEPT: usize = 32;
+
+/// How many characters of each.
+const WORDS_KEPT: usize = 300;
 
 /// Everything that happens to the state directory itself: tasks, run states, approvals, landings asked for later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -114,6 +120,15 @@ pub enum Audit {
         /// Why it does not belong.
         why: String,
     },
+    /// A document was not taken for a contract; nothing was run.
+    ContractRefused {
+        /// SHA-256 of the document.
+        sha256: Digest,
+        /// What it claims to be, as far as that could be told.
+        kind: Option<String>,
+        /// What is wrong with it, as far as it fits.
+        violations: Vec<Violation>,
+    },
     /// The index tables were rebuilt from the logs.
     Reindexed {
         /// How many runs.
@@ -122,6 +137,28 @@ pub enum Audit {
 }
 
 impl Audit {
+    /// The run that it is about, by its slug.
+    pub fn run(&self) -> Option<&String> {
+        match self {
+            Audit::RunState { run_id, .. }
+            | Audit::RunSealed { run_id, .. }
+            | Audit::Landed { run_id, .. }
+            | Audit::Undone { run_id, .. } => Some(run_id),
+            _ => None,
+        }
+    }
+
+    /// The record of a refused document. How many violations it has and how long they are is up to whoever wrote it, so
+    /// both are bounded here.
+    pub fn contract_refused(sha256: Digest, kind: Option<String>, mut violations: Vec<Violation>) -> Audit {
+        violations.truncate(VIOLATIONS_KEPT);
+        for violation in &mut violations {
+            violation.pointer = violation.pointer.chars().take(WORDS_KEPT).collect();
+            violation.message = violation.message.chars().take(WORDS_KEPT).collect();
+        }
+        Audit::ContractRefused { sha256, kind, violations }
+    }
+
     /// Type word and payload, apart.
     pub fn parts(&self) -> (String, Value) {
         let mut value = serde_json::to_value(self).expect("BUG: an audit fact is plain data");

@@ -4,7 +4,9 @@
 
 mod agent;
 mod approval;
+pub mod attestation;
 mod audit;
+pub mod bundle;
 mod config;
 mod confinement;
 pub mod documents;
@@ -28,6 +30,7 @@ pub use agent::{
     ProcessEnd, ProcessLimit, RequestContext, RequestPaths, RequestStep, RequestTerms, ResponseStatus, VerdictFile,
 };
 pub use approval::{APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalView, approval_bound};
+pub use attestation::Statement;
 pub use audit::{Audit, AuditLine};
 pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ScopeConfig, TurnLimits};
 pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
@@ -45,5 +48,5 @@ pub use receipt::Receipt;
 pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
 pub use terms::{Contract, ContractSchema, Scope, Workflow};
 pub use time::Timestamp;
-pub use view::{RunView, StepView, TaskView};
+pub use view::{Check, RunView, StepView, TaskView};
 pub use work::{Item, ItemStatus};

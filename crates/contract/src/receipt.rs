@@ -80,7 +80,7 @@ pub struct Receipt {
     /// Approvals that were used, by id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<String>,
-    /// The receipt hash of the change before it on the run's line.
+    /// For a change that landed: the receipt hash of the one before it on the run's line.
     pub previous_receipt_hash: Option<Digest>,
     /// What the change is, apart from when and by which run it was made.
     pub content_hash: Digest,
@@ -219,15 +219,13 @@ impl Receipt {
         crate::hash::digest(Domain::Receipt, &bytes)
     }
 
-    /// What the change is, whenever and by whichever run it was made: the submitted document, where it starts, where
-    /// it ends and each delta between.
-    pub fn content(submitted: &Digest, base_tree: &str, after_tree: &str, deltas: &Deltas) -> Digest {
-        let deltas = crate::json::canonical(deltas).expect("BUG: deltas are plain data");
+    /// What the change is, whenever and by whichever run it was made: the submitted document, the tree that its agent
+    /// started from and the one it left.
+    pub fn content(submitted: &Digest, base_tree: &str, result_tree: &str) -> Digest {
         crate::hash::Hasher::new(Domain::Change)
             .field(submitted.as_bytes())
             .field(base_tree.as_bytes())
-            .field(after_tree.as_bytes())
-            .field(&deltas)
+            .field(result_tree.as_bytes())
             .finish()
     }
 

@@ -1,11 +1,14 @@
 //! The documents that cross a boundary, each with its generated JSON Schema. `schemas/` holds them for outside
 //! tools; a test compares, so a type cannot change without its schema.
 
+use crate::bundle::BundleIndex;
 use crate::documents::{
     AgentRegistry, AgentTaskResult, EvidenceBundle, EvidenceReport, OrchestratorEvent, ReexecReport, ReviewReport,
     RunManifest, RunResult, TaskContract, TaskResult, TestReport, WorkItem, WorkReport,
 };
-use crate::policy::{CommandAllowlist, ForbiddenActions, ProtectedPathsFile, ScratchPathsFile, WidePathsFile};
+use crate::policy::{
+    CommandAllowlist, ForbiddenActions, McpAllowlist, ProtectedPathsFile, ScratchPathsFile, WidePathsFile,
+};
 use crate::{
     AgentRequest, AgentResponse, ApprovalView, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt,
     RunView, TaskView, VerdictFile,
@@ -33,6 +36,7 @@ schemas! {
     "agent_task_result.v1.json" => AgentTaskResult,
     "approval_view.v1.json" => ApprovalView,
     "audit_line.v1.json" => AuditLine,
+    "bundle_index.v1.json" => BundleIndex,
     "command_allowlist.v1.json" => CommandAllowlist,
     "config.v1.json" => Config,
     "contract.v1.json" => Contract,
@@ -42,6 +46,7 @@ schemas! {
     "fact.v1.json" => Fact,
     "forbidden_actions.v1.json" => ForbiddenActions,
     "manifest.v1.json" => Manifest,
+    "mcp_allowlist.v1.json" => McpAllowlist,
     "orchestrator_event.v1.json" => OrchestratorEvent,
     "protected_paths.v1.json" => ProtectedPathsFile,
     "receipt.v1.json" => Receipt,

@@ -51,6 +51,12 @@ pub struct Contract {
     /// The SHA-256 of every policy that the run is judged by, by file name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub policies: BTreeMap<String, Digest>,
+    /// Why a person has to say yes before anything starts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approval_for: Vec<String>,
+    /// Whether a change that has landed before may land again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
     /// Who carries out items, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workers: BTreeMap<String, AgentConfig>,

@@ -4,10 +4,12 @@
 
 mod bounded;
 pub mod gate;
+mod items;
 mod state;
 pub mod turn;
 mod workflow;
 
 pub use bounded::bounded;
+pub use items::{ItemStage, ItemState, ItemTurn, Line, Worked, levels};
 pub use state::{Illegal, Run, Stage, StepRecord};
 pub use workflow::Due;

@@ -3,11 +3,14 @@
 //! counts, and, if the run changed anything, over a finished landing decision on that very tree.
 
 use crate::bounded::bounded_len;
+use crate::items::{self, ItemStage, ItemState, Line};
 use contract::{
-    Budget, BudgetExceeded, ChangeDropped, Event, Fact, Landing, PatchApplied, Reason, Role, RunId, RunStarted, Status,
-    StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, Verdict, VerdictGiven,
+    Budget, BudgetExceeded, ChangeDropped, Event, Fact, ItemAdded, ItemBase, ItemEnded, Landing, PatchApplied, Reason,
+    Role, RunId, RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, Verdict, VerdictGiven,
+    Wait,
 };
 use std::fmt;
+use std::sync::Arc;
 
 /// A fact that does not fit the state it was applied to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,8 +84,8 @@ pub enum Stage {
 pub struct Run {
     /// Its id.
     pub id: RunId,
-    /// Its first fact: contract, base, author.
-    pub started: RunStarted,
+    /// Its first fact: contract, base, author. Never changes, so copies share it.
+    pub started: Arc<RunStarted>,
     /// Where it is.
     pub status: Status,
     /// Why.
@@ -111,6 +114,18 @@ pub struct Run {
     pub landed: Option<Landing>,
     /// Why it did not land by itself.
     pub declined: Option<String>,
+    /// What it is made of, where it is made of items.
+    pub items: Vec<Arc<ItemState>>,
+    /// What its items have made so far.
+    pub line: Line,
+    /// The level that was started last, and what it started from.
+    pub level_base: Option<(u32, ItemBase)>,
+    /// The highest number that a turn of an item was given.
+    pub opened: u32,
+    /// What it waits for, or waited for last.
+    pub waits: Option<Wait>,
+    /// Approvals that it has used.
+    pub approvals: Vec<String>,
     /// How many facts were applied.
     pub seq: u64,
 }
@@ -130,13 +145,17 @@ impl Run {
         if started.parent.is_none() && started.tree != started.base.tree {
             return Err(illegal("a run without a parent starts from its base"));
         }
-        if started.contract.digest() != started.contract_digest {
+        if started.items == 0 && started.contract.digest() != started.contract_digest {
             return Err(illegal("the contract differs from its digest"));
         }
+        if !started.contract.items.is_empty() {
+            return Err(illegal("items are facts of their own"));
+        }
+        let head = ItemBase { commit: started.base.commit.clone(), tree: started.tree.clone() };
         Ok(Run {
             id,
             tree: started.tree.clone(),
-            started: (**started).clone(),
+            started: Arc::new((**started).clone()),
             status: Status::Running,
             reason: None,
             iteration: 1,
@@ -150,6 +169,12 @@ impl Run {
             notes: Vec::new(),
             landed: None,
             declined: None,
+            items: Vec::new(),
+            line: Line { head, receipt: None },
+            level_base: None,
+            opened: 0,
+            waits: None,
+            approvals: Vec::new(),
             seq: 1,
         })
     }
@@ -159,7 +184,8 @@ impl Run {
         let (first, rest) = events.split_first().ok_or(Illegal { seq: 0, why: "the log is empty".to_owned() })?;
         let mut run = Run::start(id, first)?;
         for event in rest {
-            run.apply(event)?;
+            // Not `apply`: it keeps the state it had, which nobody needs here and which grows with the run.
+            run.step_to(event).map_err(|why| Illegal { seq: event.seq, why })?;
         }
         Ok(run)
     }
@@ -180,7 +206,7 @@ impl Run {
         self.require_live(&event.fact)?;
         match &event.fact {
             Fact::RunStarted(_) => Err("the run has started already".into()),
-            Fact::StepStarted { step, .. } => self.open_step(*step, event.ts),
+            Fact::StepStarted { step, base } => self.open_step(*step, base.as_ref(), event.ts),
             Fact::StepCommitted(done) => self.commit_step(done, event.ts),
             Fact::ReconciledStep { step, dir, .. } => self.lose_step(*step, Some(dir.clone())),
             Fact::StepInterrupted { step } => self.lose_step(*step, None),
@@ -191,10 +217,11 @@ impl Run {
             Fact::ChangeDropped(dropped) => self.drop_change(dropped),
             Fact::ChangeInterrupted { change } => self.reopen_change(*change),
             Fact::ChangeRecovered { change } => self.note_recovered(*change),
-            Fact::ItemAdded(_) | Fact::GateFailed { .. } | Fact::PolicyViolation { .. } | Fact::ItemEnded(_) => {
-                Err("this workflow has no items".into())
-            }
-            Fact::RunWaiting(_) | Fact::ApprovalUsed { .. } => Err("nothing waits here".into()),
+            Fact::ItemAdded(added) => self.add_item(added),
+            Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => self.require_judged(*item),
+            Fact::ItemEnded(ended) => self.end_item(ended),
+            Fact::RunWaiting(wait) => self.wait(wait),
+            Fact::ApprovalUsed { approval, .. } => self.use_approval(approval),
             Fact::BudgetExceeded(over) => self.exceed(over),
             Fact::LandingStarted(landing) => self.open_landing(landing),
             Fact::Landed(landing) => self.land(landing),
@@ -216,6 +243,8 @@ impl Run {
         match (self.status, fact) {
             (Status::Running, _) => Ok(()),
             (Status::Paused, Fact::RunResumed { .. } | Fact::RunCanceled(_) | Fact::EvidenceLost { .. }) => Ok(()),
+            (Status::Waiting, Fact::RunResumed { .. } | Fact::RunCanceled(_) | Fact::EvidenceLost { .. }) => Ok(()),
+            (Status::Waiting, Fact::RunDenied(end)) if end.reason == Some(Reason::ApprovalDenied) => Ok(()),
             // Recovery rolls a landing forward that had already moved the ref when the process died.
             (Status::Paused, Fact::Landed(_)) => Ok(()),
             (status, _) => Err(format!("the run is {status}")),
@@ -231,7 +260,10 @@ impl Run {
         }
     }
 
-    fn open_step(&mut self, step: StepRef, ts: Timestamp) -> Outcome {
+    fn open_step(&mut self, step: StepRef, base: Option<&ItemBase>, ts: Timestamp) -> Outcome {
+        if let Some(place) = step.item {
+            return self.open_item(place, step, base, ts);
+        }
         let due = match self.next() {
             crate::Due::Turn(due) => due,
             other => return Err(format!("no turn is due but {other:?}")),
@@ -252,6 +284,10 @@ impl Run {
     }
 
     fn commit_step(&mut self, done: &StepCommitted, ts: Timestamp) -> Outcome {
+        if let Some(place) = done.step.item {
+            require_consistent(done)?;
+            return self.item(place)?.commit(done);
+        }
         let since = self.close_step(done.step)?;
         require_consistent(done)?;
         self.active_ms += ts.unix_ms().saturating_sub(since.unix_ms());
@@ -266,6 +302,9 @@ impl Run {
     }
 
     fn lose_step(&mut self, step: StepRef, dir: Option<String>) -> Outcome {
+        if let Some(place) = step.item {
+            return self.item(place)?.lose(step, dir);
+        }
         self.close_step(step)?;
         if dir.as_ref().is_some_and(|dir| *dir != step_dir(step)) {
             return Err("a step's directory is named after it".into());
@@ -282,6 +321,11 @@ impl Run {
     }
 
     fn note_protocol_error(&mut self, step: StepRef, problems: &[String]) -> Outcome {
+        if let Some(place) = step.item {
+            let last = self.item(place)?.turns.last();
+            let broke = last.is_some_and(|turn| turn.step == step && turn.end == TurnEnd::ProtocolError);
+            return if broke { Ok(()) } else { Err("no protocol error is expected here".into()) };
+        }
         match &self.stage {
             Stage::StepDone { step: done, end: TurnEnd::ProtocolError, .. } if *done == step => {
                 self.notes.push(format!("Attempt {} broke the protocol: {}", step.attempt, problems.join("; ")));
@@ -385,6 +429,7 @@ impl Run {
     fn note_recovered(&self, change: u32) -> Outcome {
         match &self.stage {
             Stage::ChangeApplied | Stage::ChangeDropped(_) if self.changes == change => Ok(()),
+            _ if self.items.get(change as usize - 1).is_some_and(|state| state.ended().is_some()) => Ok(()),
             stage => Err(format!("change {change} was not just completed but {stage:?}")),
         }
     }
@@ -422,8 +467,12 @@ impl Run {
             Stage::LandingOpen(_) => {
                 // Declining one target makes room for another attempt: the branch norma/<run>.
                 self.declined = Some(why.to_owned());
-                self.stage =
-                    Stage::StepDone { step: self.last_step()?, end: TurnEnd::Answered, reason: None, patch: false };
+                self.stage = match self.items.is_empty() {
+                    false => Stage::Fresh,
+                    true => {
+                        Stage::StepDone { step: self.last_step()?, end: TurnEnd::Answered, reason: None, patch: false }
+                    }
+                };
                 Ok(())
             }
             stage => Err(format!("no landing is open but {stage:?}")),
@@ -435,7 +484,7 @@ impl Run {
     }
 
     fn pause(&mut self, reason: Option<Reason>) -> Outcome {
-        if matches!(self.stage, Stage::StepOpen(..) | Stage::ChangeOpen { .. }) {
+        if matches!(self.stage, Stage::StepOpen(..) | Stage::ChangeOpen { .. }) || self.has_open_item() {
             return Err("something is still open".into());
         }
         self.status = Status::Paused;
@@ -444,8 +493,8 @@ impl Run {
     }
 
     fn resume(&mut self) -> Outcome {
-        if self.status != Status::Paused {
-            return Err("the run is not paused".into());
+        if !matches!(self.status, Status::Paused | Status::Waiting) {
+            return Err("the run is not held".into());
         }
         self.status = Status::Running;
         self.reason = None;
@@ -453,6 +502,12 @@ impl Run {
     }
 
     fn pass(&mut self) -> Outcome {
+        if !self.items.is_empty() {
+            return match self.next() {
+                crate::Due::End { status: Status::Succeeded, .. } => self.end(Status::Succeeded, None),
+                other => Err(format!("a batch passes when all of it has landed; due is {other:?}")),
+            };
+        }
         let unchanged = self.tree == self.started.base.tree;
         let decided = match &self.stage {
             Stage::LandingDone => true,
@@ -469,6 +524,9 @@ impl Run {
         let landing_open = matches!(self.stage, Stage::LandingOpen(_));
         if !landing_open && reason != Some(Reason::EvidenceLost) {
             self.require_closed()?;
+            if self.has_open_item() {
+                return Err("an item is still open".into());
+            }
         }
         self.status = status;
         self.reason = reason;
@@ -481,6 +539,14 @@ impl Run {
         self.steps.iter().filter_map(|record| record.dir.as_deref()).collect()
     }
 
+    /// The directories that a turn may look back on: all of the run's so far, or those of an item and of what it needs.
+    pub fn earlier_dirs(&self, step: StepRef) -> Vec<&str> {
+        let Some(state) = step.item.and_then(|place| self.items.get(place as usize)) else { return self.step_dirs() };
+        let needed = state.needs.iter().map(|place| &self.items[*place as usize]);
+        let turns = needed.flat_map(|other| &other.turns).chain(&state.turns);
+        turns.filter_map(|turn| turn.dir.as_deref()).collect()
+    }
+
     /// The directories of this iteration's turns.
     pub fn iteration_dirs(&self) -> Vec<&str> {
         let here = self.steps.iter().filter(|record| record.step.iteration == self.iteration);
@@ -489,6 +555,9 @@ impl Run {
 
     /// The index the next step gets. A turn of which nothing was kept leaves its number to the next attempt.
     pub fn next_index(&self) -> u32 {
+        if !self.items.is_empty() {
+            return self.opened + 1;
+        }
         let kept = self.steps.iter().filter(|record| record.dir.is_some());
         kept.map(|record| record.step.index).max().unwrap_or(0) + 1
     }
@@ -507,6 +576,94 @@ impl Run {
             limit: minutes,
             actual: self.active_ms.div_ceil(60_000),
         })
+    }
+}
+
+/// What happens to items.
+impl Run {
+    fn add_item(&mut self, added: &ItemAdded) -> Outcome {
+        if self.stage != Stage::Fresh {
+            return Err("items follow the start".into());
+        }
+        items::add(&mut self.items, added, self.started.items)?;
+        if (self.items.len() as u32) < self.started.items {
+            return Ok(());
+        }
+        let mut contract = self.started.contract.clone();
+        contract.items = self.items.iter().map(|state| (*state.item).clone()).collect();
+        if contract.digest() != self.started.contract_digest {
+            return Err("the contract differs from its digest".into());
+        }
+        Ok(())
+    }
+
+    fn item(&mut self, place: u32) -> Result<&mut ItemState, String> {
+        let state = self.items.get_mut(place as usize).ok_or_else(|| format!("there is no item {place}"))?;
+        Ok(Arc::make_mut(state))
+    }
+
+    fn open_item(&mut self, place: u32, step: StepRef, base: Option<&ItemBase>, ts: Timestamp) -> Outcome {
+        let is_due = |due: crate::Due| due == crate::Due::Turn(step);
+        if !self.due().any(is_due) {
+            return Err(format!("the turn {step:?} is not due"));
+        }
+        let base = base.filter(|base| **base == self.base_for(place)).cloned();
+        let base = base.ok_or("an item starts from the run's line")?;
+        let level = self.items[place as usize].level;
+        if self.level_base.as_ref().is_none_or(|(started, _)| *started != level) {
+            self.level_base = Some((level, base.clone()));
+        }
+        self.opened = step.index;
+        self.item(place)?.open(step, ts, base)
+    }
+
+    fn require_judged(&mut self, place: u32) -> Outcome {
+        match self.item(place)?.stage {
+            ItemStage::Worked(_) | ItemStage::Waiting => Ok(()),
+            _ => Err(format!("item {place} is not being judged")),
+        }
+    }
+
+    fn end_item(&mut self, ended: &ItemEnded) -> Outcome {
+        self.items.get(ended.item as usize).ok_or("there is no such item")?.require_end(ended)?;
+        if let Some(commit) = &ended.commit {
+            if ended.before != self.line.head.tree || !self.may_land(ended.item) {
+                return Err("items land in their order, each on the one before".into());
+            }
+            self.line.head = ItemBase { commit: commit.clone(), tree: ended.after.clone() };
+            self.tree.clone_from(&ended.after);
+            self.line.receipt = Some(ended.receipt.receipt_hash);
+        } else if ended.after != ended.before {
+            return Err("a change that lands is a commit".into());
+        }
+        let state = self.item(ended.item)?;
+        state.stage = ItemStage::Ended(Arc::new(ended.clone()));
+        Ok(())
+    }
+
+    fn has_open_item(&self) -> bool {
+        self.items.iter().any(|state| matches!(state.stage, ItemStage::Working { .. }))
+    }
+
+    fn wait(&mut self, wait: &Wait) -> Outcome {
+        match self.next() {
+            crate::Due::Approval if wait.reasons == self.started.contract.approval_for => {}
+            other => return Err(format!("no approval is due but {other:?}")),
+        }
+        self.waits = Some(wait.clone());
+        self.status = Status::Waiting;
+        self.reason = Some(Reason::ApprovalRequired);
+        Ok(())
+    }
+
+    fn use_approval(&mut self, approval: &str) -> Outcome {
+        if self.waits.as_ref().is_none_or(|wait| wait.approval != approval)
+            || self.approvals.iter().any(|it| it == approval)
+        {
+            return Err("this run did not ask for that approval, or has used it".into());
+        }
+        self.approvals.push(approval.to_owned());
+        Ok(())
     }
 }
 

@@ -3,8 +3,9 @@
 
 use crate::bounded::{bounded, cut};
 use crate::gate::verdict::{self, IterationFiles};
+use contract::json::schema::Schema;
 use contract::{
-    AgentResponse, Contract, Fact, ProcessEnd, ProcessLimit, Reason, ResponseStatus, Role, StepRef, StepStatus,
+    AgentResponse, Contract, Fact, Item, ProcessEnd, ProcessLimit, Reason, ResponseStatus, Role, StepRef, StepStatus,
     TurnEnd, Verdict, VerdictFile, VerdictGiven, Violation,
 };
 
@@ -24,6 +25,8 @@ pub struct TurnEvidence<'a> {
     pub verdict: Option<&'a [u8]>,
     /// Files of this turn and of the iteration's earlier ones.
     pub files: &'a IterationFiles,
+    /// The item that a worker carries out.
+    pub item: Option<&'a Item>,
     /// What norma noticed while collecting.
     pub notes: Vec<String>,
 }
@@ -54,7 +57,10 @@ pub fn judge(contract: &Contract, run_slug: &str, step: StepRef, evidence: &Turn
     let mut judged = match process_failure(&evidence.process) {
         Some((end, reason, why)) => failed(end, reason, why, evidence.stdout),
         None => match answer(evidence) {
-            Ok(response) => answered(contract, run_slug, step, response, evidence),
+            Ok(response) => match bound_form(evidence.item, &response) {
+                problems if problems.is_empty() => answered(contract, run_slug, step, response, evidence),
+                problems => protocol_error(step, problems, Some(response)),
+            },
             Err(problems) => protocol_error(step, problems, None),
         },
     };
@@ -66,6 +72,21 @@ pub fn judge(contract: &Contract, run_slug: &str, step: StepRef, evidence: &Turn
     judged.notes.extend(evidence.notes.iter().cloned());
     judged.notes = bounded(judged.notes);
     judged
+}
+
+/// What is wrong with the answer of an agent whose contract binds its form; one that says it failed owes none.
+fn bound_form(item: Option<&Item>, response: &AgentResponse) -> Vec<String> {
+    let Some(bound) = item.and_then(|item| item.output_schema.as_ref()) else { return Vec::new() };
+    let Some(result) = response.result.as_ref().filter(|_| response.status == ResponseStatus::Ok) else {
+        let missing = response.status == ResponseStatus::Ok;
+        return missing.then(|| format!("there is no result, which must match {}", bound.uri)).into_iter().collect();
+    };
+    match Schema::compile(bound.text.as_bytes()) {
+        Ok(schema) => {
+            schema.violations(result).iter().map(|it| format!("result does not match {}: {it}", bound.uri)).collect()
+        }
+        Err(problems) => problems.iter().map(|it| format!("{} is not a schema: {it}", bound.uri)).collect(),
+    }
 }
 
 fn process_failure(process: &ProcessEnd) -> Option<(TurnEnd, Reason, String)> {

@@ -1,6 +1,7 @@
 //! What is due next. A workflow is a pure function from the state of a run to the one thing to do; the loop in
 //! `runner` does it and records what happened.
 
+mod batch;
 mod pdca;
 
 use crate::Run;
@@ -18,6 +19,13 @@ pub enum Due {
         /// The step that proposed it.
         step: StepRef,
     },
+    /// Judge what the agent of an item left, and let it land or drop it.
+    Item {
+        /// Its place in the contract.
+        item: u32,
+    },
+    /// Have a person say yes first.
+    Approval,
     /// Bring the result to the user's repository.
     Land,
     /// Put the end on record.
@@ -34,14 +42,22 @@ pub enum Due {
 }
 
 impl Run {
-    /// What is due now.
+    /// What is due first.
     pub fn next(&self) -> Due {
+        self.due().next().unwrap_or(Due::Nothing)
+    }
+
+    /// Everything that is due, each of which could be done at once with the others.
+    pub fn due(&self) -> Box<dyn Iterator<Item = Due> + '_> {
         if self.status != Status::Running {
-            return Due::Nothing;
+            return Box::new(std::iter::empty());
         }
         match self.started.contract.workflow {
-            Workflow::Pdca => pdca::next(self),
-            Workflow::Batch => Due::Nothing,
+            _ if self.approvals.is_empty() && !self.started.contract.approval_for.is_empty() => {
+                Box::new(std::iter::once(Due::Approval))
+            }
+            Workflow::Pdca => Box::new(std::iter::once(pdca::next(self))),
+            Workflow::Batch => batch::due(self),
         }
     }
 }

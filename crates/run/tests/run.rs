@@ -64,6 +64,7 @@ fn judged(history: &History, step: StepRef, turn: &Turn<'_>) -> Judgement {
         stdout_truncated: false,
         verdict: turn.verdict.map(str::as_bytes),
         files: &files,
+        item: None,
         notes: vec![],
     };
     judge(&history.run.started.contract, &history.run.id.slug(), step, &evidence)

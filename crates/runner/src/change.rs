@@ -19,7 +19,7 @@ enum Judged {
     Dropped { reason: Reason, findings: Vec<Finding>, budget: Option<BudgetExceeded> },
 }
 
-pub(crate) fn judge_and_apply(driver: &mut Driver<'_>, change: u32, step: StepRef) -> Result<()> {
+pub(crate) fn judge_and_apply(driver: &mut Driver<'_, '_>, change: u32, step: StepRef) -> Result<()> {
     let before = driver.run.tree.clone();
     driver.record(vec![Fact::ChangeStarted { change, step: step.index, before: before.clone() }], Vec::new())?;
     crash::point("change.after_intent");
@@ -60,7 +60,7 @@ pub(crate) fn judge_and_apply(driver: &mut Driver<'_>, change: u32, step: StepRe
 }
 
 /// Reads at most what the limits allow, and one byte more so that the gate sees that it is too much.
-fn read_patch(driver: &Driver<'_>, step: StepRef) -> Result<Vec<u8>> {
+fn read_patch(driver: &Driver<'_, '_>, step: StepRef) -> Result<Vec<u8>> {
     let path = driver.run_dir().join("steps").join(step.dir_name()).join("patch.diff");
     let most = (u64::from(driver.run.started.contract.limits.change_mb) << 20) + 1;
     let mut patch = Vec::new();
@@ -69,7 +69,7 @@ fn read_patch(driver: &Driver<'_>, step: StepRef) -> Result<Vec<u8>> {
     Ok(patch)
 }
 
-fn judge_patch(driver: &mut Driver<'_>, patch: &[u8]) -> Result<Judged> {
+fn judge_patch(driver: &mut Driver<'_, '_>, patch: &[u8]) -> Result<Judged> {
     let contract = driver.run.started.contract.clone();
     let budgets = &contract.budgets;
     let mut sizes = Sizes { patch_bytes: patch.len() as u64, ..Sizes::default() };

@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 32;
 const NOTES_MAX: usize = 50;
 
 /// Names at the top that norma writes itself.
-const RESERVED: [&str; 5] = ["input.json", "output.json", "manifest.json", "sandbox.json", "logs"];
+const RESERVED: [&str; 6] = ["input.json", "output.json", "manifest.json", "sandbox.json", "workspace.json", "logs"];
 
 struct Collector<'a> {
     into: &'a mut Preparing,

@@ -152,16 +152,34 @@ impl Scene<'_> {
         env.insert("NORMA_STEP_DIR".to_owned(), order.step_dir.to_string_lossy().into_owned());
         let named = [program].into_iter().chain(arguments).collect();
         let mut policy = self.policy(Program { cwd, named, env, network: &agent.network })?;
-        policy.overlays.extend([earlier_steps(run_dir), step(order)]);
+        match order.step.item {
+            None => policy.overlays.extend([earlier_steps(run_dir), step(order)]),
+            // Other items come and go meanwhile: of the run's steps only those are shown that this one builds on.
+            Some(_) => {
+                policy
+                    .placed
+                    .extend(order.run.earlier_dirs(order.step).into_iter().map(|dir| earlier_step(run_dir, dir)));
+                policy.overlays.push(step(order));
+            }
+        }
         Ok(policy)
     }
 
     /// Has the earlier steps and norma's own objects readable inside. What is above them in the state directory is
     /// closed to other users of the machine.
     pub(crate) fn open_up(&self, order: &TurnOrder<'_>, run_dir: &Path) -> Result<()> {
-        let steps = order.run.step_dirs().into_iter().map(|dir| run_dir.join(dir));
-        let objects = self.borrowed.iter().filter(|path| path.starts_with(self.state)).cloned();
-        for path in steps.chain(objects) {
+        let steps = order.run.earlier_dirs(order.step).into_iter().map(|dir| run_dir.join(dir));
+        self.open_objects()?;
+        self.open(steps)
+    }
+
+    /// Has norma's own objects readable inside.
+    pub(crate) fn open_objects(&self) -> Result<()> {
+        self.open(self.borrowed.iter().filter(|path| path.starts_with(self.state)).cloned())
+    }
+
+    fn open(&self, paths: impl Iterator<Item = PathBuf>) -> Result<()> {
+        for path in paths {
             let opened = sandbox::open_directory(&path, self.tools.level);
             opened.map_err(|source| Error::io("open to agents", &path, source))?;
         }
@@ -277,6 +295,11 @@ fn step(order: &TurnOrder<'_>) -> Overlay {
         writable: true,
         reason: "the step's own directory, all that is kept of the turn".to_owned(),
     }
+}
+
+fn earlier_step(run_dir: &Path, dir: &str) -> Placed {
+    let path = run_dir.join(dir);
+    Placed { source: path.clone(), path, writable: false, reason: "an earlier step that this one builds on".to_owned() }
 }
 
 /// The steps so far, however many there are, as one directory in which this step's own can be placed.

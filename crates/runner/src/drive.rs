@@ -1,9 +1,10 @@
-//! The loop. It asks the run what is due, does that one thing, records it, and asks again. Facts are durable
-//! before they are believed (applied to the run) and believed before they are told (progress).
+//! The loop. It asks the run what is due, does that one thing, records it, and asks again. Nobody acts on a fact, and
+//! nobody is told of it (progress), before it is durable.
 
+use crate::book::{Book, Pending};
 use crate::world::World;
-use crate::{Result, change, landing, turn};
-use contract::{End, Event, Fact, Policies, Reason, Status};
+use crate::{Error, Machine, Result, change, items, landing, turn};
+use contract::{End, Event, Fact, Policies, Reason, Status, StepRef};
 use run::{Due, Run};
 use std::fs::File;
 use std::io::Write;
@@ -32,7 +33,7 @@ impl Control {
     /// Nothing is asked yet.
     pub fn new() -> Result<Control> {
         let cancel = crate::process::Cancel::new()
-            .map_err(|source| crate::Error::io("make a wake-up for", Path::new("the run"), source))?;
+            .map_err(|source| Error::io("make a wake-up for", Path::new("the run"), source))?;
         Ok(Control { requested: Arc::default(), cancel })
     }
 
@@ -52,7 +53,7 @@ impl Control {
 }
 
 /// Told of everything that is on record, in order.
-pub trait Progress {
+pub trait Progress: Send {
     /// These events are durable.
     fn recorded(&mut self, run: &Run, events: &[Event]);
 }
@@ -62,39 +63,83 @@ fn accepts(due: &Due) -> bool {
     matches!(due, Due::Land | Due::End { status: Status::Succeeded, .. })
 }
 
-/// One run being carried out.
-pub struct Driver<'a> {
+/// Who carries out items: as many machines as may be at work at once.
+#[derive(Clone, Copy)]
+pub struct Hands<'a> {
+    /// How many.
+    pub jobs: usize,
+    /// Makes one more.
+    pub machine: &'a (dyn Fn() -> Machine<'a> + Sync),
+}
+
+/// What those who work on the same run have in common.
+pub(crate) struct Seat<'a> {
+    store: &'a Store,
+    book: Arc<Book<'a>>,
+    control: Control,
+    policies: &'a Policies,
+}
+
+/// One run being carried out, by one of those who work on it.
+pub struct Driver<'w, 'a> {
     /// The record.
     pub store: &'a Store,
     /// Reads what was recorded before.
     pub(crate) reader: Reader,
-    /// The run.
+    /// The run, as it was after what this one recorded last.
     pub run: Run,
-    /// The end of its log.
-    pub(crate) log: RunLog,
+    /// The run as all who work on it know it.
+    pub(crate) book: Arc<Book<'a>>,
     /// Agents and git.
-    pub(crate) world: &'a mut dyn World,
-    /// Who is told.
-    pub(crate) progress: &'a mut dyn Progress,
+    pub(crate) world: &'w mut dyn World,
+    /// Others who may help.
+    pub(crate) hands: Option<Hands<'a>>,
     /// Who may stop it.
     pub(crate) control: Control,
     /// What its changes are judged by; those that its contract names.
     pub(crate) policies: &'a Policies,
 }
 
-impl<'a> Driver<'a> {
+impl<'w, 'a> Driver<'w, 'a> {
     /// A driver for a run whose log ends here.
     pub fn new(
         store: &'a Store,
         run: Run,
         log: RunLog,
-        world: &'a mut dyn World,
+        world: &'w mut dyn World,
         progress: &'a mut dyn Progress,
         control: Control,
         policies: &'a Policies,
-    ) -> Result<Driver<'a>> {
+    ) -> Result<Driver<'w, 'a>> {
         let reader = Reader::open(&store.layout)?;
-        Ok(Driver { store, reader, run, log, world, progress, control, policies })
+        let book = Arc::new(Book::new(run.clone(), log, progress));
+        Ok(Driver { store, reader, run, book, world, hands: None, control, policies })
+    }
+
+    /// The same with others who help with items.
+    pub fn with_hands(mut self, hands: Hands<'a>) -> Driver<'w, 'a> {
+        self.hands = Some(hands);
+        self
+    }
+
+    /// A place beside this one for somebody who works on the same run.
+    pub(crate) fn seat(&self) -> Seat<'a> {
+        let (book, control) = (self.book.clone(), self.control.clone());
+        Seat { store: self.store, book, control, policies: self.policies }
+    }
+
+    /// Somebody in such a place.
+    pub(crate) fn at(seat: &Seat<'a>, world: &'w mut dyn World) -> Result<Driver<'w, 'a>> {
+        Ok(Driver {
+            store: seat.store,
+            reader: Reader::open(&seat.store.layout)?,
+            run: seat.book.run(),
+            book: seat.book.clone(),
+            world,
+            hands: None,
+            control: seat.control.clone(),
+            policies: seat.policies,
+        })
     }
 
     /// Goes on until the run has ended or was asked to stop.
@@ -108,7 +153,9 @@ impl<'a> Driver<'a> {
                 return Ok(());
             }
             match due {
+                Due::Turn(StepRef { item: Some(_), .. }) | Due::Item { .. } => items::work(self)?,
                 Due::Turn(step) => turn::take(self, step)?,
+                Due::Approval => return Err(Error::usage("no approval can be asked for yet", "ask for less")),
                 Due::Change { change, step } => change::judge_and_apply(self, change, step)?,
                 Due::Land => landing::land(self)?,
                 Due::End { status, end, budget } => {
@@ -155,7 +202,8 @@ impl<'a> Driver<'a> {
         self.record(facts, Vec::new())?;
         crash::point("end.after_commit");
         self.world.release(&self.run)?;
-        Ok(store::seal(self.store, &self.run.id.slug())?)
+        let keys = self.world.keys();
+        Ok(store::seal(self.store, &self.run.id.slug(), &|said| keys.sign(said))?)
     }
 
     /// Durable first, believed second, told third.
@@ -170,15 +218,22 @@ impl<'a> Driver<'a> {
         files: Vec<(String, store::StepFile)>,
         meanwhile: impl FnOnce(&mut dyn World, &Run) -> Result<()>,
     ) -> Result<()> {
-        let (events, end, ticket) = self.store.submit_append(&self.log, facts, files);
+        let pending = self.submit(facts, files);
         let done = meanwhile(self.world, &self.run);
-        ticket.wait()?;
-        self.log = end;
-        for event in &events {
-            self.run.apply(event).expect("BUG: the loop records only what is due");
-        }
-        self.progress.recorded(&self.run, &events);
+        self.book.settle(pending)?;
         done
+    }
+
+    /// Puts facts on their way to the disk. They are counted on from here, and acted on only once they are settled.
+    pub(crate) fn submit(&mut self, facts: Vec<Fact>, files: Vec<(String, store::StepFile)>) -> Pending {
+        let (pending, run) = self.book.submit(self.store, |_| (facts, files));
+        self.run = run;
+        pending
+    }
+
+    /// The run as it is now, whoever recorded last.
+    pub(crate) fn refresh(&mut self) {
+        self.run = self.book.run();
     }
 
     pub(crate) fn run_dir(&self) -> PathBuf {
@@ -189,5 +244,5 @@ impl<'a> Driver<'a> {
 /// On disk when this returns: no commit holds these bytes, and recovery has no git to make them again.
 fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = File::create(path).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
-    written.map_err(|source| crate::Error::io("write", path, source))
+    written.map_err(|source| Error::io("write", path, source))
 }

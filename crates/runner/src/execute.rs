@@ -4,15 +4,17 @@
 use crate::confine::{self, Scene, Shown, Tools};
 use crate::landing::id;
 use crate::machine::{MARKER, Machine};
-use crate::process::{self, Captured, Command, End, Limits, Ready, Spent, confined};
+use crate::process::{self, Command, End, Limits, Ready, Spent, confined};
 use crate::setup::SetUp;
+use crate::show::Ground;
+use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
 use crate::{Context, Error, Result};
 use contract::{AgentConfig, Backend, Contract, ProcessEnd, StepRef};
-use run::Run;
 use sandbox::Policy;
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -47,7 +49,7 @@ pub(crate) fn prepare(machine: &mut Machine<'_>, order: Option<&TurnOrder<'_>>) 
     match order.map(|order| (order.run.started.contract.sandbox, order)) {
         Some((Backend::Native, order)) => {
             // A setup is an effect: it waits until the turn's intent is on record.
-            if !machine.needs_setup(order.run)? {
+            if !machine.needs_setup(&Ground::of(order.run, order.step))? {
                 let stage = machine.stage(order)?;
                 machine.waiting.sandbox = Some((order.step, stage));
             }
@@ -69,10 +71,10 @@ pub(crate) fn execute(machine: &mut Machine<'_>, order: &TurnOrder<'_>) -> Resul
 impl Machine<'_> {
     /// Builds the sandbox of a turn. What keeps an agent from being confined is an outcome of the turn.
     fn stage(&mut self, order: &TurnOrder<'_>) -> Result<std::result::Result<Stage, ProcessEnd>> {
-        let agent = &order.run.started.contract.agents[&order.step.role];
-        let shown = self.show(order.run)?;
+        let (agent, on) = (agent_of(order), Ground::of(order.run, order.step));
+        let shown = self.show(&on)?;
         let layout = &self.context.layout;
-        let Some(call) = self.call(agent, &layout.root, order.run)? else { return Ok(Err(missing(agent))) };
+        let Some(call) = self.call(agent, &layout.root, &on)? else { return Ok(Err(missing(agent))) };
         let contract = &order.run.started.contract;
         let run_dir = layout.run(&order.run.id.slug());
         let (tools, borrowed) = (self.tools(contract)?, self.objects.directories());
@@ -119,7 +121,7 @@ impl Machine<'_> {
 
     fn execute_confined(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
         let began = Instant::now();
-        let mut notes = match self.set_up(order)? {
+        let mut notes = match self.set_up(&Ground::of(order.run, order.step), limits(order))? {
             SetUp::Ready(notes) => notes,
             SetUp::Failed(execution) => return Ok(*execution),
         };
@@ -149,16 +151,29 @@ impl Machine<'_> {
         notes.extend(refused.map(|it| format!("the network refused {}:{}", it.host, it.port)));
         let mut record = confinement(&policy, &json!(finished.effective), &json!(finished.report));
         record["workspace"] = self.workspace_on_record();
+        let step_layer = finished.layers.pop();
+        let captured = self.captured(order, finished.layers)?;
         Ok(Execution {
             process: finished.outcome.end,
             stdout_truncated: finished.outcome.stdout.truncated,
             stdout: kept(finished.outcome.stdout),
             stderr_truncated: finished.outcome.stderr.truncated,
             stderr: kept(finished.outcome.stderr),
-            written: finished.layers.pop(),
+            written: step_layer,
+            captured,
             notes,
             sandbox: record,
         })
+    }
+
+    /// What a worker made of its workspace, if it was a worker. Its layer is the first; the steps' come after it.
+    fn captured(&mut self, order: &TurnOrder<'_>, layers: Vec<OwnedFd>) -> Result<Option<Captured>> {
+        if order.step.item.is_none() {
+            return Ok(None);
+        }
+        let on = Ground::of(order.run, order.step);
+        let layer = layers.into_iter().next().filter(|_| self.workspace.has_stand());
+        self.capture(&on, layer).map(Some)
     }
 
     fn ready_a_supervisor(&mut self) -> Result<()> {
@@ -171,12 +186,12 @@ impl Machine<'_> {
     }
 
     fn execute_freely(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
-        let agent = &order.run.started.contract.agents[&order.step.role];
-        let Shown::Directory(tree) = self.show(order.run)? else {
+        let (agent, on) = (agent_of(order), Ground::of(order.run, order.step));
+        let Shown::Directory(tree) = self.show(&on)? else {
             unreachable!("BUG: layers are for agents that are confined")
         };
         let record = json!({ "backend": "none" });
-        let Some(call) = self.call(agent, &tree, order.run)? else { return Ok(not_started(missing(agent), record)) };
+        let Some(call) = self.call(agent, &tree, &on)? else { return Ok(not_started(missing(agent), record)) };
         let command = self.free_command(agent, &tree, call, order);
         prepare(self, Some(order))?;
         let ready = self.waiting.supervisor.take().expect("BUG: a supervisor was just made ready");
@@ -194,6 +209,7 @@ impl Machine<'_> {
             stderr_truncated: outcome.stderr.truncated,
             stderr: kept(outcome.stderr),
             written: None,
+            captured: self.captured(order, Vec::new())?,
             notes: Vec::new(),
             sandbox: record,
         })
@@ -211,12 +227,12 @@ impl Machine<'_> {
     }
 
     /// What the agent's command line means with the run's tree at `root`; none when there is no such program.
-    pub(crate) fn call(&self, agent: &AgentConfig, root: &Path, run: &Run) -> Result<Option<Call>> {
+    pub(crate) fn call(&self, agent: &AgentConfig, root: &Path, on: &Ground<'_>) -> Result<Option<Call>> {
         let program = agent.cmd.first().map_or("", String::as_str);
         let path_var = self.context.agent_env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
         let in_tree = program.contains('/') && !program.starts_with('/');
         let resolved = match in_tree {
-            true => self.is_file(run, program)?.then(|| root.join(program)),
+            true => self.is_file(on, program)?.then(|| root.join(program)),
             false => process::resolve(program, &path_var, root),
         };
         let Some(program) = resolved else { return Ok(None) };
@@ -226,7 +242,7 @@ impl Machine<'_> {
             // One that names a file of the tree means that file even when the agent starts in a directory below.
             let elsewhere = match below {
                 Some(below) if !arg.starts_with(['-', '/']) => {
-                    !self.is_file(run, &format!("{below}/{arg}"))? && self.is_file(run, arg)?
+                    !self.is_file(on, &format!("{below}/{arg}"))? && self.is_file(on, arg)?
                 }
                 _ => false,
             };
@@ -237,10 +253,19 @@ impl Machine<'_> {
     }
 
     /// Whether the run's tree has a file of this name.
-    fn is_file(&self, run: &Run, path: &str) -> Result<bool> {
+    fn is_file(&self, on: &Ground<'_>, path: &str) -> Result<bool> {
         let Ok(path) = contract::RepoPath::parse(path) else { return Ok(false) };
-        let entry = self.objects.tree_entry(id(&run.tree)?, path.as_str().as_bytes())?;
+        let entry = self.objects.tree_entry(id(&on.tree)?, path.as_str().as_bytes())?;
         Ok(entry.is_some_and(|(mode, _)| mode & 0o170_000 == 0o100_000))
+    }
+}
+
+/// Who takes the turn.
+pub(crate) fn agent_of<'o>(order: &TurnOrder<'o>) -> &'o AgentConfig {
+    let contract = &order.run.started.contract;
+    match order.step.item {
+        None => &contract.agents[&order.step.role],
+        Some(place) => &contract.workers[&order.run.items[place as usize].item.worker],
     }
 }
 
@@ -262,6 +287,8 @@ fn stdin(order: &TurnOrder<'_>) -> Vec<u8> {
 pub(crate) fn limits(order: &TurnOrder<'_>) -> Limits {
     let limits = &order.run.started.contract.limits;
     let wall = Duration::from_secs(limits.step_seconds.into());
+    // An item says itself how long it may take.
+    let wall = if order.step.item.is_some() { Duration::MAX } else { wall };
     Limits {
         wall: order.time_left.map_or(wall, |left| left.min(wall)),
         idle: limits.idle_seconds.map(|seconds| Duration::from_secs(seconds.into())),
@@ -276,7 +303,7 @@ pub(crate) fn confinement(policy: &Policy, effective: &Value, report: &Value) ->
     json!({ "backend": "native", "policy": asked, "effective": effective, "report": report })
 }
 
-pub(crate) fn kept(captured: Captured) -> Vec<u8> {
+pub(crate) fn kept(captured: process::Captured) -> Vec<u8> {
     if captured.truncated { captured.with_mark() } else { captured.bytes }
 }
 
@@ -288,6 +315,7 @@ pub(crate) fn not_started(process: ProcessEnd, sandbox: Value) -> Execution {
         stderr: Vec::new(),
         stderr_truncated: false,
         written: None,
+        captured: None,
         notes: Vec::new(),
         sandbox,
     }

@@ -10,7 +10,7 @@ use run::{Run, Stage};
 use store::{Reader, Store, crash};
 
 /// Lands the result of the run that is being driven: where the contract says, or else on a branch of its own.
-pub(crate) fn land(driver: &mut Driver<'_>) -> Result<()> {
+pub(crate) fn land(driver: &mut Driver<'_, '_>) -> Result<()> {
     let landing = match &driver.run.stage {
         Stage::LandingOpen(landing) => landing.clone(),
         _ => {

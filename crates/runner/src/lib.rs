@@ -2,15 +2,20 @@
 //! private checkout, changes made on git objects, landings on the user's branch. With the sandbox, this is the
 //! only crate that starts processes.
 
+mod acceptance;
 mod approval;
+mod book;
 mod change;
 mod collect;
 mod confine;
 mod drive;
 mod error;
 mod execute;
+mod export;
 pub mod git;
 pub mod hooks;
+mod items;
+mod keys;
 mod landing;
 mod machine;
 mod observe;
@@ -22,24 +27,30 @@ mod setup;
 mod show;
 mod start;
 mod state_hash;
+mod submit;
 mod trial;
 mod trust;
 mod turn;
 pub mod workspace;
 mod world;
 
+pub use acceptance::{Acceptance, CommandOutcome, LogFile, Side};
 pub use approval::{Redeemed, ask, extent, redeem};
 pub use confine::{LEVEL_MIN, check_sandbox, check_workspace};
-pub use drive::{Control, Driver, Progress, Stop};
+pub use drive::{Control, Driver, Hands, Progress, Stop};
 pub use error::{Error, Result};
+pub use export::{export, verify_run};
+pub use items::ItemWorld;
+pub use keys::Keys;
 pub use landing::{land_later, undo};
 pub use machine::Machine;
 pub use observe::observed;
 pub use owner::{Context, News, Owner, Taken, is_owned, send};
 pub use policy::{load_policies, write_policies};
 pub use request::{Answer, Request};
-pub use start::{Order, resume, start};
+pub use start::{Order, Starting, WorkOrder, resume};
 pub use state_hash::{Memo, hash_dir, hash_tree, hash_tree_with};
+pub use submit::{Submitted, activate, deactivate, submit};
 pub use trial::{Trial, Tried};
 pub use trust::{Settings, Trust, load_settings};
 pub use world::{Execution, LandResult, PatchResult, Place, TurnOrder, World};

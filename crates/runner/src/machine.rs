@@ -1,16 +1,18 @@
 //! The real world: agents as processes in a private checkout, git with real objects.
 
+use crate::acceptance::Acceptance;
 use crate::confine::{Shown, Tools};
 use crate::execute::{self, Waiting};
-use crate::git::{CommitSpec, Identity, Objects, PatchLimits, PatchProblem};
+use crate::git::{CommitSpec, Identity, ObjectId, Objects, PatchLimits, PatchProblem};
 use crate::landing::{carry_out, id, own_branch};
 use crate::process::Cancel;
-use crate::show::Workspace;
+use crate::show::{Ground, Workspace};
+use crate::state_hash::{Memo, hash_tree_with};
 use crate::workspace::SetupLayers;
 use crate::world::{Execution, LandResult, PatchResult, Place, TurnOrder, World};
-use crate::{Context, Result, observe};
+use crate::{Context, ItemWorld, Keys, Result, observe};
 use contract::path::PathProblem;
-use contract::{Backend, Landing, LandingMode, Reason, RepoPath};
+use contract::{Backend, Digest, Item, Landing, LandingMode, Reason, RepoPath, StepRef, Workflow};
 use run::Run;
 use run::gate::{Finding, Rule};
 use std::rc::Rc;
@@ -23,6 +25,7 @@ pub(crate) const MARKER: &str = "NORMA_RUN_ID";
 pub struct Machine<'a> {
     pub(crate) context: &'a Context,
     pub(crate) objects: &'a Objects,
+    keys: &'a Keys,
     /// Ends a turn early.
     pub(crate) cancel: Cancel,
     /// What shows the run's tree.
@@ -31,23 +34,38 @@ pub struct Machine<'a> {
     pub(crate) tools: Option<Rc<Tools>>,
     /// What stands ready for the next turn.
     pub(crate) waiting: Waiting,
+    /// State hashes that are known.
+    memo: Option<Memo>,
 }
 
 impl<'a> Machine<'a> {
     /// A machine without a checkout yet.
-    pub fn new(context: &'a Context, objects: &'a Objects, cancel: Cancel) -> Machine<'a> {
-        Machine { context, objects, cancel, workspace: Workspace::default(), tools: None, waiting: Waiting::default() }
+    pub fn new(context: &'a Context, objects: &'a Objects, keys: &'a Keys, cancel: Cancel) -> Machine<'a> {
+        let (workspace, waiting) = (Workspace::default(), Waiting::default());
+        Machine { context, objects, keys, cancel, workspace, tools: None, waiting, memo: None }
     }
 
-    fn identity(run: &Run) -> Identity {
+    /// The one commit of a run whose turns made one tree.
+    fn commit_of(&self, run: &Run) -> Result<ObjectId> {
+        let spec = CommitSpec {
+            tree: id(&run.tree)?,
+            parents: vec![id(&run.started.base.commit)?],
+            author: Machine::identity(run),
+            seconds: (run.verdict_at.unwrap_or_default().unix_ms() / 1000) as i64,
+            message: commit_message(run),
+        };
+        Ok(self.objects.commit(&spec)?)
+    }
+
+    pub(crate) fn identity(run: &Run) -> Identity {
         let author = &run.started.author;
         Identity { name: author.name.clone(), email: author.email.clone() }
     }
 }
 
 impl World for Machine<'_> {
-    fn workspace(&mut self, run: &Run) -> Result<Place> {
-        let shown = self.show(run)?;
+    fn workspace(&mut self, run: &Run, step: StepRef) -> Result<Place> {
+        let shown = self.show(&Ground::of(run, step))?;
         Ok(match (run.started.contract.sandbox, shown) {
             (Backend::None, Shown::Directory(dir)) => Place { repo_root: dir, final_names: false },
             _ => Place { repo_root: self.context.layout.root.clone(), final_names: true },
@@ -79,15 +97,11 @@ impl World for Machine<'_> {
 
     fn plan_landing(&mut self, run: &Run) -> Result<Landing> {
         let slug = run.id.slug();
-        let at = run.verdict_at.unwrap_or_default();
-        let spec = CommitSpec {
-            tree: id(&run.tree)?,
-            parents: vec![id(&run.started.base.commit)?],
-            author: Machine::identity(run),
-            seconds: (at.unix_ms() / 1000) as i64,
-            message: commit_message(run),
+        let commit = match run.started.contract.workflow {
+            Workflow::Pdca => self.commit_of(run)?,
+            // What the items made is a line of commits already.
+            Workflow::Batch => id(&run.line.head.commit)?,
         };
-        let commit = self.objects.commit(&spec)?;
         self.objects.pin(&format!("runs/{slug}/result"), commit)?;
         let commit = commit.to_string();
         if run.declined.is_some() || run.started.contract.landing.mode == LandingMode::Branch {
@@ -114,6 +128,14 @@ impl World for Machine<'_> {
         Ok((self.objects.diff_text(old, new)?, names))
     }
 
+    fn items(&mut self) -> Option<&mut dyn ItemWorld> {
+        Some(self)
+    }
+
+    fn keys(&self) -> &Keys {
+        self.keys
+    }
+
     fn release(&mut self, run: &Run) -> Result<()> {
         (self.workspace, self.waiting) = (Workspace::default(), Waiting::default());
         let slug = run.id.slug();
@@ -127,6 +149,21 @@ impl World for Machine<'_> {
             let _ = self.context.user.swap_ref(&base_ref(&slug), None, Some(base), "norma: run ended")?;
         }
         Ok(())
+    }
+}
+
+impl ItemWorld for Machine<'_> {
+    fn objects(&self) -> &Objects {
+        self.objects
+    }
+
+    fn state_hash(&mut self, tree: ObjectId) -> Result<Digest> {
+        let memo = self.memo.get_or_insert_with(|| Memo::open(&self.context.layout.state_memo()));
+        hash_tree_with(self.objects, tree, memo)
+    }
+
+    fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, base: ObjectId) -> Result<Acceptance> {
+        Machine::accept(self, run, item, candidate, base)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::Result;
 use crate::git::{MODE_GITLINK, Objects, TreeChange};
 use crate::workspace::{Captured, OddKind};
 use run::gate::scope::{ChangedPath, IgnoredPath, Observed, Odd, OddPath};
+use serde::{Deserialize, Serialize};
 
 /// How trees differ.
 pub(crate) fn changes(objects: &Objects, changes: &[TreeChange]) -> Result<Vec<ChangedPath>> {
@@ -25,6 +26,11 @@ pub(crate) fn changes(objects: &Objects, changes: &[TreeChange]) -> Result<Vec<C
 /// Everything that was found in a workspace. Ignored files are judged one by one as far as they are listed, and all of
 /// them by where they are.
 pub fn observed(objects: &Objects, captured: &Captured) -> Result<Observed> {
+    let odd = captured.odd.iter().map(|odd| OddPath { path: odd.path.clone(), what: what(odd.kind) }).collect();
+    Ok(Observed { changes: changes(objects, &captured.changes)?, ignored: ignored(captured), odd })
+}
+
+fn ignored(captured: &Captured) -> Vec<IgnoredPath> {
     let listed = captured.ignored.iter().map(|file| IgnoredPath { path: file.path.clone(), size: file.size });
     let mut ignored: Vec<IgnoredPath> = listed.collect();
     if captured.ignored_more > 0 {
@@ -32,8 +38,7 @@ pub fn observed(objects: &Objects, captured: &Captured) -> Result<Observed> {
         ignored.sort_by(|one, other| one.path.cmp(&other.path));
         ignored.dedup_by(|one, other| one.path == other.path);
     }
-    let odd = captured.odd.iter().map(|odd| OddPath { path: odd.path.clone(), what: what(odd.kind) }).collect();
-    Ok(Observed { changes: changes(objects, &captured.changes)?, ignored, odd })
+    ignored
 }
 
 fn what(kind: OddKind) -> Odd {
@@ -45,4 +50,45 @@ fn what(kind: OddKind) -> Odd {
         OddKind::TooLarge => Odd::TooLarge,
         OddKind::TooDeep => Odd::TooDeep,
     }
+}
+
+/// What a worker left in its workspace besides the change, as it is kept of its turn.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LyingAbout {
+    /// Files that the base's own rules ignore, with their sizes.
+    ignored: Vec<(String, u64)>,
+    /// What no tree can hold.
+    odd: Vec<(String, Odd)>,
+}
+
+/// What lies about, if anything does.
+pub(crate) fn lying_about(captured: &Captured) -> Option<LyingAbout> {
+    let ignored = ignored(captured).into_iter().map(|file| (spelled(&file.path), file.size)).collect();
+    let odd = captured.odd.iter().map(|odd| (spelled(&odd.path), what(odd.kind))).collect();
+    let found = LyingAbout { ignored, odd };
+    (!found.ignored.is_empty() || !found.odd.is_empty()).then_some(found)
+}
+
+impl LyingAbout {
+    /// The same in the words of the gate, beside what changed.
+    pub(crate) fn observed(&self, changes: Vec<ChangedPath>) -> Option<Observed> {
+        let ignored = self.ignored.iter().map(|(path, size)| Some(IgnoredPath { path: read(path)?, size: *size }));
+        let odd = self.odd.iter().map(|(path, what)| Some(OddPath { path: read(path)?, what: *what }));
+        Some(Observed { changes, ignored: ignored.collect::<Option<_>>()?, odd: odd.collect::<Option<_>>()? })
+    }
+}
+
+/// Exact bytes as text: themselves, or their hexadecimal digits.
+fn spelled(path: &[u8]) -> String {
+    match std::str::from_utf8(path) {
+        Ok(text) if !text.starts_with("hex:") => text.to_owned(),
+        _ => format!("hex:{}", path.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+    }
+}
+
+fn read(text: &str) -> Option<Vec<u8>> {
+    let Some(digits) = text.strip_prefix("hex:") else { return Some(text.as_bytes().to_vec()) };
+    let pair = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    (0..digits.len()).step_by(2).map(pair).collect()
 }

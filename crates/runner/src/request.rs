@@ -1,7 +1,7 @@
 //! What one norma process can ask of the one that owns the state directory, over `norma.sock`. The same
 //! function carries it out when nobody owns it and the asking process takes the lock itself.
 
-use contract::ApprovalDecision;
+use contract::{ApprovalDecision, Digest, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -42,6 +42,15 @@ pub enum Request {
     Undo {
         /// Slug.
         run: String,
+    },
+    /// Put on record that a document was not taken for a contract.
+    ContractRefused {
+        /// SHA-256 of the document.
+        sha256: Digest,
+        /// What it claims to be, as far as that could be told.
+        kind: Option<String>,
+        /// What is wrong with it.
+        violations: Vec<Violation>,
     },
     /// A person answers a question.
     Answer {

@@ -6,13 +6,14 @@
 //! tree is shown.
 
 use crate::confine::{Program, Shown};
-use crate::execute::{Call, command, confinement, kept, limits, not_started};
+use crate::execute::{Call, command, confinement, kept, not_started};
 use crate::landing::id;
 use crate::machine::{MARKER, Machine};
 use crate::process::{End, Limits, Outcome, confined};
+use crate::show::Ground;
 use crate::workspace::include::{self, Include, IncludedFile};
 use crate::workspace::{CaptureRules, SetupLayer, SetupLayers, SetupMaking, SetupOrder, capture};
-use crate::world::{Execution, TurnOrder};
+use crate::world::Execution;
 use crate::{Error, News, Result, confine, load_policies};
 use contract::{AgentConfig, AgentType, ProcessEnd};
 use run::Run;
@@ -61,22 +62,22 @@ impl Included {
 
 impl Machine<'_> {
     /// Finds what the user's checkout adds, once, and makes a layer of what fits the run's tree.
-    pub(crate) fn include(&mut self, run: &Run) -> Result<()> {
+    pub(crate) fn include(&mut self, on: &Ground<'_>) -> Result<()> {
         let mut included = match self.workspace.included.take() {
             Some(included) => included,
             None => Included { found: include::find(&self.context.user, include::is_secret)?, ..Included::default() },
         };
-        if included.tree != run.tree {
-            let paths = include::fitting(self.objects, id(&run.tree)?, &included.found.files)?;
+        if included.tree != on.tree {
+            let paths = include::fitting(self.objects, id(&on.tree)?, &included.found.files)?;
             if paths != included.paths {
                 included.dir = None;
                 included.made += 1;
-                let place = self.context.layout.worktree(&run.id.slug()).join("include");
+                let place = on.directory(&self.context.layout).join("include");
                 included.files =
                     self.copy_included(&paths, &place.join(included.made.to_string()), &mut included.dir)?;
                 included.paths = paths;
             }
-            included.tree.clone_from(&run.tree);
+            included.tree.clone_from(&on.tree);
         }
         self.workspace.included = Some(included);
         Ok(())
@@ -98,28 +99,28 @@ impl Machine<'_> {
     }
 
     /// Takes the result of the tree's setup into use, if there is one.
-    pub(crate) fn take_setup(&mut self, run: &Run) -> Result<()> {
-        if self.workspace.setup.as_ref().is_some_and(|(tree, _)| *tree == run.tree) {
+    pub(crate) fn take_setup(&mut self, on: &Ground<'_>) -> Result<()> {
+        if self.workspace.setup.as_ref().is_some_and(|(tree, _)| *tree == on.tree) {
             return Ok(());
         }
         self.workspace.setup = None;
-        if !run.started.contract.workspace.setup.is_empty() {
-            let taken = SetupLayers::open(&self.context.layout.cache())?.take(&self.setup_order(run)?)?;
-            self.workspace.setup = taken.map(|layer| (run.tree.clone(), layer));
+        if !on.run.started.contract.workspace.setup.is_empty() {
+            let taken = SetupLayers::open(&self.context.layout.cache())?.take(&self.setup_order(on)?)?;
+            self.workspace.setup = taken.map(|layer| (on.tree.clone(), layer));
         }
         Ok(())
     }
 
-    fn setup_order<'r>(&'r self, run: &'r Run) -> Result<SetupOrder<'r>> {
-        let (started, workspace) = (&run.started, &run.started.contract.workspace);
+    fn setup_order<'r>(&'r self, on: &'r Ground<'_>) -> Result<SetupOrder<'r>> {
+        let (started, workspace) = (&on.run.started, &on.run.started.contract.workspace);
         let files = self.workspace.included.as_ref().map_or(&[][..], |included| &included.files);
         Ok(SetupOrder {
-            tree: id(&run.tree)?,
+            tree: id(&on.tree)?,
             argv: &workspace.setup,
             cache_paths: &workspace.cache_paths,
             root: &self.context.layout.root,
             include: (!files.is_empty()).then(|| include::digest_of(files)),
-            run: (run.tree != started.base.tree).then(|| run.id.slug()),
+            run: (on.tree != started.base.tree).then(|| on.run.id.slug()),
         })
     }
 
@@ -131,37 +132,37 @@ impl Machine<'_> {
     }
 
     /// Whether the configured setup has yet to be made for the run's tree.
-    pub(crate) fn needs_setup(&mut self, run: &Run) -> Result<bool> {
-        let contract = &run.started.contract;
+    pub(crate) fn needs_setup(&mut self, on: &Ground<'_>) -> Result<bool> {
+        let contract = &on.run.started.contract;
         if contract.workspace.setup.is_empty() {
             return Ok(false);
         }
         confine::check_workspace(&contract.workspace, contract.sandbox, &self.context.sandbox)?;
-        self.show(run)?;
+        self.show(on)?;
         Ok(self.workspace.setup.is_none())
     }
 
     /// Makes the setup of the run's tree, if there is one to be made.
-    pub(crate) fn set_up(&mut self, order: &TurnOrder<'_>) -> Result<SetUp> {
-        if !self.needs_setup(order.run)? {
+    pub(crate) fn set_up(&mut self, on: &Ground<'_>, limits: Limits) -> Result<SetUp> {
+        if !self.needs_setup(on)? {
             return Ok(SetUp::Ready(Vec::new()));
         }
         let native = || json!({ "backend": "native" });
         if self.cancel.is_canceled() {
             return Ok(SetUp::Failed(Box::new(not_started(ProcessEnd::Canceled, native()))));
         }
-        let agent = as_agent(order.run);
+        let agent = as_agent(on.run);
         let refused = self.refusal(&agent.cmd)?;
-        let call = self.call(&agent, &self.context.layout.root, order.run)?;
+        let call = self.call(&agent, &self.context.layout.root, on)?;
         match (refused, call) {
             (Some(why), _) => Ok(failed(why, native())),
             (None, None) => Ok(failed(format!("{:?} is not an executable file here", agent.cmd[0]), native())),
-            (None, Some(call)) => self.make_setup(order, &agent, &call),
+            (None, Some(call)) => self.make_setup(on, limits, &agent, &call),
         }
     }
 
     /// What the command gate has against it.
-    fn refusal(&self, argv: &[String]) -> Result<Option<String>> {
+    pub(crate) fn refusal(&self, argv: &[String]) -> Result<Option<String>> {
         let policies = load_policies(&self.context.layout)?;
         Ok(match decide(argv, Origin::Contract, &policies.commands()) {
             Decision::Allow { .. } => None,
@@ -170,16 +171,16 @@ impl Machine<'_> {
         })
     }
 
-    fn make_setup(&mut self, order: &TurnOrder<'_>, agent: &AgentConfig, call: &Call) -> Result<SetUp> {
+    fn make_setup(&mut self, on: &Ground<'_>, limits: Limits, agent: &AgentConfig, call: &Call) -> Result<SetUp> {
         let layers = SetupLayers::open(&self.context.layout.cache())?;
-        let Shown::Layers { mut lower, secrets } = self.show(order.run)? else {
+        let Shown::Layers { mut lower, secrets } = self.show(on)? else {
             unreachable!("BUG: a setup is asked for only where there are layers")
         };
-        let making = layers.begin(self.objects, &self.setup_order(order.run)?)?;
+        let making = layers.begin(self.objects, &self.setup_order(on)?)?;
         lower.splice(0..0, making.below());
-        let done = self.run_setup(order, agent, call, &making, Shown::Layers { lower, secrets });
+        let done = self.run_setup((on, limits), agent, call, &making, Shown::Layers { lower, secrets });
         match done {
-            Ok(Ok((outcome, record))) => self.keep_setup(order, making, outcome, record),
+            Ok(Ok((outcome, record))) => self.keep_setup(on, making, outcome, record),
             Ok(Err(failed)) => {
                 making.abandon()?;
                 Ok(SetUp::Failed(failed))
@@ -191,20 +192,20 @@ impl Machine<'_> {
     /// Runs it to its end; nothing of it is alive afterwards. An outcome is that of a setup that succeeded.
     fn run_setup(
         &mut self,
-        order: &TurnOrder<'_>,
+        (on, limits): (&Ground<'_>, Limits),
         agent: &AgentConfig,
         call: &Call,
         making: &SetupMaking<'_>,
         shown: Shown,
     ) -> Result<std::result::Result<(Outcome, Changes), Box<Execution>>> {
-        let contract = &order.run.started.contract;
+        let contract = &on.run.started.contract;
         let (tools, borrowed) = (self.tools(contract)?, self.objects.directories());
         let scene = self.scene(&tools, shown, &borrowed, contract);
         let named = [call.program.as_path()].into_iter().chain(call.args.iter().map(Path::new));
         let program = Program {
             cwd: &call.cwd,
             named: named.filter(|path| path.is_absolute()).collect(),
-            env: BTreeMap::from([(MARKER.to_owned(), order.run.id.slug())]),
+            env: BTreeMap::from([(MARKER.to_owned(), on.run.id.slug())]),
             network: &agent.network,
         };
         let ready = scene.setup(program, making.layer()).and_then(|policy| {
@@ -216,8 +217,7 @@ impl Machine<'_> {
             Err(why) => return Ok(Err(not_confined(&why, json!({ "backend": "native" })))),
         };
         (self.context.told)(News::Setup(&agent.cmd));
-        let limits = Limits { idle: None, ..limits(order) };
-        let mut finished = match ready.go(&[], limits, &self.cancel) {
+        let mut finished = match ready.go(&[], Limits { idle: None, ..limits }, &self.cancel) {
             Ok(finished) => finished,
             Err(error) => return Ok(Err(not_confined(&error.to_string(), json!({ "backend": "native" })))),
         };
@@ -232,7 +232,7 @@ impl Machine<'_> {
     /// Keeps what a setup made, unless it changed something that is not its to change.
     fn keep_setup(
         &mut self,
-        order: &TurnOrder<'_>,
+        on: &Ground<'_>,
         making: SetupMaking<'_>,
         outcome: Outcome,
         changes: Changes,
@@ -240,7 +240,7 @@ impl Machine<'_> {
         let layout = &self.context.layout;
         let state = layout.state.strip_prefix(&layout.root).ok().map(|path| path.as_os_str().as_bytes().to_vec());
         let rules = CaptureRules { state_directory: state.clone(), ignored_files_max: 0, ..CaptureRules::default() };
-        let captured = capture(self.objects, id(&order.run.tree)?, changes.upper.as_fd(), &rules)?;
+        let captured = capture(self.objects, id(&on.tree)?, changes.upper.as_fd(), &rules)?;
         let changed = captured.changes.iter().map(|change| change.path.as_slice());
         let odd = captured.odd.iter().filter(|odd| !odd.ignored).map(|odd| odd.path.as_slice());
         let paths: Vec<&[u8]> = changed.chain(odd).collect();
@@ -252,7 +252,7 @@ impl Machine<'_> {
         }
         let own: Vec<&[u8]> = state.iter().map(Vec::as_slice).collect();
         making.finish(&own)?;
-        self.take_setup(order.run)?;
+        self.take_setup(on)?;
         Ok(SetUp::Ready(vec![format!("workspace.setup ran for this tree in {} ms", outcome.elapsed.as_millis())]))
     }
 }
@@ -293,7 +293,7 @@ fn went_wrong(outcome: &Outcome) -> Option<ProcessEnd> {
     Some(ProcessEnd::NotSetUp(format!("{how}{words}")))
 }
 
-fn last_words(bytes: &[u8]) -> String {
+pub(crate) fn last_words(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let last = lines[lines.len().saturating_sub(QUOTED_LINES)..].join("; ");

@@ -2,17 +2,55 @@
 //! Which one is decided once for a machine, and recorded with every turn.
 
 use crate::confine::{self, Shown};
-use crate::git::{Checkout, sweep};
+use crate::git::sweep;
 use crate::landing::id;
 use crate::machine::Machine;
 use crate::setup::Included;
-use crate::workspace::{SetupLayer, Stand, Workspaces};
+use crate::workspace::{CaptureRules, Captured, PlainWorkspace, SetupLayer, Stand, Workspaces, capture};
 use crate::{Error, News, Result};
+use contract::StepRef;
 use contract::{Backend, Contract};
-use run::Run;
+use run::{ItemStage, Run};
 use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+/// What a turn stands on.
+pub(crate) struct Ground<'r> {
+    pub(crate) run: &'r Run,
+    /// The commit that is HEAD there.
+    pub(crate) commit: String,
+    /// The tree that is shown.
+    pub(crate) tree: String,
+    /// Which of those who work on the run at once stands there.
+    hand: Option<std::thread::ThreadId>,
+}
+
+impl<'r> Ground<'r> {
+    /// The ground of a turn: the run's own tree, or the base of its item.
+    pub(crate) fn of(run: &'r Run, step: StepRef) -> Ground<'r> {
+        match step.item.map(|place| &run.items[place as usize].stage) {
+            Some(ItemStage::Working { base, .. }) => Ground::at(run, &base.commit, &base.tree),
+            _ => Ground { run, commit: run.started.base.commit.clone(), tree: run.tree.clone(), hand: None },
+        }
+    }
+
+    /// Some tree of a run's line, or one that may become part of it.
+    pub(crate) fn at(run: &'r Run, commit: &str, tree: &str) -> Ground<'r> {
+        let hand = Some(std::thread::current().id());
+        Ground { run, commit: commit.to_owned(), tree: tree.to_owned(), hand }
+    }
+
+    /// Where what is shown is kept, where it has to be kept at all.
+    pub(crate) fn directory(&self, layout: &store::Layout) -> PathBuf {
+        let dir = layout.worktree(&self.run.id.slug());
+        match self.hand {
+            None => dir,
+            Some(hand) => dir.join(format!("{hand:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "")),
+        }
+    }
+}
 
 /// What shows the run's tree at the moment.
 #[derive(Default)]
@@ -20,11 +58,24 @@ pub(crate) struct Workspace {
     layers: Option<Workspaces>,
     stand: Option<Stand>,
     /// The checkout and the tree it shows.
-    checkout: Option<(Checkout, String)>,
+    checkout: Option<(PlainWorkspace, String)>,
     /// What the user's checkout adds to the tree.
     pub(crate) included: Option<Included>,
     /// The tree that was set up, and what came of it.
     pub(crate) setup: Option<(String, SetupLayer)>,
+}
+
+impl Workspace {
+    /// Whether the tree is shown as layers.
+    pub(crate) fn has_stand(&self) -> bool {
+        self.stand.is_some()
+    }
+
+    /// Has a directory that shows a tree made anew next time, whatever it looks like now. Layers need no such thing:
+    /// nothing can be written to them.
+    pub(crate) fn make_anew(&mut self) {
+        self.checkout = None;
+    }
 }
 
 impl Machine<'_> {
@@ -34,16 +85,16 @@ impl Machine<'_> {
     }
 
     /// The run's tree as it is now; made or brought up to date if need be.
-    pub(crate) fn show(&mut self, run: &Run) -> Result<Shown> {
-        if !self.has_layers(&run.started.contract) {
-            return Ok(Shown::Directory(self.checked_out(run)?));
+    pub(crate) fn show(&mut self, on: &Ground<'_>) -> Result<Shown> {
+        if !self.has_layers(&on.run.started.contract) {
+            return Ok(Shown::Directory(self.checked_out(on)?));
         }
-        let (commit, tree) = (id(&run.started.base.commit)?, id(&run.tree)?);
+        let (commit, tree) = (id(&on.commit)?, id(&on.tree)?);
         if self.workspace.stand.as_ref().is_none_or(|stand| stand.tree != tree) {
             let layers = match self.workspace.layers.take() {
                 Some(layers) => layers,
                 None => {
-                    let history = run.started.contract.workspace.history;
+                    let history = on.run.started.contract.workspace.history;
                     Workspaces::new(&self.context.layout.cache(), history, is_secret)?
                 }
             };
@@ -51,8 +102,8 @@ impl Machine<'_> {
                 .stand(self.objects, commit, tree, &mut |progress| (self.context.told)(News::Checkout(progress)))?;
             (self.workspace.layers, self.workspace.stand) = (Some(layers), Some(stand));
         }
-        self.include(run)?;
-        self.take_setup(run)?;
+        self.include(on)?;
+        self.take_setup(on)?;
         let Workspace { stand, included, setup, .. } = &self.workspace;
         let stand = stand.as_ref().expect("BUG: it was just made");
         let secrets = stand.secrets.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
@@ -62,31 +113,50 @@ impl Machine<'_> {
     }
 
     /// The run's tree as a private directory.
-    fn checked_out(&mut self, run: &Run) -> Result<PathBuf> {
-        let worktree = self.context.layout.worktree(&run.id.slug());
+    fn checked_out(&mut self, on: &Ground<'_>) -> Result<PathBuf> {
+        let worktree = on.directory(&self.context.layout);
         let dir = worktree.join("tree");
-        let (commit, tree) = (id(&run.started.base.commit)?, id(&run.tree)?);
+        let (commit, tree) = (id(&on.commit)?, id(&on.tree)?);
         let checkout = &mut self.workspace.checkout;
         if checkout.is_some() && !is_in_place(&dir) {
             *checkout = None;
         }
         match checkout {
-            Some((_, at)) if *at == run.tree => return Ok(dir),
+            Some((_, at)) if *at == on.tree => return Ok(dir),
             Some((checkout, at)) => {
                 checkout.advance(self.objects, commit, tree)?;
-                at.clone_from(&run.tree);
+                at.clone_from(&on.tree);
             }
             // What an earlier process left is not looked at: an agent could have written it.
             empty => {
                 store::remove_tree(&worktree)?;
-                *empty = Some((Checkout::create(self.objects, &dir, commit, tree)?, run.tree.clone()));
+                *empty = Some((PlainWorkspace::create(self.objects, &dir, commit, tree)?, on.tree.clone()));
             }
         }
-        if run.started.contract.sandbox == Backend::Native {
+        if on.run.started.contract.sandbox == Backend::Native {
             self.fit_into_a_sandbox(&dir)?;
         }
         self.include_into(&dir)?;
         Ok(dir)
+    }
+
+    /// What a worker left, once everything that could write there is dead: in the layer over the tree, or in the
+    /// directory that was its own.
+    pub(crate) fn capture(&mut self, on: &Ground<'_>, layer: Option<OwnedFd>) -> Result<Captured> {
+        let state = self.context.layout.state_in_repository().map(|path| path.as_str().as_bytes().to_vec());
+        let rules = CaptureRules { state_directory: state, ..CaptureRules::default() };
+        let captured = match (layer, &mut self.workspace.checkout) {
+            (Some(layer), _) => capture(self.objects, id(&on.tree)?, layer.as_fd(), &rules)?,
+            (None, Some((plain, _))) => plain.capture(self.objects, &rules)?,
+            (None, None) => unreachable!("BUG: a worker has a layer or a directory"),
+        };
+        let untouched = captured.tree == id(&on.tree)? && captured.ignored_at.is_empty() && captured.odd.is_empty();
+        if let Some((_, at)) = self.workspace.checkout.as_mut().filter(|_| !untouched) {
+            // Nobody else may find what this one left.
+            at.clear();
+        }
+        self.objects.sync()?;
+        Ok(captured)
     }
 
     /// Makes in a checkout what a sandbox needs of it: a place for the state directory, which is no part of the agent's

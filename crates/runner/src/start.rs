@@ -8,14 +8,14 @@ use crate::trust::invalid;
 use crate::workspace::include;
 use crate::{Error, Result, Settings, Trust};
 use contract::{
-    AcceptanceCriterion, AgentConfig, Author, Base, Budgets, Contract, ContractSchema, Fact, Policies, Role, RunId,
-    RunStarted, Status, Workflow,
+    AcceptanceCriterion, AgentConfig, AgentType, Author, Base, Budgets, Contract, ContractSchema, Fact, Item,
+    ItemAdded, Policies, RunId, RunStarted, Status, Workflow,
 };
 use run::Run;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::Path;
-use store::{Reader, RunLog, Store, crash};
+use store::{Preparing, Reader, RunLog, Store, crash};
 
 /// How many paths that are left out or included are put on record; the rest is counted.
 const NAMES_MAX: usize = 100;
@@ -35,77 +35,212 @@ pub struct Order {
     pub budgets: Option<Budgets>,
 }
 
-/// Compiles the contract and puts the start on record. Nothing is left behind if anything is not as it must be.
-pub fn start(
-    store: &Store,
-    user: &Repository,
-    objects: &Objects,
-    trust: &Trust,
-    settings: &Settings,
-    path_var: &OsStr,
-    order: Order,
-) -> Result<(Run, RunLog)> {
-    let Settings { config, path, policies, .. } = settings;
-    let agents = config.pdca_agents().map_err(|violations| no_agents(path, &violations))?;
-    let state_dir = store.layout.state_in_repository();
-    let scope = config.scope.compile(state_dir.as_ref()).map_err(|violations| invalid(path, &violations))?;
-    let head = user.head()?;
-    let base = base_of(&head, order.parent.as_deref());
-    let tree = order.parent.as_ref().map_or_else(|| base.tree.clone(), |parent| parent.tree.clone());
-    preflight(&agents, objects, &tree, path_var, &user.root)?;
-    let contract = Contract {
-        schema: ContractSchema::V1,
-        workflow: Workflow::Pdca,
-        goal: order.goal,
-        acceptance_criteria: order.criteria,
-        budgets: order.budgets.unwrap_or_else(|| config.budgets.clone()),
-        limits: config.limits.clone(),
-        landing: config.landing.clone(),
-        agents,
-        sandbox: config.sandbox.backend,
-        sandbox_limits: config.sandbox.limits.clone(),
-        sandbox_read: config.sandbox.read.clone(),
-        workspace: config.workspace.clone(),
-        task_id: order.task,
-        scope,
-        policies: policies.digests(),
-        workers: BTreeMap::new(),
-        items: Vec::new(),
-    };
-    let include = include::find(user, include::is_secret)?;
-    let id = store::new_run_id();
-    let identity = user.identity();
-    let started = RunStarted {
-        contract_digest: contract.digest(),
-        contract,
-        base,
-        tree,
-        author: Author { name: identity.name, email: identity.email },
-        left_out: left_out(&user.dirty()?, &include.secrets),
-        included: capped(include.files.iter().map(|path| shown(path)).collect()),
-        parent: order.parent.map(|parent| parent.id.slug()),
-        items: 0,
-        run_dir: store.layout.shown(&store.layout.run(&id.slug())),
-        pid: std::process::id(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    // Before the run is on record: a run that its own user may not go on with would be the worse half.
-    trust.keep_started(started.contract_digest)?;
-    begin(store, user, id, started)
+/// What a contract or a batch of work items comes to.
+#[derive(Debug, Clone)]
+pub struct WorkOrder {
+    /// In words, for the list of runs.
+    pub goal: String,
+    /// What is to be done.
+    pub items: Vec<Item>,
+    /// The document as it was submitted.
+    pub submitted: Vec<u8>,
+    /// Where it starts from, as git names it; HEAD if nothing is said.
+    pub baseline: Option<String>,
+    /// Whether a change that has landed before may land again.
+    pub again: bool,
+    /// Why a person has to say yes first.
+    pub approval_for: Vec<String>,
 }
 
-fn begin(store: &Store, user: &Repository, id: RunId, started: RunStarted) -> Result<(Run, RunLog)> {
-    let base = crate::landing::id(&started.base.commit)?;
-    if let Swap::Moved { .. } = user.swap_ref(&base_ref(&id.slug()), Some(base), None, "norma: run started")? {
-        return Err(Error::environment(format!("{} exists already", base_ref(&id.slug())), "try again"));
+/// Where runs are started: the record, the user's repository and what the user trusts.
+#[derive(Clone, Copy)]
+pub struct Starting<'a> {
+    /// The record.
+    pub store: &'a Store,
+    /// The user's repository.
+    pub user: &'a Repository,
+    /// norma's own objects.
+    pub objects: &'a Objects,
+    /// What is kept outside the repository.
+    pub trust: &'a Trust,
+    /// The configuration and the policies beside it.
+    pub settings: &'a Settings,
+    /// Where programs are looked for.
+    pub path_var: &'a OsStr,
+}
+
+impl Starting<'_> {
+    /// Starts the loop for a goal. Nothing is left behind if anything is not as it must be.
+    pub fn start(&self, order: Order) -> Result<(Run, RunLog)> {
+        let Settings { config, path, .. } = self.settings;
+        let agents = config.pdca_agents().map_err(|violations| no_agents(path, &violations))?;
+        let base = base_of(&self.user.head()?, order.parent.as_deref());
+        let tree = order.parent.as_ref().map_or_else(|| base.tree.clone(), |parent| parent.tree.clone());
+        self.preflight(agents.iter().map(|(role, agent)| (role.as_str(), agent)), &tree)?;
+        let contract = Contract {
+            goal: order.goal,
+            acceptance_criteria: order.criteria,
+            budgets: order.budgets.unwrap_or_else(|| config.budgets.clone()),
+            agents,
+            task_id: order.task,
+            ..self.terms(Workflow::Pdca)?
+        };
+        let parent = order.parent.map(|parent| parent.id.slug());
+        let id = store::new_run_id();
+        let started = RunStarted { parent, tree, ..self.started(id, contract, base)? };
+        self.begin(id, started, Vec::new(), None)
     }
-    store.create_run_dir(&id.slug(), &started)?;
-    crash::point("run.before_start");
-    let mut log = RunLog::new(id, started.contract.task_id, &started.contract_digest);
-    let events = store.append(&mut log, vec![Fact::RunStarted(Box::new(started))], Vec::new())?;
-    crash::point("run.after_start");
-    let run = Run::start(id, &events[0]).expect("BUG: a new run starts with run_started");
-    Ok((run, log))
+
+    /// Starts the items of a contract or a batch. Nothing is left behind if anything is not as it must be.
+    pub fn start_work(&self, order: WorkOrder) -> Result<(Run, RunLog)> {
+        let base = self.baseline(order.baseline.as_deref())?;
+        let workers = self.workers(&order.items)?;
+        self.preflight(workers.iter().map(|(name, agent)| (name.as_str(), agent)), &base.tree)?;
+        let contract = Contract {
+            goal: order.goal,
+            workers,
+            items: order.items,
+            again: order.again,
+            approval_for: order.approval_for,
+            ..self.terms(Workflow::Batch)?
+        };
+        let id = store::new_run_id();
+        let mut started = self.started(id, contract, base)?;
+        // Each item is a fact of its own; the digest is that of the whole contract.
+        let items = std::mem::take(&mut started.contract.items);
+        started.items = items.len() as u32;
+        self.begin(id, started, items, Some(&order.submitted))
+    }
+
+    /// What every contract under these settings says.
+    fn terms(&self, workflow: Workflow) -> Result<Contract> {
+        let Settings { config, path, policies, .. } = self.settings;
+        let state_dir = self.store.layout.state_in_repository();
+        let scope = config.scope.compile(state_dir.as_ref()).map_err(|violations| invalid(path, &violations))?;
+        Ok(Contract {
+            schema: ContractSchema::V1,
+            workflow,
+            goal: String::new(),
+            acceptance_criteria: Vec::new(),
+            budgets: config.budgets.clone(),
+            limits: config.limits.clone(),
+            landing: config.landing.clone(),
+            agents: BTreeMap::new(),
+            sandbox: config.sandbox.backend,
+            sandbox_limits: config.sandbox.limits.clone(),
+            sandbox_read: config.sandbox.read.clone(),
+            workspace: config.workspace.clone(),
+            task_id: None,
+            scope,
+            policies: policies.digests(),
+            approval_for: Vec::new(),
+            again: false,
+            workers: BTreeMap::new(),
+            items: Vec::new(),
+        })
+    }
+
+    fn started(&self, id: RunId, contract: Contract, base: Base) -> Result<RunStarted> {
+        let include = include::find(self.user, include::is_secret)?;
+        let identity = self.user.identity();
+        let layout = &self.store.layout;
+        Ok(RunStarted {
+            contract_digest: contract.digest(),
+            contract,
+            tree: base.tree.clone(),
+            base,
+            author: Author { name: identity.name, email: identity.email },
+            left_out: left_out(&self.user.dirty()?, &include.secrets),
+            included: capped(include.files.iter().map(|path| shown(path)).collect()),
+            parent: None,
+            items: 0,
+            run_dir: layout.shown(&layout.run(&id.slug())),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+    }
+
+    fn begin(
+        &self,
+        id: RunId,
+        started: RunStarted,
+        items: Vec<Item>,
+        submitted: Option<&[u8]>,
+    ) -> Result<(Run, RunLog)> {
+        // Before the run is on record: a run that its own user may not go on with would be the worse half.
+        self.trust.keep_started(started.contract_digest)?;
+        let (slug, base) = (id.slug(), crate::landing::id(&started.base.commit)?);
+        if let Swap::Moved { .. } = self.user.swap_ref(&base_ref(&slug), Some(base), None, "norma: run started")? {
+            return Err(Error::environment(format!("{} exists already", base_ref(&slug)), "try again"));
+        }
+        self.store.create_run_dir(&slug, &started, &items)?;
+        let files = submitted.map_or(Ok(Vec::new()), |bytes| self.keep_submitted(&slug, bytes))?;
+        crash::point("run.before_start");
+        let mut log = RunLog::new(id, started.contract.task_id, &started.contract_digest);
+        let items = (0..).zip(items).map(|(index, item)| Fact::ItemAdded(Box::new(ItemAdded { index, item })));
+        let facts = std::iter::once(Fact::RunStarted(Box::new(started))).chain(items).collect();
+        let events = self.store.append(&mut log, facts, files)?;
+        crash::point("run.after_start");
+        let run = Run::fold(id, &events).expect("BUG: a new run starts with run_started and its items");
+        Ok((run, log))
+    }
+
+    /// Keeps the document beside the run, exactly as it was submitted.
+    fn keep_submitted(&self, slug: &str, bytes: &[u8]) -> Result<Vec<(String, store::StepFile)>> {
+        let mut kept = Preparing::new(&self.store.layout.run(slug).join("submitted"))?;
+        kept.write("document.json", bytes)?;
+        let points = ["run.before_start", "run.before_start"];
+        Ok(kept.finish(slug, "submitted", store::now(), Vec::new(), points)?.files)
+    }
+
+    /// The commit that a contract starts from: HEAD, or the one it names.
+    fn baseline(&self, named: Option<&str>) -> Result<Base> {
+        let head = base_of(&self.user.head()?, None);
+        let Some(named) = named.filter(|named| *named != "HEAD") else { return Ok(head) };
+        let found = self.user.resolve(named)?;
+        let hint = "rollback.baseline_ref names a commit of this repository, or HEAD";
+        let commit = found.ok_or_else(|| Error::usage(format!("there is no commit {named:?} here"), hint))?;
+        let tree = self.objects.tree_of(commit)?.to_string();
+        Ok(Base { commit: commit.to_string(), tree, branch: head.branch })
+    }
+
+    /// The agents that items name.
+    fn workers(&self, items: &[Item]) -> Result<BTreeMap<String, AgentConfig>> {
+        let mut workers = BTreeMap::new();
+        for item in items {
+            let agent = self.settings.config.agents.get(&item.worker).filter(|agent| agent.kind == AgentType::Exec);
+            let hint = format!(
+                r#"name it: "agents": {{ "{}": {{ "type": "exec", "cmd": ["…"] }} }}, then: norma trust"#,
+                item.worker
+            );
+            let missing =
+                || Error::environment(format!("no agent {:?} that can be run is configured", item.worker), hint);
+            workers.insert(item.worker.clone(), agent.ok_or_else(missing)?.clone());
+        }
+        Ok(workers)
+    }
+
+    /// Every agent's program must be there before a run starts, so that nobody waits for a run that cannot work.
+    fn preflight<'c>(&self, agents: impl Iterator<Item = (&'c str, &'c AgentConfig)>, tree: &str) -> Result<()> {
+        let Starting { objects, path_var, .. } = self;
+        let mut missing = Vec::new();
+        for (name, agent) in agents {
+            let program = agent.cmd[0].as_str();
+            if let Some(problem) = program_problem(program, objects, tree, path_var, &self.user.root)? {
+                missing.push(format!("\n  {name}: {problem}"));
+            }
+            if let Some(path) = agent.path.as_deref().filter(|path| *path != ".")
+                && objects.tree_entry(id(tree)?, path.as_bytes())?.is_none_or(|(mode, _)| mode != 0o40_000)
+            {
+                missing.push(format!("\n  {name}: path {path:?} is not a directory of the run's tree"));
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let message = format!("some agents cannot be started:{}", missing.concat());
+        Err(Error::environment(message, "mend .norma/config.json, then trust it: norma trust"))
+    }
 }
 
 /// A run that goes on from another one's tree keeps that run's base commit: it lands as one change.
@@ -165,33 +300,6 @@ fn no_agents(path: &Path, violations: &[contract::Violation]) -> Error {
         format!("{} does not name an agent for every role:{}", path.display(), lines.concat()),
         r#"name each like this: "agents": { "plan": { "type": "exec", "cmd": ["agents/plan"] }, … }, then: norma trust"#,
     )
-}
-
-/// Every agent's program must be there before a run starts, so that nobody waits for a run that cannot work.
-fn preflight(
-    agents: &BTreeMap<Role, AgentConfig>,
-    objects: &Objects,
-    tree: &str,
-    path_var: &OsStr,
-    root: &Path,
-) -> Result<()> {
-    let mut missing = Vec::new();
-    for (role, agent) in agents {
-        let program = agent.cmd[0].as_str();
-        if let Some(problem) = program_problem(program, objects, tree, path_var, root)? {
-            missing.push(format!("\n  {role}: {problem}"));
-        }
-        if let Some(path) = agent.path.as_deref().filter(|path| *path != ".")
-            && objects.tree_entry(id(tree)?, path.as_bytes())?.is_none_or(|(mode, _)| mode != 0o40_000)
-        {
-            missing.push(format!("\n  {role}: path {path:?} is not a directory of the run's tree"));
-        }
-    }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let message = format!("some agents cannot be started:{}", missing.concat());
-    Err(Error::environment(message, "mend .norma/config.json, then trust it: norma trust"))
 }
 
 fn program_problem(

@@ -1,17 +1,18 @@
 //! One turn: intent on record, agent in its live directory, everything dead, files copied out, judged, sealed
 //! and put on record. The agent's directory is never adopted: what becomes evidence is norma's own copy.
 
+use crate::book::Pending;
 use crate::collect::{collect, open};
 use crate::drive::Driver;
 use crate::world::{Execution, TurnOrder};
 use crate::{Error, Result};
 use contract::{
-    AgentRequest, Fact, PROTOCOL_VERSION, RequestContext, RequestPaths, RequestStep, RequestTerms, StepCommitted,
-    StepRef,
+    AgentRequest, Fact, Item, PROTOCOL_VERSION, RequestContext, RequestPaths, RequestStep, RequestTerms, StepCommitted,
+    StepRef, Timestamp,
 };
-use run::Stage;
 use run::gate::verdict::IterationFiles;
 use run::turn::{Judgement, TurnEvidence, judge};
+use run::{ItemStage, Run, Stage};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::{Preparing, crash, now};
@@ -19,37 +20,46 @@ use store::{Preparing, crash, now};
 /// How long free-form notes in a request may be; the rest is in the log.
 const NOTES_CHARS_MAX: usize = 16 * 1024;
 
-pub(crate) fn take(driver: &mut Driver<'_>, step: StepRef) -> Result<()> {
-    let place = driver.world.workspace(&driver.run)?;
-    let notes = notes(driver);
+/// Takes the turn that is due, and waits until it is on record.
+pub(crate) fn take(driver: &mut Driver<'_, '_>, step: StepRef) -> Result<()> {
+    let opened = driver.submit(vec![Fact::StepStarted { step, base: None }], Vec::new());
+    let sealed = carry_out(driver, step, opened)?;
+    driver.book.settle(sealed)?;
+    crash::point("step.after_commit");
+    Ok(())
+}
+
+/// Carries out a turn whose intent is on its way to the disk. What came of it is on its way there afterwards.
+pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pending) -> Result<Pending> {
+    let place = driver.world.workspace(&driver.run, step)?;
+    let notes = notes(&driver.run, step);
     let target = driver.run_dir().join("steps").join(step.dir_name());
     let live = LiveDir { path: store::temporary_name(&target) };
     let stored = request(driver, step, &driver.store.layout.root, &target, &notes);
     let seen = if place.final_names { &target } else { &live.path };
     let sent = request(driver, step, &place.repo_root, seen, &notes);
-    let time_left = driver.run.remaining_ms().map(Duration::from_millis);
+    let item = item_of(&driver.run, step).map(|item| item.timeout_ms);
+    let time_left = item.or_else(|| driver.run.remaining_ms()).map(Duration::from_millis);
     let (live_dir, step_dir) = (live.path.as_path(), target.as_path());
-    let request = &sent;
-    driver.record_while(vec![Fact::StepStarted { step, base: None }], Vec::new(), |world, run| {
-        live.create()?;
-        live.write("input.json", &pretty(request))?;
-        world.prepare(Some(&TurnOrder { run, step, request, live_dir, step_dir, time_left }))
-    })?;
+    let order = TurnOrder { run: &driver.run, step, request: &sent, live_dir, step_dir, time_left };
+    live.create()?;
+    live.write("input.json", &pretty(&sent))?;
+    driver.world.prepare(Some(&order))?;
+    driver.book.settle(opened)?;
     crash::point("step.after_intent");
-    let order = TurnOrder { run: &driver.run, step, request, live_dir, step_dir, time_left };
     let execution = driver.world.execute(&order)?;
     crash::point("step.after_agent");
     seal(driver, step, &target, &live, &stored, execution)
 }
 
 fn seal(
-    driver: &mut Driver<'_>,
+    driver: &mut Driver<'_, '_>,
     step: StepRef,
     target: &Path,
     live: &LiveDir,
     stored: &AgentRequest,
     mut execution: Execution,
-) -> Result<()> {
+) -> Result<Pending> {
     // The turn may have taken long, and what is prepared now must not end up in a new, empty state directory.
     driver.store.check_place()?;
     let dir = format!("steps/{}", step.dir_name());
@@ -67,7 +77,10 @@ fn seal(
     evidence.write("logs/stderr.txt", &execution.stderr)?;
     let judged = judged(driver, step, &evidence, &execution, notes)?;
     evidence.write("output.json", &pretty(&judged.response))?;
-    let Stage::StepOpen(_, started_at) = driver.run.stage else { unreachable!("BUG: the step was opened above") };
+    let left = execution.captured.filter(|_| judged.end == contract::TurnEnd::Answered);
+    if let Some(lying_about) = left.as_ref().and_then(crate::observe::lying_about) {
+        evidence.write("workspace.json", &pretty(&lying_about))?;
+    }
     let mut facts = vec![Fact::StepCommitted(StepCommitted {
         step,
         status: judged.status,
@@ -75,23 +88,37 @@ fn seal(
         reason: judged.reason,
         summary: judged.summary,
         dir: dir.clone(),
-        started_at,
+        started_at: opened_at(&driver.run, step),
         process: execution.process,
         patch: judged.patch,
         notes: judged.notes,
         evidence: evidence.evidence(),
-        tree: None,
+        tree: left.map(|captured| captured.tree.to_string()),
     })];
     facts.extend(judged.facts);
     let points = ["step.before_rename", "step.after_rename"];
     let sealed = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, points)?;
-    driver.record_while(sealed.facts, sealed.files, |world, _| live.remove().and_then(|()| world.prepare(None)))?;
-    crash::point("step.after_commit");
-    Ok(())
+    let pending = driver.submit(sealed.facts, sealed.files);
+    live.remove().and_then(|()| driver.world.prepare(None))?;
+    Ok(pending)
+}
+
+/// When a turn that is open was opened.
+fn opened_at(run: &Run, step: StepRef) -> Timestamp {
+    let item = step.item.map(|place| &run.items[place as usize].stage);
+    match (item, &run.stage) {
+        (Some(ItemStage::Working { since, .. }), _) | (None, Stage::StepOpen(_, since)) => *since,
+        _ => unreachable!("BUG: the step was opened by whoever takes it"),
+    }
+}
+
+/// The item that a turn is about, if it is about one.
+fn item_of(run: &Run, step: StepRef) -> Option<&Item> {
+    step.item.map(|place| &*run.items[place as usize].item)
 }
 
 fn judged(
-    driver: &Driver<'_>,
+    driver: &Driver<'_, '_>,
     step: StepRef,
     evidence: &Preparing,
     execution: &Execution,
@@ -110,20 +137,22 @@ fn judged(
         stdout_truncated: execution.stdout_truncated,
         verdict: verdict.as_deref(),
         files: &files,
+        item: item_of(&driver.run, step),
         notes,
     };
     Ok(judge(&driver.run.started.contract, &slug, step, &turn))
 }
 
-fn request(driver: &Driver<'_>, step: StepRef, repo_root: &Path, step_dir: &Path, notes: &str) -> AgentRequest {
+fn request(driver: &Driver<'_, '_>, step: StepRef, repo_root: &Path, step_dir: &Path, notes: &str) -> AgentRequest {
     let (run, run_dir) = (&driver.run, driver.run_dir());
     let contract = &run.started.contract;
+    let item = item_of(run, step);
     let text = |path: &Path| path.to_string_lossy().into_owned();
     AgentRequest {
         version: PROTOCOL_VERSION,
         run_id: run.id.slug(),
         step: RequestStep { index: step.index, role: step.role, iteration: step.iteration },
-        goal: contract.goal.clone(),
+        goal: item.map_or(&contract.goal, |item| &item.goal).clone(),
         norma: RequestTerms {
             acceptance_criteria: contract.acceptance_criteria.clone(),
             budgets: contract.budgets.clone(),
@@ -132,18 +161,23 @@ fn request(driver: &Driver<'_>, step: StepRef, repo_root: &Path, step_dir: &Path
             repo_root: text(repo_root),
             run_dir: text(&run_dir),
             step_dir: text(step_dir),
-            workspace_dir: None,
+            workspace_dir: item.map(|_| text(repo_root)),
         },
         context: RequestContext {
-            previous_step_dirs: run.step_dirs().iter().map(|dir| text(&run_dir.join(dir))).collect(),
+            previous_step_dirs: run.earlier_dirs(step).iter().map(|dir| text(&run_dir.join(dir))).collect(),
             notes: notes.to_owned(),
         },
-        contract: None,
+        contract: item.cloned(),
     }
 }
 
-fn notes(driver: &Driver<'_>) -> String {
-    let text = driver.run.notes.join("\n");
+fn notes(run: &Run, step: StepRef) -> String {
+    let text = match step.item.map(|place| &run.items[place as usize].turns) {
+        None => run.notes.join("\n"),
+        Some(turns) => {
+            turns.iter().map(|turn| format!("Attempt {} ended {:?}.\n", turn.step.attempt, turn.end)).collect()
+        }
+    };
     text.chars().take(NOTES_CHARS_MAX).collect()
 }
 

@@ -2,7 +2,8 @@
 //! [`crate::Machine`]; the other one simulates both, so that ten thousand histories with crashes in them can be
 //! checked in seconds.
 
-use crate::Result;
+use crate::workspace::Captured;
+use crate::{Keys, Result};
 use contract::{AgentRequest, Landing, ProcessEnd, Reason, StepRef};
 use run::Run;
 use run::gate::Finding;
@@ -42,6 +43,8 @@ pub struct Execution {
     pub stderr_truncated: bool,
     /// What it wrote of its step, where that is not in the live directory.
     pub written: Option<OwnedFd>,
+    /// What a worker made of its workspace.
+    pub captured: Option<Captured>,
     /// What confined it, for the record.
     pub sandbox: serde_json::Value,
     /// What was noticed meanwhile.
@@ -85,8 +88,8 @@ pub enum LandResult {
 
 /// See the module.
 pub trait World {
-    /// Where the run's tree can be seen; made or brought up to date if need be.
-    fn workspace(&mut self, run: &Run) -> Result<Place>;
+    /// Where the tree of a turn can be seen; made or brought up to date if need be.
+    fn workspace(&mut self, run: &Run, step: StepRef) -> Result<Place>;
     /// Gets ready for a turn that may come, while something is on its way to the disk; without an order, for any.
     /// Nothing of an agent may run yet, and nothing may be left if the turn never comes.
     fn prepare(&mut self, _order: Option<&TurnOrder<'_>>) -> Result<()> {
@@ -102,6 +105,12 @@ pub trait World {
     fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult>;
     /// The whole change of the run so far, as text and as names.
     fn diff(&mut self, run: &Run) -> Result<(Vec<u8>, Vec<u8>)>;
+    /// What only items need; none in a world that has no items.
+    fn items(&mut self) -> Option<&mut dyn crate::items::ItemWorld> {
+        None
+    }
+    /// The key that what is found here is signed with.
+    fn keys(&self) -> &Keys;
     /// The run has ended: what was only there to carry it out goes.
     fn release(&mut self, run: &Run) -> Result<()>;
 }

@@ -3,7 +3,8 @@
 
 use crate::{Error, Result};
 use contract::{
-    Audit, Event, Fact, Landing, Reason, RunId, RunStarted, Status, StepCommitted, StepRef, TaskStatus, Timestamp,
+    Audit, Event, Fact, ItemAdded, ItemEnded, Landing, Reason, RunId, RunStarted, Status, StepCommitted, StepRef,
+    TaskStatus, Timestamp,
 };
 use rusqlite::{Connection, params};
 
@@ -44,6 +45,8 @@ pub(crate) fn fact(db: &Connection, run: &RunId, event: &Event) -> Result<()> {
             exec(db, "UPDATE runs SET result = ?2 WHERE run_id = ?1", params![slug, landing.commit])?;
         }
         Fact::Landed(landing) => set_landing(db, &slug, Some(landing))?,
+        Fact::ItemAdded(added) => item_added(db, &slug, added)?,
+        Fact::ItemEnded(ended) => item_ended(db, &slug, ended, event.ts)?,
         _ => {}
     }
     if let Some((status, reason)) = event.fact.run_state() {
@@ -114,6 +117,7 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
         Audit::Initialized { .. }
         | Audit::RunState { task_id: None, .. }
         | Audit::Quarantined { .. }
+        | Audit::ContractRefused { .. }
         | Audit::Reindexed { .. } => Ok(()),
     }
 }
@@ -151,6 +155,33 @@ fn run_started(db: &Connection, run: &RunId, started: &RunStarted, ts: Timestamp
             started.contract.task_id,
             started.parent,
             sandbox.as_str(),
+        ],
+    )
+}
+
+fn item_added(db: &Connection, slug: &str, added: &ItemAdded) -> Result<()> {
+    exec(
+        db,
+        "INSERT INTO items (run_id, place, task_id, agent_id) VALUES (?1, ?2, ?3, ?4)",
+        params![slug, added.index, added.item.id, added.item.agent_id],
+    )
+}
+
+fn item_ended(db: &Connection, slug: &str, ended: &ItemEnded, ts: Timestamp) -> Result<()> {
+    exec(
+        db,
+        "UPDATE items SET status = ?3, reason = ?4, message = ?5, receipt_id = ?6, content_hash = ?7, commit_id = ?8,
+           ended_at = ?9 WHERE run_id = ?1 AND place = ?2",
+        params![
+            slug,
+            ended.item,
+            ended.status.as_str(),
+            ended.reason.map(Reason::as_str),
+            ended.message,
+            ended.receipt.id,
+            ended.receipt.content_hash.to_string(),
+            ended.commit,
+            ts.to_string(),
         ],
     )
 }

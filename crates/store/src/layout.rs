@@ -52,7 +52,7 @@ impl Layout {
         self.state.join("policies")
     }
 
-    /// `active/contract.json`: what people are held to by hooks.
+    /// `active/contract.json`: what people's own commits are held to.
     pub fn active_contract(&self) -> PathBuf {
         self.state.join("active/contract.json")
     }

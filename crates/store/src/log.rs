@@ -32,6 +32,11 @@ pub fn new_run_id() -> RunId {
     RunId::new(now().unix_ms(), random10())
 }
 
+/// An id that nothing else has.
+pub fn new_uuid() -> String {
+    contract::id::uuid_v7(now().unix_ms(), random10())
+}
+
 /// Ten random bytes for an id.
 pub(crate) fn random10() -> [u8; 10] {
     let mut bytes = [0; 10];

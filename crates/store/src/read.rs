@@ -4,8 +4,8 @@
 use crate::log::now;
 use crate::{Error, Layout, Result, RunLog, db};
 use contract::{
-    ApprovalState, ApprovalView, Digest, Event, EventLine, LogName, Role, RunId, RunView, Status, StepStatus, StepView,
-    TaskStatus, TaskView, Verdict,
+    ApprovalState, ApprovalView, Digest, Event, EventLine, Fact, LogName, Role, RunId, RunView, Status, StepStatus,
+    StepView, TaskStatus, TaskView, Verdict,
 };
 use run::Run;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -17,6 +17,15 @@ use std::str::FromStr;
 pub struct Reader {
     db: Connection,
     layout: Layout,
+}
+
+/// A receipt, by where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LandedReceipt {
+    /// UUID.
+    pub id: String,
+    /// The run whose change it is of.
+    pub run_id: String,
 }
 
 /// The columns of [`Reader::run_row`], in order.
@@ -104,6 +113,27 @@ impl Reader {
         Ok(lines.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// Both ends of a run's log: the digest of its contract, how many events it has, and the last hash.
+    pub(crate) fn ends(&self, slug: &str) -> Result<(Digest, u64, Digest)> {
+        let damaged = |why: &str| Error::Damaged { log: slug.to_owned(), why: why.to_owned() };
+        let first = self.lines(slug, 0, 1)?.pop().ok_or_else(|| damaged("there are no events"))?;
+        let first = EventLine::parse(first.as_bytes()).ok().and_then(|line| line.event().ok());
+        let Some(Fact::RunStarted(started)) = first.map(|event| event.fact) else {
+            return Err(damaged("it does not start with run_started"));
+        };
+        let sql = "SELECT seq, hash FROM events WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1";
+        let (seq, head) = self.db.query_row(sql, [slug], |row| Ok((row.get::<_, i64>(0)?, parsed(row, 1)?)))?;
+        Ok((started.contract_digest, seq as u64, head))
+    }
+
+    /// The lines of the state directory's log that are about a run, exactly as stored.
+    pub(crate) fn audit_lines_about(&self, slug: &str) -> Result<Vec<String>> {
+        let sql = "SELECT line FROM audit WHERE json_extract(data_json, '$.run_id') = ?1 ORDER BY seq";
+        let mut statement = self.db.prepare(sql)?;
+        let lines = statement.query_map([slug], |row| row.get(0))?;
+        Ok(lines.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// A run's whole log: its events and its end.
     pub fn log(&self, slug: &str) -> Result<(RunId, Vec<Event>, RunLog)> {
         let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
@@ -139,6 +169,15 @@ impl Reader {
     /// Whether a run's directory is complete and on disk.
     pub fn is_sealed(&self, slug: &str) -> Result<bool> {
         Ok(self.db.query_row("SELECT sealed FROM runs WHERE run_id = ?1", [slug], |row| row.get(0))?)
+    }
+
+    /// The receipt of a change that was made before and still stands where it landed.
+    pub fn landed_receipt(&self, content: &Digest) -> Result<Option<LandedReceipt>> {
+        let sql = "SELECT receipt_id, run_id FROM items JOIN runs USING (run_id)
+                   WHERE content_hash = ?1 AND commit_id IS NOT NULL AND landing_json IS NOT NULL LIMIT 1";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let read = |row: &Row<'_>| Ok(LandedReceipt { id: row.get(0)?, run_id: row.get(1)? });
+        Ok(statement.query_row([content.to_string()], read).optional()?)
     }
 
     /// Whether another run goes on from this one's tree.
@@ -202,6 +241,13 @@ impl Reader {
         )?;
         let ids = statement.query_map([], |row| row.get(0))?;
         Ok(ids.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The lines of the state directory's own log, in order.
+    pub fn audit_lines(&self) -> Result<Vec<String>> {
+        let mut statement = self.db.prepare("SELECT line FROM audit ORDER BY seq")?;
+        let lines = statement.query_map([], |row| row.get(0))?;
+        Ok(lines.collect::<rusqlite::Result<_>>()?)
     }
 
     /// Approvals, newest first; or only those that somebody can still answer for a run that still waits.

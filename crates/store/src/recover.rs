@@ -3,14 +3,12 @@
 //! heals silently: what cannot be explained freezes the run or is moved aside. Done twice, it writes nothing
 //! the second time.
 
-use crate::evidence::{
-    difference, evidence_digest, files_in, listing_digest, read_manifest, remove_tree, temporary_name,
-};
+use crate::evidence::{difference, evidence_digest, files_in, read_manifest, remove_tree, temporary_name};
 use crate::log::now;
 use crate::seal::{write_via, write_whole};
-use crate::{IoContext, Reader, Result, RunLog, StepFile, Store};
-use contract::{Audit, End, Event, Fact, Manifest, Reason, Status, StepRef};
-use run::{Run, Stage};
+use crate::{IoContext, Reader, Result, RunLog, Sign, StepFile, Store};
+use contract::{Audit, End, Event, Fact, Manifest, ManifestFile, Reason, Status, StepRef};
+use run::{ItemStage, Run, Stage};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -27,17 +25,17 @@ pub struct Recovery {
 }
 
 /// Brings the state directory into a state that could have been left on purpose.
-pub fn recover(store: &Store) -> Result<Recovery> {
+pub fn recover(store: &Store, sign: Sign<'_>) -> Result<Recovery> {
     let reader = Reader::open(&store.layout)?;
     let mut found = Recovery::default();
     quarantine_strays(store, &reader, &mut found)?;
     for slug in reader.unsealed()? {
-        recover_run(store, &reader, &slug, &mut found)?;
+        recover_run(store, &reader, &slug, sign, &mut found)?;
     }
     Ok(found)
 }
 
-fn recover_run(store: &Store, reader: &Reader, slug: &str, found: &mut Recovery) -> Result<()> {
+fn recover_run(store: &Store, reader: &Reader, slug: &str, sign: Sign<'_>, found: &mut Recovery) -> Result<()> {
     let (run, log) = reader.load(slug)?;
     let mut open = Recovering { store, slug, dir: store.layout.run(slug), run, log };
     // First of all the directory itself and the mirror in it: what is recorded below is appended there, and a
@@ -54,7 +52,7 @@ fn recover_run(store: &Store, reader: &Reader, slug: &str, found: &mut Recovery)
     }
     // A seal drops the copies of small files, and those may be the last good ones of what was lost.
     if open.run.status.is_terminal() && whole {
-        crate::seal(store, slug)?;
+        crate::seal(store, slug, sign)?;
     }
     Ok(())
 }
@@ -135,19 +133,17 @@ impl Recovering<'_> {
             let path = self.dir.join("steps").join(&name);
             let name = name.to_string_lossy().into_owned();
             let recorded = format!("steps/{name}");
-            if self.run.step_dirs().contains(&recorded.as_str()) {
+            if is_recorded(&self.run, &recorded) {
                 continue;
             }
-            match (&self.run.stage, name.split_once(".tmp-")) {
+            let open = open_steps(&self.run).into_iter().find(|step| step.dir_name() == name);
+            match (open, name.split_once(".tmp-")) {
                 (_, Some(_)) => remove_tree(&path)?,
-                (Stage::StepOpen(step, _), None) if step.dir_name() == name => {
-                    let step = *step;
-                    self.reconcile(step, recorded, found)?;
-                }
+                (Some(step), None) => self.reconcile(step, recorded, found)?,
                 _ => quarantine(self.store, &path, "it is not a step of its run", found)?,
             }
         }
-        if let Stage::StepOpen(step, _) = self.run.stage {
+        for step in open_steps(&self.run) {
             found.notes.push(format!("{}: step {} was interrupted", self.slug, step.dir_name()));
             self.append(vec![Fact::StepInterrupted { step }])?;
         }
@@ -158,7 +154,7 @@ impl Recovering<'_> {
         found.notes.push(format!("{}: step {} had no record; recorded as failed", self.slug, step.dir_name()));
         // As they are found, whatever a manifest says: a power cut may have taken some of them.
         let files = self.files_of(&dir)?;
-        let evidence = listing_digest(files.iter().map(|(_, file)| &file.listed));
+        let evidence = ManifestFile::listing_digest(files.iter().map(|(_, file)| &file.listed));
         self.append_with(vec![Fact::ReconciledStep { step, dir, evidence }], files)
     }
 
@@ -182,6 +178,8 @@ impl Recovering<'_> {
             match name.parse::<u32>() {
                 Ok(number) if (1..=known).contains(&number) => {}
                 Ok(number) if Some(number) == open => self.roll_forward(number, &path, found)?,
+                Ok(number) if is_of_ended_item(&self.run, number) => {}
+                Ok(number) if !self.run.items.is_empty() => self.roll_forward(number, &path, found)?,
                 _ if name.contains(".tmp-") => remove_tree(&path)?,
                 _ => quarantine(self.store, &path, "it is not a change of its run", found)?,
             }
@@ -216,7 +214,8 @@ impl Recovering<'_> {
                 remove_tree(&self.dir.join(name))?;
             }
         }
-        for (name, bytes) in run_files(&self.run.started) {
+        let items = self.run.items.iter().map(|state| &*state.item);
+        for (name, bytes) in run_files(&self.run.started, items) {
             if std::fs::read(self.dir.join(name)).ok().as_deref() != Some(&bytes[..]) {
                 self.rewrite(name, &bytes)?;
                 found.notes.push(format!("{}: {name} was not what the log says; written anew", self.slug));
@@ -260,10 +259,10 @@ impl Recovering<'_> {
 
 impl Store {
     /// Makes a run's directory with the files that follow from its first fact, before that fact is on record.
-    pub fn create_run_dir(&self, slug: &str, started: &contract::RunStarted) -> Result<()> {
+    pub fn create_run_dir(&self, slug: &str, started: &contract::RunStarted, items: &[contract::Item]) -> Result<()> {
         let steps = self.layout.run(slug).join("steps");
         std::fs::create_dir_all(&steps).at("create", &steps)?;
-        for (name, bytes) in run_files(started) {
+        for (name, bytes) in run_files(started, items.iter()) {
             let path = self.layout.run(slug).join(name);
             std::fs::write(&path, bytes).at("write", &path)?;
         }
@@ -271,9 +270,39 @@ impl Store {
     }
 }
 
-/// The files that follow from a run's first fact.
-pub(crate) fn run_files(started: &contract::RunStarted) -> [(&'static str, Vec<u8>); 2] {
-    [("contract.json", started.contract.canonical()), ("norma.md", norma_md(started).into_bytes())]
+/// The files that follow from a run's first facts.
+pub(crate) fn run_files<'i>(
+    started: &contract::RunStarted,
+    items: impl Iterator<Item = &'i contract::Item>,
+) -> [(&'static str, Vec<u8>); 2] {
+    let mut contract = started.contract.clone();
+    contract.items = items.cloned().collect();
+    [("contract.json", contract.canonical()), ("norma.md", norma_md(started).into_bytes())]
+}
+
+/// Whether a directory of a step is on record.
+fn is_recorded(run: &Run, dir: &str) -> bool {
+    let of_items = run.items.iter().flat_map(|state| &state.turns).filter_map(|turn| turn.dir.as_deref());
+    run.step_dirs().into_iter().chain(of_items).any(|known| known == dir)
+}
+
+/// The turns that are under way.
+fn open_steps(run: &Run) -> Vec<StepRef> {
+    let of_items = run.items.iter().filter_map(|state| match state.stage {
+        ItemStage::Working { step, .. } => Some(step),
+        _ => None,
+    });
+    let own = match run.stage {
+        Stage::StepOpen(step, _) => Some(step),
+        _ => None,
+    };
+    own.into_iter().chain(of_items).collect()
+}
+
+/// Whether this change is that of an item which has its receipt.
+fn is_of_ended_item(run: &Run, change: u32) -> bool {
+    let place = change.checked_sub(1).map(|place| place as usize);
+    place.and_then(|place| run.items.get(place)).is_some_and(|state| state.ended().is_some())
 }
 
 /// `norma.md`: goal, criteria and budgets, for people.
@@ -301,6 +330,7 @@ fn verifies(dir: &Path, manifest: &Manifest) -> bool {
     let anchored = manifest.outcome.iter().any(|fact| match fact {
         Fact::PatchApplied(applied) => applied.evidence == evidence,
         Fact::ChangeDropped(dropped) => dropped.evidence == evidence,
+        Fact::ItemEnded(ended) => ended.evidence == evidence,
         _ => false,
     });
     anchored && manifest.files.iter().all(|file| difference(dir, file).is_none())

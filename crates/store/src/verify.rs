@@ -1,26 +1,22 @@
 //! Verification: is this run what its log says? Every line is hashed again from the stored bytes, the state
 //! machine is run over the facts, every file is compared with the digests that the chain carries, and the
-//! state directory's own log must know the run with the same head.
+//! state directory's own log must know the run with the same head, and so must the signature that sealed it.
 
 mod approvals;
 
-use crate::evidence::{difference, evidence_digest, files_in, listing_digest, read_manifest};
+use crate::evidence::{difference, evidence_digest, files_in, read_bounded, read_manifest};
 use crate::read::{AuditRow, EventRow as Row};
+use crate::seal::run_seal;
 use crate::{Error, Reader, Result};
-use contract::{Audit, AuditLine, Digest, EventLine, Fact, Manifest, RunId, Timestamp};
+use contract::bundle::SEAL;
+use contract::{
+    Audit, AuditLine, Check, Digest, EventLine, Fact, Manifest, ManifestFile, Role, RunId, Statement, StepStatus,
+    Timestamp, TurnEnd,
+};
 use run::Run;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// One thing that was checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Check {
-    /// What.
-    pub name: &'static str,
-    /// What is wrong; empty = it holds.
-    pub problems: Vec<String>,
-}
 
 /// The roster of checks of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,8 +33,11 @@ pub struct Verification {
     pub checks: Vec<Check>,
 }
 
+/// Opens an envelope that this state directory's own key signed, or says what is wrong with it.
+pub type Open<'a> = &'a dyn Fn(&[u8]) -> std::result::Result<Statement, String>;
+
 /// Verifies one run. `Err` means that it could not be done; a problem is part of the answer.
-pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>) -> Result<Verification> {
+pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, open: Open<'_>) -> Result<Verification> {
     let rows = reader.event_rows(slug)?;
     if rows.is_empty() {
         return Err(Error::Refused(format!("there is no log of {slug}")));
@@ -63,6 +62,7 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>) ->
         check_machine(reader, slug, &rows)?,
         check_mirror(&dir, &rows, seal.is_some()),
         evidence,
+        check_seal(reader, slug, seal.is_some(), open)?,
         approvals,
         Check { name: "audit log", problems: audited },
     ];
@@ -86,7 +86,7 @@ fn check_chain(slug: &str, rows: &[Row]) -> (Vec<Fact>, Check) {
         if line.seq != expected || *seq != expected as i64 || line.run_id != *slug {
             bad("is out of its place".into());
         }
-        let before = prev.unwrap_or_else(|| start_of(&line));
+        let before = prev.unwrap_or_else(|| line.chain_start());
         if line.prev != before {
             bad("does not follow the line before".into());
         }
@@ -107,14 +107,6 @@ fn check_chain(slug: &str, rows: &[Row]) -> (Vec<Fact>, Check) {
 fn run_of(rows: &[Row]) -> RunId {
     let first = rows.iter().find_map(|row| EventLine::parse(row.line.as_bytes()).ok());
     first.map_or_else(|| RunId::new(0, [0; 10]), |line| line.run_uuid)
-}
-
-fn start_of(first: &EventLine) -> Digest {
-    let contract = match first.event().map(|event| event.fact) {
-        Ok(Fact::RunStarted(started)) => started.contract_digest,
-        _ => Digest::from_bytes([0; 32]),
-    };
-    contract::hash::chain_start(&first.run_uuid.uuid(), &contract)
 }
 
 fn check_columns(rows: &[Row]) -> Check {
@@ -145,14 +137,28 @@ fn index_problems(run: &Run, view: Option<contract::RunView>) -> Vec<String> {
     let Some(view) = view else { return vec!["the run is not in the index; `norma reindex` rebuilds it".into()] };
     let shown = (view.status, view.reason, view.verdict, view.iteration, &view.base);
     let mut same = shown == (run.status, run.reason, run.verdict, run.iteration, &run.started.base.commit);
-    let kept = run.steps.iter().filter(|record| record.dir.is_some());
-    let steps = kept.map(|record| (record.step.index, record.step.role, record.status));
-    same &= steps.eq(view.steps.iter().flatten().map(|step| (step.index, step.role, step.status)));
+    same &= steps_on_record(run).into_iter().eq(view
+        .steps
+        .iter()
+        .flatten()
+        .map(|step| (step.index, step.role, step.status)));
     if same {
         Vec::new()
     } else {
         vec!["the index shows something else than the log; `norma reindex` rebuilds it".into()]
     }
+}
+
+/// Every step of which something is kept, in order.
+fn steps_on_record(run: &Run) -> Vec<(u32, Role, StepStatus)> {
+    let kept = run.steps.iter().filter(|record| record.dir.is_some());
+    let own = kept.map(|record| (record.step.index, record.step.role, record.status));
+    let status = |end| if end == TurnEnd::Answered { StepStatus::Ok } else { StepStatus::Fail };
+    let turns = run.items.iter().flat_map(|state| &state.turns).filter(|turn| turn.dir.is_some());
+    let of_items = turns.map(|turn| (turn.step.index, turn.step.role, status(turn.end)));
+    let mut steps: Vec<_> = own.chain(of_items).collect();
+    steps.sort_unstable_by_key(|(index, _, _)| *index);
+    steps
 }
 
 fn check_mirror(dir: &Path, rows: &[Row], sealed: bool) -> Check {
@@ -167,22 +173,10 @@ fn check_mirror(dir: &Path, rows: &[Row], sealed: bool) -> Check {
     Check { name: "events.jsonl", problems }
 }
 
-/// Directories that the chain vouches for, with the digest of their file list.
-fn anchored(facts: &[Fact]) -> Vec<(String, Digest)> {
-    let dir = |change: u32| format!("changes/{change:03}");
-    let anchor = |fact: &Fact| match fact {
-        Fact::StepCommitted(done) => Some((done.dir.clone(), done.evidence)),
-        Fact::PatchApplied(applied) => Some((dir(applied.change), applied.evidence)),
-        Fact::ChangeDropped(dropped) => Some((dir(dropped.change), dropped.evidence)),
-        _ => None,
-    };
-    facts.iter().filter_map(anchor).collect()
-}
-
 fn check_evidence(dir: &Path, slug: &str, facts: &[Fact], seal: Option<Seal>) -> (u64, Check) {
     let mut problems = Vec::new();
     let mut files = 0;
-    for (sub, evidence) in anchored(facts) {
+    for (sub, evidence) in facts.iter().filter_map(Fact::evidence) {
         files += check_dir(&dir.join(&sub), &sub, evidence, facts, &mut problems);
     }
     for fact in facts {
@@ -194,7 +188,11 @@ fn check_evidence(dir: &Path, slug: &str, facts: &[Fact], seal: Option<Seal>) ->
         files += check_run_dir(dir, slug, seal, &mut problems);
     }
     if let Some(Fact::RunStarted(started)) = facts.first() {
-        for (name, bytes) in crate::recover::run_files(started) {
+        let items = facts.iter().filter_map(|fact| match fact {
+            Fact::ItemAdded(added) => Some(&added.item),
+            _ => None,
+        });
+        for (name, bytes) in crate::recover::run_files(started, items) {
             if std::fs::read(dir.join(name)).ok().as_deref() != Some(&bytes[..]) {
                 problems.push(format!("{name} differs from the contract of {slug}"));
             }
@@ -223,7 +221,7 @@ fn check_dir(dir: &Path, shown: &str, evidence: Digest, facts: &[Fact], problems
 /// A directory that was found without its record: nothing in it was vouched for, but it is still as it was found.
 fn check_reconciled(dir: &Path, shown: &str, evidence: Digest, problems: &mut Vec<String>) -> u64 {
     let found = files_in(dir).unwrap_or_default();
-    if listing_digest(found.iter().map(|file| &file.listed)) != evidence {
+    if ManifestFile::listing_digest(found.iter().map(|file| &file.listed)) != evidence {
         problems.push(format!("{shown} differs from what was found when it was recorded"));
     }
     found.len() as u64
@@ -247,7 +245,9 @@ fn check_listed(dir: &Path, shown: &str, manifest: &Manifest, problems: &mut Vec
     let mut there = Vec::new();
     list_files(dir, Path::new(""), &mut there);
     for path in there {
-        if !listed.contains(&path) && path != Path::new("manifest.json") {
+        // The seal of a run vouches for its manifest, so it cannot be in it.
+        let unlisted = path == Path::new("manifest.json") || (shown.is_empty() && path == Path::new(SEAL));
+        if !listed.contains(&path) && !unlisted {
             tell(problems, format!("{shown}{} was added", path.display()));
         }
     }
@@ -277,6 +277,22 @@ fn check_run_dir(dir: &Path, slug: &str, (evidence, sealed_at): Seal, problems: 
         problems.push("manifest.json is not the one that was sealed".into());
     }
     check_listed(dir, "", &manifest, problems)
+}
+
+/// The signature beside a sealed run is that of this manifest, these files and this log.
+fn check_seal(reader: &Reader, slug: &str, sealed: bool, open: Open<'_>) -> Result<Check> {
+    let dir = reader.layout().run(slug);
+    let said = sealed.then(|| read_bounded(&dir.join(SEAL)).map_err(|e| e.to_string()).and_then(|bytes| open(&bytes)));
+    let problems = match said {
+        None => Vec::new(),
+        Some(Err(why)) => vec![why],
+        Some(Ok(said)) => {
+            let listed = read_manifest(&dir).map(|manifest| manifest.files).unwrap_or_default();
+            let manifest = read_bounded(&dir.join("manifest.json")).unwrap_or_default();
+            run_seal(reader, slug, listed.iter())?.contradictions(&said, &manifest)
+        }
+    };
+    Ok(Check { name: "seal", problems: problems.into_iter().map(|what| format!("{SEAL} {what}")).collect() })
 }
 
 fn list_files(root: &Path, below: &Path, into: &mut Vec<PathBuf>) {

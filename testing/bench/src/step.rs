@@ -12,7 +12,7 @@ use crate::{Result, tell};
 use contract::{Config, Event, Fact, Policies, Role};
 use run::Run;
 use runner::process::Supervisor;
-use runner::{Context, Control, Driver, Machine, Order, Owner, Progress, Settings, Taken, Trust};
+use runner::{Context, Control, Driver, Machine, Order, Owner, Progress, Settings, Starting, Taken, Trust};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -178,10 +178,17 @@ fn drive(world: &World, files: u32, dir: &Path, iterations: u32, turn: Turn<'_>)
     let Taken::Ours(owner) = Owner::take(&context)? else { return Err("somebody else is at work here".into()) };
     let settings = Settings::new(config(iterations)?, &[], &context.layout.config(), Policies::built_in());
     let order = Order { goal: "be quick".into(), criteria: Vec::new(), task: None, parent: None, budgets: None };
-    let (run, log) =
-        runner::start(owner.store(), &context.user, owner.objects(), &context.trust, &settings, world.path(), order)?;
+    let (run, log) = Starting {
+        store: owner.store(),
+        user: &context.user,
+        objects: owner.objects(),
+        trust: &context.trust,
+        settings: &settings,
+        path_var: world.path(),
+    }
+    .start(order)?;
     let control = Control::new()?;
-    let mut machine = Machine::new(&context, owner.objects(), control.cancel.clone());
+    let mut machine = Machine::new(&context, owner.objects(), owner.keys(), control.cancel.clone());
     let agent = ["/bin/echo".to_owned(), RESPONSE.to_owned()];
     let mut watch = Watch::new(files, StepFloor::new(&context.layout.state, &agent)?, &turn);
     Driver::new(owner.store(), run, log, &mut machine, &mut watch, control, &settings.policies)?.drive()?;

@@ -33,7 +33,7 @@ impl Args {
         let slug = reader.find_run(&self.run)?;
         let session = Session { here, context: &context, owner: &owner, settings, interrupts };
         let view = if self.budget.is_empty() {
-            session.resume(&slug)?
+            session.resume(&slug, super::run::JOBS_DEFAULT)?
         } else {
             session.start(child(reader.load(&slug)?.0, &self.budget)?)?
         };

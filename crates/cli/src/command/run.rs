@@ -6,11 +6,14 @@ use crate::surroundings::Surroundings;
 use crate::text::{out, safe, short_id, short_ref};
 use contract::{Config, Mode, Reason, RunView, SandboxConfig, Status, TaskStatus, TaskView};
 use run::Run;
-use runner::{Context, Control, Driver, Machine, Order, Owner, Settings, Stop, Taken, load_settings};
+use runner::{Context, Control, Driver, Hands, Machine, Order, Owner, Settings, Starting, Stop, Taken, load_settings};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store::{Reader, RunLog};
+
+/// How many items are worked on at once, unless told otherwise.
+pub(crate) const JOBS_DEFAULT: usize = 2;
 
 /// How often a waiting norma asks for the lock again.
 const LOCK_POLL: Duration = Duration::from_millis(100);
@@ -118,7 +121,7 @@ impl Session<'_> {
             .ok_or_else(|| CommandError::usage(format!("there is no task {id}"), "norma task list --all shows them"))?;
         self.runnable(&reader, &task, new)?;
         if !new && let Some(paused) = paused_run(&reader, &task)? {
-            return self.resume(&paused);
+            return self.resume(&paused, 1);
         }
         self.start(Order {
             goal: task.goal,
@@ -150,17 +153,21 @@ impl Session<'_> {
     }
 
     pub(crate) fn start(&self, order: Order) -> Outcome<RunView> {
+        let (run, log) = self.starting(|starting| starting.start(order))?;
+        self.drive(run, log, 1)
+    }
+
+    fn starting<T>(&self, start: impl FnOnce(Starting<'_>) -> runner::Result<T>) -> Outcome<T> {
         let Config { sandbox, workspace, .. } = &self.settings.config;
         runner::check_sandbox(sandbox, self.mode(), &self.context.sandbox)?;
         runner::check_workspace(workspace, sandbox.backend, &self.context.sandbox)?;
-        let (store, objects) = (self.owner.store(), self.owner.objects());
+        let (store, objects, settings) = (self.owner.store(), self.owner.objects(), &self.settings);
         let Context { user, trust, .. } = self.context;
-        let path_var = self.here.agent_path();
-        let (run, log) = runner::start(store, user, objects, trust, &self.settings, &path_var, order)?;
-        self.drive(run, log)
+        let path_var = &self.here.agent_path();
+        Ok(start(Starting { store, user, objects, trust, settings, path_var })?)
     }
 
-    pub(crate) fn resume(&self, slug: &str) -> Outcome<RunView> {
+    pub(crate) fn resume(&self, slug: &str, jobs: usize) -> Outcome<RunView> {
         let (run, _) = Reader::open(&self.context.layout)?.load(slug)?;
         if !self.context.trust.started(&run.started.contract_digest) {
             let hint = "start it anew: norma run … --new";
@@ -174,7 +181,7 @@ impl Session<'_> {
         runner::check_sandbox(&sandbox, self.mode(), &self.context.sandbox)?;
         runner::check_workspace(&run.started.contract.workspace, sandbox.backend, &self.context.sandbox)?;
         let (run, log) = runner::resume(self.owner.store(), &self.settings.policies, slug)?;
-        self.drive(run, log)
+        self.drive(run, log, jobs)
     }
 
     /// The stricter of what the configuration and the environment say.
@@ -182,17 +189,20 @@ impl Session<'_> {
         self.settings.config.mode.max(self.here.mode)
     }
 
-    fn drive(&self, run: Run, log: RunLog) -> Outcome<RunView> {
+    fn drive(&self, run: Run, log: RunLog, jobs: usize) -> Outcome<RunView> {
         let control = Control::new()?;
         let slug = run.id.slug();
         let mut reporter = Reporter::new(self.here, &self.context.layout, &run)?;
         self.owner.set_current(Some((slug.clone(), control.clone())));
         self.interrupts.watch(Some(control.clone()));
         let layout = &self.context.layout;
-        let mut machine = Machine::new(self.context, self.owner.objects(), control.cancel.clone());
+        let cancel = control.cancel.clone();
+        let machine = || Machine::new(self.context, self.owner.objects(), self.owner.keys(), cancel.clone());
+        let hands = Hands { jobs, machine: &machine };
+        let mut own = machine();
         let driven =
-            Driver::new(self.owner.store(), run, log, &mut machine, &mut reporter, control, &self.settings.policies)
-                .and_then(|mut driver| driver.drive());
+            Driver::new(self.owner.store(), run, log, &mut own, &mut reporter, control, &self.settings.policies)
+                .and_then(|driver| driver.with_hands(hands).drive());
         self.interrupts.watch(None);
         self.owner.set_current(None);
         driven?;

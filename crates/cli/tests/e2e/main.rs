@@ -6,6 +6,7 @@ mod agents;
 mod approvals;
 mod commands;
 mod conformance;
+mod contract;
 mod environment;
 mod hooks;
 mod landing;

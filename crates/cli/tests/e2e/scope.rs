@@ -1,6 +1,7 @@
 //! What a run may change: the scope of its contract, the policies it is bound to, and whose they are.
 
 use crate::environment::{PATCH, TestEnvironment};
+use contract::policy::POLICY_FILES;
 use serde_json::{Value, json};
 
 fn new_file(path: &str) -> String {
@@ -118,7 +119,7 @@ fn a_run_names_the_policies_it_is_judged_by_and_a_missing_one_is_the_built_in_on
     let env = TestEnvironment::new(json!({}));
     env.norma(&["run", "1"]).success();
     let bound = env.event("run_started")["contract"]["policies"].clone();
-    assert_eq!(bound.as_object().unwrap().len(), 5, "{bound}");
+    assert_eq!(bound.as_object().unwrap().len(), POLICY_FILES.len(), "{bound}");
     std::fs::remove_file(env.root.join(".norma/policies/scratch_paths.json")).unwrap();
     let output = env.norma(&["run", "1", "--new"]);
     let note =
@@ -129,7 +130,7 @@ fn a_run_names_the_policies_it_is_judged_by_and_a_missing_one_is_the_built_in_on
     env.norma(&["run", "1", "--new"]).success();
     assert_eq!(env.event("run_started")["contract"]["policies"], bound);
     let written = env.json(&["init"])["policies_written"].clone();
-    assert_eq!(written.as_array().unwrap().len(), 5, "{written}");
+    assert_eq!(written.as_array().unwrap().len(), POLICY_FILES.len(), "{written}");
 }
 
 #[test]
@@ -182,7 +183,7 @@ fn a_policy_that_cannot_be_used_starts_nothing_and_every_violation_is_named() {
     !   protected_paths.json /rules/0/pattern: path "/x" is absolute
     !   protected_paths.json /rules/1/match/0: the rule "a" does not match this example
     !   protected_paths.json /rules/1/not_match/0: the rule "a" matches this example
-    !   protected_path.json (document): there is no such policy; there are command_allowlist.json, forbidden_actions.json, protected_paths.json, scratch_paths.json, wide_paths.json
+    !   protected_path.json (document): there is no such policy; there are agent_registry.json, command_allowlist.json, forbidden_actions.json, mcp_allowlist.json, protected_paths.json, scratch_paths.json, wide_paths.json
     ! next: mend them (docs/gates.md), or delete a file to have the built-in one, then: norma trust
     [exit 4]
     "#);

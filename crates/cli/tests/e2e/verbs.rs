@@ -82,8 +82,10 @@ fn only_the_configuration_and_the_policies_are_offered_to_git() {
     let offered = [
         ".gitignore",
         "config.json",
+        "policies/agent_registry.json",
         "policies/command_allowlist.json",
         "policies/forbidden_actions.json",
+        "policies/mcp_allowlist.json",
         "policies/protected_paths.json",
         "policies/scratch_paths.json",
         "policies/wide_paths.json",
@@ -550,6 +552,7 @@ fn every_verb_has_help_with_an_example() {
       doctor       Check that everything is in place, and say what to do where it is not
       demo         See norma work on a small repository in a temporary folder (needs only git and sh)
       task         Add, list, show, link and finish tasks
+      contract     Check, make and activate contracts
       run          Run a task, a goal, or every task that is ready
       runs         List runs, newest first
       show         Show a run: its steps, its verdict, where its evidence is

@@ -11,7 +11,7 @@ mod nextest;
 mod node;
 mod pytest;
 
-pub use counts::counted;
+pub use counts::{counted, total};
 pub use junit::{counted as counted_in_junit, file_named as junit_file_named};
 
 use contract::ProcessEnd;
@@ -113,6 +113,13 @@ pub fn verdict(commands: impl IntoIterator<Item = (bool, TestStatus)>) -> TestSt
     verdict
 }
 
+/// What of its words an item forbids to its own commands, besides what policy forbids: the first that they contain,
+/// upper or lower case.
+pub fn forbidden_word<'w>(argv: &[String], words: &'w [String]) -> Option<&'w str> {
+    let line = argv.join(" ").to_lowercase();
+    words.iter().map(String::as_str).find(|word| !word.trim().is_empty() && line.contains(&word.to_lowercase()))
+}
+
 /// Whether a command succeeds whatever the change is, so that it cannot be a test of it.
 pub fn is_trivial(argv: &[String]) -> bool {
     let Some(program) = argv.first().filter(|program| !program.is_empty()) else { return true };
@@ -169,6 +176,18 @@ mod tests {
         assert!(stops(true, &ProcessEnd::Exited(1)) && stops(true, &ProcessEnd::WallDeadline));
         assert!(!stops(true, &ProcessEnd::Exited(0)));
         assert!(stops(false, &ProcessEnd::Canceled));
+    }
+
+    #[test]
+    fn an_item_forbids_words_to_its_own_commands() {
+        let argv = ["git", "Push", "--force"].map(str::to_owned);
+        let check = |words: &[&str], expected: Option<&str>| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(forbidden_word(&argv, &words), expected);
+        };
+        check(&["git fetch", "GIT push"], Some("GIT push"));
+        check(&["--FORCE"], Some("--FORCE"));
+        check(&["", " ", "rm -rf"], None);
     }
 
     #[test]

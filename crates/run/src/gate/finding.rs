@@ -57,6 +57,14 @@ pub enum Rule {
     TestsChanged,
     /// A test did not pass, or could not be run.
     TestsFailed,
+    /// A file that must be there first is not, or is another.
+    InputMissing,
+    /// The agent did not answer as asked.
+    Output,
+    /// Something changed where nothing may.
+    ReadOnly,
+    /// Something else landed at the same path meanwhile.
+    Conflict,
 }
 
 /// One reason why a change may not be.

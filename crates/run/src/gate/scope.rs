@@ -9,6 +9,7 @@ use super::{Finding, Rule};
 use contract::RepoPath;
 use contract::path::{PathProblem, fold, lies_within};
 use contract::policy::{FoldedPath, ProtectedPaths, ScratchPaths};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 const MODE_SYMLINK: u32 = 0o120_000;
@@ -61,7 +62,8 @@ pub struct OddPath {
 }
 
 /// What kind of thing no tree can hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Odd {
     /// A named pipe.
     Fifo,

@@ -3,7 +3,6 @@
 //! itself, so it is named, and an item can have the baseline's version of them count.
 
 use super::listed::{Listed, PathList};
-use super::scope::ChangedPath;
 use super::{Finding, Rule};
 use contract::RepoPath;
 use contract::work::TestCommand;
@@ -40,17 +39,13 @@ impl TestFiles {
         self.control.reason(path).map(|reason| format!("it {reason}"))
     }
 
-    /// Those of them that a change touches. They are told, and do not refuse it: most good changes bring tests.
-    pub fn changed(&self, changes: &[ChangedPath]) -> Vec<Finding> {
-        let finding = |change: &ChangedPath| {
-            let why = self.why(&change.path)?;
-            Some(Finding::at(
-                Rule::TestsChanged,
-                &change.path,
-                format!("the change decides about its own tests: {why}"),
-            ))
+    /// Those of them among the paths of a change. They are told, and do not refuse it: most good changes bring tests.
+    pub fn changed<'p>(&self, paths: impl IntoIterator<Item = &'p [u8]>) -> Vec<Finding> {
+        let finding = |path: &'p [u8]| {
+            let message = format!("the change decides about its own tests: {}", self.why(path)?);
+            Some(Finding::at(Rule::TestsChanged, path, message))
         };
-        changes.iter().filter_map(finding).collect()
+        paths.into_iter().filter_map(finding).collect()
     }
 }
 
@@ -97,10 +92,8 @@ mod tests {
 
     #[test]
     fn a_change_that_touches_what_judges_it_is_named() {
-        let change =
-            |path: &[u8]| ChangedPath { path: path.to_vec(), old_mode: Some(0o100_644), new_mode: None, binary: false };
         let files = TestFiles::new(&[command(&["sh", "-e", "ci/check.sh"]), command(&["./verify", "x"])]);
-        let changes = [
+        let paths = [
             &b"src/a.rs"[..],
             b"tests/a.rs",
             b"conftest.py",
@@ -111,7 +104,7 @@ mod tests {
             b"x",
             b"\xff",
         ];
-        let found: Vec<String> = files.changed(&changes.map(change)).iter().map(ToString::to_string).collect();
+        let found: Vec<String> = files.changed(paths).iter().map(ToString::to_string).collect();
         let about = |path: &str, why: &str| format!("{path}: the change decides about its own tests: {why}");
         let expected = [
             about("tests/a.rs", "it is part of the tests"),

@@ -23,6 +23,8 @@ pub(crate) fn budgets(max_iterations: u32) -> Budgets {
 
 pub(crate) fn contract(budgets: Budgets, protocol_retries: u32) -> Contract {
     Contract {
+        approval_for: Vec::new(),
+        again: false,
         workers: Default::default(),
         items: Vec::new(),
         schema: ContractSchema::V1,

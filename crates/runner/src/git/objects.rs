@@ -188,6 +188,12 @@ impl Objects {
         self.reader()?.expect(id, Kind::Blob)
     }
 
+    /// An object as git hashes it: its kind, its size, its bytes.
+    pub fn raw(&self, id: ObjectId) -> Result<Vec<u8>, GitError> {
+        let (kind, bytes) = self.reader()?.find(id)?;
+        Ok([format!("{kind} {}\0", bytes.len()).as_bytes(), &bytes].concat())
+    }
+
     /// The size of an object without reading it.
     pub fn size(&self, id: ObjectId) -> Result<u64, GitError> {
         self.reader()?.size(id)
@@ -255,7 +261,7 @@ impl Objects {
 
     /// Names an object `refs/norma/<name>` in norma's repository, durably, so that nothing it reaches is lost.
     pub fn pin(&self, name: &str, id: ObjectId) -> Result<(), GitError> {
-        self.sync_written()?;
+        self.sync()?;
         let full = format!("refs/norma/{name}");
         self.git("update-ref").durable().args(&["--no-deref", "--", &full]).id(id).run()?;
         for parent in Path::new(&full).ancestors().skip(1) {
@@ -269,7 +275,8 @@ impl Objects {
         super::repository::read_ref(self.git("show-ref"), &format!("refs/norma/{name}"))
     }
 
-    fn sync_written(&self) -> Result<(), GitError> {
+    /// Has everything that was written so far on disk.
+    pub fn sync(&self) -> Result<(), GitError> {
         let due = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).clone();
         sync_loose(&self.own_store(), &due)?;
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| !due.contains(id));

@@ -17,14 +17,13 @@ use contract::{
 };
 use run::Run;
 use runner::{Control, Driver};
-use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use store::crash::{self, Crashed};
 use store::{Layout, Reader, RunLog, Store};
-use world::{Outside, SIMULATED, Simulated, Teller};
+use world::{KEYS, Outside, SIMULATED, Simulated, Teller};
 
 /// How many days there are unless somebody asks for more.
 const SEEDS: u64 = 250;
@@ -52,16 +51,16 @@ fn day(seed: u64) -> (String, Vec<String>) {
     let memory = Path::new("/dev/shm");
     let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
     let layout = Layout::new(dir.path(), None);
-    let outside = RefCell::new(Outside::new(seed));
-    let runs = 1 + outside.borrow_mut().dice.below(2);
+    let outside = Mutex::new(Outside::new(seed));
+    let runs = 1 + outside.lock().unwrap_or_else(PoisonError::into_inner).dice.below(2);
     let mut broken = Vec::new();
     for process in 0..PROCESSES_MAX {
         if process > CRASHES_MAX * runs as u32 {
-            outside.borrow_mut().crashes = 0;
+            outside.lock().unwrap_or_else(PoisonError::into_inner).crashes = 0;
         }
         match live(&layout, &outside, runs) {
             Lived::Done => break,
-            Lived::Crashed => damage::damage(&layout, &mut outside.borrow_mut()),
+            Lived::Crashed => damage::damage(&layout, &mut outside.lock().unwrap_or_else(PoisonError::into_inner)),
             Lived::Again => {}
             Lived::Broken(found) => {
                 broken.extend(found);
@@ -70,11 +69,11 @@ fn day(seed: u64) -> (String, Vec<String>) {
         }
     }
     let store = Store::open(&layout).unwrap();
-    store::recover(&store).unwrap();
+    store::recover(&store, &|said| KEYS.sign(said)).unwrap();
     if broken.is_empty() {
-        broken = checker::judge(&store, &outside.borrow());
+        broken = checker::judge(&store, &outside.lock().unwrap_or_else(PoisonError::into_inner));
     }
-    (story(&layout, &outside.borrow()), broken)
+    (story(&layout, &outside.lock().unwrap_or_else(PoisonError::into_inner)), broken)
 }
 
 /// How the life of one process ended.
@@ -86,8 +85,8 @@ enum Lived {
 }
 
 /// One process: opens, recovers, goes on with what is paused or starts what is left to do, until it ends or dies.
-fn live(layout: &Layout, outside: &RefCell<Outside>, runs: u64) -> Lived {
-    crash::simulate(next_crash(&mut outside.borrow_mut()));
+fn live(layout: &Layout, outside: &Mutex<Outside>, runs: u64) -> Lived {
+    crash::simulate(next_crash(&mut outside.lock().unwrap_or_else(PoisonError::into_inner)));
     let lived = catch_unwind(AssertUnwindSafe(|| process(layout, outside, runs)));
     crash::simulate(None);
     match lived {
@@ -107,10 +106,10 @@ fn next_crash(outside: &mut Outside) -> Option<(&'static str, u32)> {
     (armed && outside.crashes > 0).then_some((point, visit))
 }
 
-fn process(layout: &Layout, outside: &RefCell<Outside>, runs: u64) -> runner::Result<Lived> {
+fn process(layout: &Layout, outside: &Mutex<Outside>, runs: u64) -> runner::Result<Lived> {
     let store = Store::open(layout)?;
-    store::recover(&store)?;
-    let suspicious = outside.borrow_mut().dice.percent(10);
+    store::recover(&store, &|said| KEYS.sign(said))?;
+    let suspicious = outside.lock().unwrap_or_else(PoisonError::into_inner).dice.percent(10);
     let broken = if suspicious { checker::check_idempotence(&store) } else { Vec::new() };
     if !broken.is_empty() {
         return Ok(Lived::Broken(broken));
@@ -130,16 +129,18 @@ fn process(layout: &Layout, outside: &RefCell<Outside>, runs: u64) -> runner::Re
 }
 
 /// As `runner::start` does it, without a repository.
-fn start(store: &Store, outside: &RefCell<Outside>) -> runner::Result<(Run, RunLog)> {
+fn start(store: &Store, outside: &Mutex<Outside>) -> runner::Result<(Run, RunLog)> {
     let todo = Reader::open(&store.layout)?.tasks(Some(TaskStatus::Todo))?;
     let task = match todo.first() {
         Some(task) => task.id,
         None => store.add_task("do it".into(), vec!["it is done".into()]).wait()?,
     };
-    let mut outside = outside.borrow_mut();
+    let mut outside = outside.lock().unwrap_or_else(PoisonError::into_inner);
     let config = Config::parse(CONFIG.as_bytes()).unwrap();
     let criteria = Reader::open(&store.layout)?.task(task)?.unwrap().acceptance_criteria;
     let contract = Contract {
+        approval_for: Vec::new(),
+        again: false,
         workers: Default::default(),
         items: Vec::new(),
         schema: ContractSchema::V1,
@@ -176,7 +177,7 @@ fn start(store: &Store, outside: &RefCell<Outside>) -> runner::Result<(Run, RunL
         pid: 1,
         version: "0".into(),
     };
-    store.create_run_dir(&id.slug(), &started)?;
+    store.create_run_dir(&id.slug(), &started, &[])?;
     crash::point("run.before_start");
     let mut log = RunLog::new(id, Some(task), &started.contract_digest);
     let events = store.append(&mut log, vec![Fact::RunStarted(Box::new(started))], Vec::new())?;

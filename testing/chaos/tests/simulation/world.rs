@@ -7,10 +7,12 @@ use contract::{Event, Landing, LandingMode, ProcessEnd, Reason, Role, StepRef};
 use run::Run;
 use run::gate::scope::ChangedPath;
 use run::gate::{Finding, Rule};
-use runner::{Control, Execution, LandResult, PatchResult, Place, Progress, Result, Stop, TurnOrder, World};
-use std::cell::RefCell;
+use runner::{
+    Control, Execution, Keys, LandResult, PatchResult, Place, Progress, Result, Stop, Trust, TurnOrder, World,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use store::crash::Crashed;
 
 /// More than the store keeps in a commit.
@@ -18,6 +20,14 @@ const LARGE_BYTES: usize = 70_000;
 
 /// What an error of this world says was tried; no error of norma's own does.
 pub(crate) const SIMULATED: &str = "simulate";
+
+/// What is kept outside of every state directory; the same key signs on all days.
+pub(crate) static TRUST: LazyLock<Trust> = LazyLock::new(|| {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    Trust::new(&dir.join("simulated-home"), dir)
+});
+
+pub(crate) static KEYS: LazyLock<Keys> = LazyLock::new(|| TRUST.keys().expect("a key can be made"));
 
 /// One turn that an agent took, as the world knows it.
 pub(crate) struct Turn {
@@ -103,30 +113,34 @@ impl Outside {
 
 /// The world as one simulated process sees it.
 pub(crate) struct Simulated<'a> {
-    pub(crate) outside: &'a RefCell<Outside>,
+    pub(crate) outside: &'a Mutex<Outside>,
     pub(crate) control: Control,
 }
 
 /// Is told what is on record.
-pub(crate) struct Teller<'a>(pub(crate) &'a RefCell<Outside>);
+pub(crate) struct Teller<'a>(pub(crate) &'a Mutex<Outside>);
 
 impl Progress for Teller<'_> {
     fn recorded(&mut self, run: &Run, events: &[Event]) {
         let slug = run.id.slug();
-        self.0.borrow_mut().told.extend(events.iter().map(|event| (slug.clone(), event.clone())));
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .told
+            .extend(events.iter().map(|event| (slug.clone(), event.clone())));
     }
 }
 
 impl World for Simulated<'_> {
-    fn workspace(&mut self, _: &Run) -> Result<Place> {
-        let mut outside = self.outside.borrow_mut();
+    fn workspace(&mut self, _: &Run, _: StepRef) -> Result<Place> {
+        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
         outside.maybe_fail()?;
         Ok(Place { repo_root: PathBuf::from("/nowhere"), final_names: false })
     }
 
     fn execute(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
-        let mut outside = self.outside.borrow_mut();
+        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
         let (execution, passes) = take_turn(&mut outside.dice, order, &self.control);
         let (run, tree) = (order.run.id.slug(), order.run.tree.clone());
@@ -137,7 +151,7 @@ impl World for Simulated<'_> {
     }
 
     fn apply(&mut self, run: &Run, patch: &[u8]) -> Result<PatchResult> {
-        let mut outside = self.outside.borrow_mut();
+        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
         outside.maybe_fail()?;
         let text = String::from_utf8_lossy(patch);
@@ -155,7 +169,7 @@ impl World for Simulated<'_> {
     }
 
     fn plan_landing(&mut self, run: &Run) -> Result<Landing> {
-        let mut outside = self.outside.borrow_mut();
+        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
         outside.maybe_fail()?;
         let commit = hash(&[run.tree.as_bytes(), run.started.base.commit.as_bytes(), run.id.slug().as_bytes()]);
@@ -169,7 +183,7 @@ impl World for Simulated<'_> {
     }
 
     fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult> {
-        let mut outside = self.outside.borrow_mut();
+        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
         outside.maybe_fail()?;
         let result = if landing.checkout {
@@ -184,14 +198,18 @@ impl World for Simulated<'_> {
     }
 
     fn diff(&mut self, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
-        let mut outside = self.outside.borrow_mut();
+        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
         outside.maybe_fail()?;
         Ok((format!("{} to {}\n", run.started.base.tree, run.tree).into_bytes(), b"a\n".to_vec()))
     }
 
+    fn keys(&self) -> &Keys {
+        &KEYS
+    }
+
     fn release(&mut self, _: &Run) -> Result<()> {
-        let mut outside = self.outside.borrow_mut();
+        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
         outside.maybe_fail()
     }
@@ -249,7 +267,20 @@ fn take_turn(dice: &mut Dice, order: &TurnOrder<'_>, control: &Control) -> (Exec
     let (stdout, stderr_truncated) = (stdout.as_bytes().to_vec(), dice.percent(2));
     let (sandbox, notes) = (serde_json::json!({ "backend": "none" }), Vec::new());
     let stdout_truncated = false;
-    (Execution { process, stdout, stdout_truncated, stderr, stderr_truncated, written: None, sandbox, notes }, passes)
+    (
+        Execution {
+            process,
+            stdout,
+            stdout_truncated,
+            stderr,
+            stderr_truncated,
+            written: None,
+            captured: None,
+            sandbox,
+            notes,
+        },
+        passes,
+    )
 }
 
 /// Fills the live directory. For a check: whether what it left is a PASS that must count.

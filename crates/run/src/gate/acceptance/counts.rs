@@ -30,6 +30,11 @@ pub fn counted(stdout: &[u8], stderr: &[u8]) -> Option<TestCounts> {
     total
 }
 
+/// The counts of several commands together; none if none of them has any.
+pub fn total(counts: impl IntoIterator<Item = Option<TestCounts>>) -> Option<TestCounts> {
+    counts.into_iter().fold(None, added)
+}
+
 /// Adds counts, without ever overflowing: the numbers are somebody else's.
 pub(super) fn added(one: Found, other: Found) -> Found {
     let (Some(one), Some(other)) = (one, other) else { return one.or(other) };

@@ -1,0 +1,285 @@
+//! The items of a run: where each of them is, and what may happen to it next. Items are shared between copies of a
+//! run, so that a batch of a thousand is as quick to go on with as a batch of ten.
+
+use contract::path::lies_within;
+use contract::work::Gate;
+use contract::{
+    Digest, Item, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, StepCommitted, StepRef, Timestamp, TurnEnd,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The agent that reconciles what the others of its level did; it comes last.
+const RECONCILER: &str = "agent-0";
+
+/// One item and where it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ItemState {
+    /// What it is.
+    pub item: Arc<Item>,
+    /// How many items must come before it, one after another.
+    pub level: u32,
+    /// Where it is.
+    pub stage: ItemStage,
+    /// Its turns so far.
+    pub turns: Vec<ItemTurn>,
+    /// The places of what it needs.
+    pub needs: Vec<u32>,
+    /// The places of earlier items of its level that declare some of the same paths.
+    pub behind: Vec<u32>,
+}
+
+/// A turn of an item that is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ItemTurn {
+    /// Which.
+    pub step: StepRef,
+    /// How it ended.
+    pub end: TurnEnd,
+    /// Its directory below the run's; none if nothing was kept.
+    pub dir: Option<String>,
+    /// When it was opened.
+    pub since: Timestamp,
+}
+
+/// Where an item is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ItemStage {
+    /// Nothing has happened, or what happened is to be tried again.
+    Waiting,
+    /// Its agent is at work.
+    Working {
+        /// Which turn.
+        step: StepRef,
+        /// Since when.
+        since: Timestamp,
+        /// On what.
+        base: ItemBase,
+    },
+    /// Its agent is done; what it left is to be judged.
+    Worked(Worked),
+    /// It has its receipt.
+    Ended(Arc<ItemEnded>),
+}
+
+/// What came of the turn that an item is judged by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Worked {
+    /// Which turn.
+    pub step: StepRef,
+    /// On what.
+    pub base: ItemBase,
+    /// How it ended.
+    pub end: TurnEnd,
+    /// Why, unless it is fine.
+    pub reason: Option<Reason>,
+    /// In words.
+    pub summary: String,
+    /// The tree that it left.
+    pub tree: Option<String>,
+    /// When its first turn was opened.
+    pub since: Timestamp,
+}
+
+/// The commits that the items of a run have made so far, one after another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Where it ends.
+    pub head: ItemBase,
+    /// The receipt hash of the change it ends with.
+    pub receipt: Option<Digest>,
+}
+
+impl ItemState {
+    fn new(item: Item) -> ItemState {
+        ItemState {
+            item: Arc::new(item),
+            level: 0,
+            stage: ItemStage::Waiting,
+            turns: Vec::new(),
+            needs: Vec::new(),
+            behind: Vec::new(),
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&self) -> Option<&ItemEnded> {
+        match &self.stage {
+            ItemStage::Ended(ended) => Some(ended),
+            _ => None,
+        }
+    }
+
+    /// Whether it comes last in its level.
+    pub fn reconciles(&self) -> bool {
+        self.item.agent_id == RECONCILER
+    }
+
+    /// How many of its turns count against its retries: those that were cut off do not.
+    fn failed_turns(&self) -> u32 {
+        self.turns.iter().filter(|turn| !matches!(turn.end, TurnEnd::Answered | TurnEnd::Interrupted)).count() as u32
+    }
+
+    /// Whether a turn that ended like this is taken again.
+    fn is_retried(&self, end: TurnEnd) -> bool {
+        match end {
+            TurnEnd::Answered => false,
+            TurnEnd::Interrupted => true,
+            TurnEnd::Failed | TurnEnd::ProtocolError | TurnEnd::TimedOut => self.failed_turns() <= self.item.retries,
+        }
+    }
+
+    pub(crate) fn open(&mut self, step: StepRef, since: Timestamp, base: ItemBase) -> Result<(), String> {
+        match self.stage {
+            ItemStage::Waiting if step.attempt == self.turns.len() as u32 + 1 && step.role == Role::Worker => {
+                self.stage = ItemStage::Working { step, since, base };
+                Ok(())
+            }
+            _ => Err(format!("item {} has no such turn now", self.item.id)),
+        }
+    }
+
+    fn close(&self, step: StepRef) -> Result<(Timestamp, ItemBase), String> {
+        match &self.stage {
+            ItemStage::Working { step: open, since, base } if *open == step => Ok((*since, base.clone())),
+            _ => Err(format!("step {} is not open", step.index)),
+        }
+    }
+
+    pub(crate) fn commit(&mut self, done: &StepCommitted) -> Result<(), String> {
+        let (since, base) = self.close(done.step)?;
+        if done.tree.is_some() != (done.end == TurnEnd::Answered) {
+            return Err("a worker leaves a tree exactly when it answers".into());
+        }
+        self.turns.push(ItemTurn { step: done.step, end: done.end, dir: Some(done.dir.clone()), since });
+        self.stage = if self.is_retried(done.end) {
+            ItemStage::Waiting
+        } else {
+            ItemStage::Worked(Worked {
+                step: done.step,
+                base,
+                end: done.end,
+                reason: done.reason,
+                summary: done.summary.clone(),
+                tree: done.tree.clone(),
+                since: self.turns[0].since,
+            })
+        };
+        Ok(())
+    }
+
+    pub(crate) fn lose(&mut self, step: StepRef, dir: Option<String>) -> Result<(), String> {
+        let (since, _) = self.close(step)?;
+        self.turns.push(ItemTurn { step, end: TurnEnd::Interrupted, dir, since });
+        self.stage = ItemStage::Waiting;
+        Ok(())
+    }
+
+    /// Whether this end fits what is known of the item. What it says about the line is checked by the run.
+    pub(crate) fn require_end(&self, ended: &ItemEnded) -> Result<(), String> {
+        let step = match &self.stage {
+            ItemStage::Waiting if ended.status == ItemStatus::Denied => None,
+            ItemStage::Worked(worked) => {
+                if worked.end != TurnEnd::Answered && ended.status == ItemStatus::Success {
+                    return Err("an item whose agent did not answer cannot succeed".into());
+                }
+                Some(worked.step.index)
+            }
+            _ => return Err(format!("item {} cannot end now", self.item.id)),
+        };
+        let failed: Vec<Gate> = ended.gates.iter().filter(|it| !it.passed).map(|it| it.gate).collect();
+        let asked: BTreeSet<Gate> = ended.gates.iter().map(|it| it.gate).collect();
+        let success = ended.status == ItemStatus::Success;
+        if ended.step != step || ended.change != ended.item + 1 || asked.len() != ended.gates.len() {
+            return Err("the end is not about this item's turn".into());
+        }
+        if success && (!failed.is_empty() || required(&self.item).any(|gate| !asked.contains(&gate))) {
+            return Err("an item succeeds only over every one of its gates".into());
+        }
+        if success != ended.reason.is_none() || success != ended.message.is_empty() {
+            return Err("an item has a reason and says it exactly when it did not succeed".into());
+        }
+        if !success && (ended.commit.is_some() || ended.before != ended.after) {
+            return Err("an item that did not succeed leaves no trace".into());
+        }
+        Ok(())
+    }
+}
+
+/// The gates without which nothing is accepted.
+fn required(item: &Item) -> impl Iterator<Item = Gate> {
+    let tests = (!item.tests.is_empty()).then_some(Gate::Tests);
+    [Gate::Inputs, Gate::Output, Gate::Scope, Gate::Admission, Gate::Outputs].into_iter().chain(tests)
+}
+
+/// Takes an item in; the last one completes them, and then their levels are known.
+pub(crate) fn add(items: &mut Vec<Arc<ItemState>>, added: &ItemAdded, count: u32) -> Result<(), String> {
+    if added.index != items.len() as u32 || added.index >= count {
+        return Err("items come in their order, and no more than there are".into());
+    }
+    items.push(Arc::new(ItemState::new(added.item.clone())));
+    if items.len() as u32 == count {
+        let all: Vec<Arc<Item>> = items.iter().map(|state| state.item.clone()).collect();
+        let levels = levels(all.iter().map(|item| &**item))?;
+        let places: BTreeMap<&str, u32> = all.iter().map(|item| item.id.as_str()).zip(0..).collect();
+        for (place, state) in items.iter_mut().enumerate() {
+            let state = Arc::make_mut(state);
+            state.level = levels[place];
+            state.needs = all[place].needs.iter().map(|need| places[need.as_str()]).collect();
+            let earlier = (0..place).filter(|other| levels[*other] == levels[place] && meet(&all[*other], &all[place]));
+            state.behind = earlier.map(|other| other as u32).collect();
+        }
+    }
+    Ok(())
+}
+
+/// Whether two items declare, for writing, paths of which one lies in the other.
+fn meet(one: &Item, other: &Item) -> bool {
+    if one.read_only || other.read_only {
+        return false;
+    }
+    let (left, right) = (&one.scope.allowed_paths, &other.scope.allowed_paths);
+    left.iter().any(|a| right.iter().any(|b| lies_within(a, b) || lies_within(b, a)))
+}
+
+/// The level of each item: how long the longest chain of what it needs is. An error names what is wrong with the
+/// graph.
+pub fn levels<'a>(items: impl Iterator<Item = &'a Item>) -> Result<Vec<u32>, String> {
+    let items: Vec<&Item> = items.collect();
+    let mut places = BTreeMap::new();
+    for (place, item) in items.iter().enumerate() {
+        if places.insert(item.id.as_str(), place).is_some() {
+            return Err(format!("there are two items {:?}", item.id));
+        }
+    }
+    let mut levels: Vec<Option<u32>> = vec![None; items.len()];
+    let mut left: Vec<usize> = (0..items.len()).collect();
+    while !left.is_empty() {
+        let before = left.len();
+        let known = levels.clone();
+        let level = |item: &Item| -> Result<Option<u32>, String> {
+            let mut highest = 0;
+            for need in &item.needs {
+                let place = places
+                    .get(need.as_str())
+                    .ok_or_else(|| format!("{} needs {need:?}, which is not there", item.id))?;
+                match known[*place] {
+                    Some(level) => highest = highest.max(level + 1),
+                    None => return Ok(None),
+                }
+            }
+            Ok(Some(highest))
+        };
+        for place in std::mem::take(&mut left) {
+            match level(items[place])? {
+                Some(found) => levels[place] = Some(found),
+                None => left.push(place),
+            }
+        }
+        if left.len() == before {
+            let names: Vec<&str> = left.iter().map(|place| items[*place].id.as_str()).collect();
+            return Err(format!("these items wait for each other: {}", names.join(", ")));
+        }
+    }
+    Ok(levels.into_iter().flatten().collect())
+}

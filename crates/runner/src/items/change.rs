@@ -1,0 +1,74 @@
+//! What a candidate tree is, measured by norma: every path that differs, sorted, weighed and spelled out as a patch.
+//! An agent's own list of changes is never looked at.
+
+use crate::git::{Objects, TreeChange};
+use crate::landing::id;
+use crate::{Result, observe};
+use contract::Domain;
+use contract::hash::{digest, sha256};
+use contract::receipt::{ArtifactKind, Deltas, ReceiptArtifact};
+use run::gate::delta;
+use run::gate::scope::ChangedPath;
+use run::gate::shown;
+
+/// The difference between two trees.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Change {
+    /// In the words of the scope gate.
+    pub(crate) paths: Vec<ChangedPath>,
+    /// Each path in one of four.
+    pub(crate) deltas: Deltas,
+    /// Each file with what it is now.
+    pub(crate) artifacts: Vec<ReceiptArtifact>,
+    /// The same as text.
+    pub(crate) patch: Vec<u8>,
+}
+
+impl Change {
+    pub(crate) fn between(objects: &Objects, old: &str, new: &str) -> Result<Change> {
+        if old == new {
+            return Ok(Change::default());
+        }
+        let (old, new) = (id(old)?, id(new)?);
+        let found = objects.diff(old, new)?;
+        let paths = observe::changes(objects, &found)?;
+        let mut artifacts = Vec::with_capacity(found.len());
+        for (number, change) in (1..).zip(&found) {
+            artifacts.push(artifact(objects, number, change)?);
+        }
+        let sides = found.iter().map(|it| delta::Change {
+            path: it.path.clone(),
+            before: it.old.map(|entry| entry.id.to_string()),
+            after: it.new.map(|entry| entry.id.to_string()),
+        });
+        let deltas = delta::deltas(&sides.collect::<Vec<_>>());
+        Ok(Change { deltas, patch: objects.diff_text(old, new)?, paths, artifacts })
+    }
+
+    /// Paths that are created, edited and deleted.
+    pub(crate) fn files(&self) -> [u64; 3] {
+        let count = |kind| self.artifacts.iter().filter(|it| it.kind == kind).count() as u64;
+        [count(ArtifactKind::Create), count(ArtifactKind::Edit), count(ArtifactKind::Delete)]
+    }
+}
+
+fn artifact(objects: &Objects, number: u64, change: &TreeChange) -> Result<ReceiptArtifact> {
+    let kind = match (&change.old, &change.new) {
+        (None, _) => ArtifactKind::Create,
+        (_, None) => ArtifactKind::Delete,
+        _ => ArtifactKind::Edit,
+    };
+    let bytes = match &change.new {
+        // What is not a file has no content of its own.
+        Some(entry) if entry.mode != crate::git::MODE_GITLINK => Some(objects.read_blob(entry.id)?),
+        _ => None,
+    };
+    Ok(ReceiptArtifact {
+        id: number,
+        kind,
+        path: shown(&change.path),
+        mode: change.new.map(|entry| format!("{:06o}", entry.mode)),
+        content_hash: bytes.as_deref().map(|bytes| digest(Domain::State, bytes)),
+        sha256: bytes.as_deref().map(sha256),
+    })
+}

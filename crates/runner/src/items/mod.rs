@@ -1,0 +1,196 @@
+//! Carrying out the items of a run: as many at once as there are hands. Each hand asks what is due that nobody else is
+//! at, does it, and asks again. Agents work and changes are judged side by side; changes land one after another, in
+//! the order of the contract.
+
+mod change;
+mod finish;
+mod judge;
+mod land;
+
+use crate::acceptance::Acceptance;
+use crate::book::{Book, Page, Pending};
+use crate::drive::{Control, Driver};
+use crate::git::{ObjectId, Objects};
+use crate::turn;
+use crate::{Error, Result};
+use contract::{Digest, Fact, Item, Role, StepRef};
+pub(crate) use judge::Judged;
+use run::{Due, Run};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use store::crash;
+
+/// What only items need of the world.
+pub trait ItemWorld {
+    /// norma's own objects.
+    fn objects(&self) -> &Objects;
+    /// The state hash of a tree.
+    fn state_hash(&mut self, tree: ObjectId) -> Result<Digest>;
+    /// Tries an item's tests on a tree.
+    fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, base: ObjectId) -> Result<Acceptance>;
+}
+
+/// Who is at what, and what was judged and waits for its turn to land.
+#[derive(Default)]
+pub(crate) struct Desk {
+    claimed: BTreeSet<u32>,
+    judged: BTreeMap<u32, Judged>,
+}
+
+/// One thing to do about one item.
+enum Job {
+    /// Have its agent take a turn, and judge what comes of it.
+    Work(u32),
+    /// Judge what its agent left, or why it cannot start.
+    Judge(u32),
+    /// Bring what was judged onto the run's line.
+    Land(u32, Box<Judged>),
+}
+
+impl Job {
+    fn place(&self) -> u32 {
+        match self {
+            Job::Work(place) | Job::Judge(place) | Job::Land(place, _) => *place,
+        }
+    }
+}
+
+/// Works on items until none is due any more, or somebody asked to stop.
+pub(crate) fn work(driver: &mut Driver<'_, '_>) -> Result<()> {
+    let helpers = driver.hands.map_or(0, |hands| hands.jobs.min(driver.run.items.len()).saturating_sub(1));
+    let done = std::thread::scope(|scope| {
+        let seats: Vec<_> = (0..helpers).map(|_| (driver.seat(), driver.hands)).collect();
+        let spawned: Vec<_> = seats
+            .into_iter()
+            .map(|(seat, hands)| {
+                scope.spawn(move || {
+                    let mut machine = (hands.expect("BUG: helpers come with hands").machine)();
+                    Driver::at(&seat, &mut machine).and_then(|mut driver| serve(&mut driver))
+                })
+            })
+            .collect();
+        let mut done = serve(driver);
+        for helper in spawned {
+            let theirs = helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            done = done.and(theirs);
+        }
+        done
+    });
+    driver.refresh();
+    done
+}
+
+fn serve(driver: &mut Driver<'_, '_>) -> Result<()> {
+    while let Some(job) = claim(&driver.book, &driver.control) {
+        let place = job.place();
+        driver.refresh();
+        let done = carry_out(driver, job);
+        if done.is_err() {
+            driver.book.give_up();
+        }
+        driver.book.page().desk.claimed.remove(&place);
+        driver.book.turn();
+        done?;
+    }
+    Ok(())
+}
+
+/// The first thing that is due and that nobody is at; none when there will be no more.
+fn claim(book: &Book<'_>, control: &Control) -> Option<Job> {
+    let mut page = book.page();
+    loop {
+        if page.is_broken() || control.requested().is_some() {
+            return None;
+        }
+        if let Some(job) = next_job(&mut page) {
+            page.desk.claimed.insert(job.place());
+            return Some(job);
+        }
+        if page.desk.claimed.is_empty() {
+            return None;
+        }
+        page = book.wait(page);
+    }
+}
+
+fn next_job(page: &mut Page) -> Option<Job> {
+    let Page { run, desk, .. } = page;
+    let mut found = None;
+    for due in run.due() {
+        let (place, turn) = match due {
+            Due::Turn(StepRef { item: Some(place), .. }) => (place, true),
+            Due::Item { item } => (item, false),
+            _ => return None,
+        };
+        if desk.claimed.contains(&place) {
+            continue;
+        }
+        match desk.judged.contains_key(&place) {
+            true if run.may_land(place) => found = Some((place, None)),
+            true => continue,
+            false => found = Some((place, Some(turn))),
+        }
+        break;
+    }
+    Some(match found? {
+        (place, Some(true)) => Job::Work(place),
+        (place, Some(false)) => Job::Judge(place),
+        (place, None) => Job::Land(place, Box::new(desk.judged.remove(&place)?)),
+    })
+}
+
+fn carry_out(driver: &mut Driver<'_, '_>, job: Job) -> Result<()> {
+    match job {
+        Job::Work(place) => work_on(driver, place),
+        Job::Judge(place) => judge::judge(driver, place, None),
+        Job::Land(place, judged) => land::land(driver, place, *judged),
+    }
+}
+
+fn work_on(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
+    if let Some(denied) = judge::inputs(driver, place)? {
+        return finish::finish(driver, denied, None);
+    }
+    if !wait_before_retry(driver, place) {
+        return Ok(());
+    }
+    let (step, opened) = open(driver, place);
+    let sealed = turn::carry_out(driver, step, opened)?;
+    crash::point("step.after_commit");
+    if matches!(driver.run.items[place as usize].stage, run::ItemStage::Worked(_)) {
+        return judge::judge(driver, place, Some(sealed));
+    }
+    // It is tried again, by whoever comes to it next.
+    driver.book.settle(sealed)
+}
+
+/// Puts the intent of a turn on its way. Which turn it is depends on what others have opened until this moment.
+fn open(driver: &mut Driver<'_, '_>, place: u32) -> (StepRef, Pending) {
+    let mut opened = None;
+    let (pending, run) = driver.book.submit(driver.store, |run| {
+        let attempt = run.items[place as usize].turns.len() as u32 + 1;
+        let step = StepRef { index: run.next_index(), role: Role::Worker, iteration: 1, attempt, item: Some(place) };
+        opened = Some(step);
+        (vec![Fact::StepStarted { step, base: Some(run.base_for(place)) }], Vec::new())
+    });
+    driver.run = run;
+    (opened.expect("BUG: the turn was just opened"), pending)
+}
+
+/// Waits as long as the contract says before a turn that failed is taken again; false if it was asked to stop.
+fn wait_before_retry(driver: &Driver<'_, '_>, place: u32) -> bool {
+    let state = &driver.run.items[place as usize];
+    let failed = state.turns.last().is_some_and(|turn| turn.end != contract::TurnEnd::Interrupted);
+    let mut left = Duration::from_millis(if failed { state.item.retry_backoff_ms } else { 0 });
+    const PAUSE: Duration = Duration::from_millis(100);
+    while !left.is_zero() && driver.control.requested().is_none() {
+        std::thread::sleep(left.min(PAUSE));
+        left = left.saturating_sub(PAUSE);
+    }
+    driver.control.requested().is_none()
+}
+
+/// What only items need of the driver's world.
+fn world<'d>(driver: &'d mut Driver<'_, '_>) -> Result<&'d mut dyn ItemWorld> {
+    driver.world.items().ok_or_else(|| Error::usage("this world has no items", "carry them out with a machine"))
+}
