@@ -4,6 +4,7 @@
 
 mod agents;
 mod approvals;
+mod bundle;
 mod commands;
 mod conformance;
 mod contract;
