@@ -4,6 +4,7 @@
 
 mod agents;
 mod approvals;
+mod batches;
 mod commands;
 mod conformance;
 mod contract;
