@@ -116,16 +116,7 @@ impl World for Machine<'_> {
     }
 
     fn diff(&mut self, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
-        let (old, new) = (id(&run.started.base.tree)?, id(&run.tree)?);
-        if old == new {
-            return Ok((Vec::new(), Vec::new()));
-        }
-        let mut names = Vec::new();
-        for change in self.objects.diff(old, new)? {
-            names.extend_from_slice(String::from_utf8_lossy(&change.path).escape_debug().to_string().as_bytes());
-            names.push(b'\n');
-        }
-        Ok((self.objects.diff_text(old, new)?, names))
+        diff(self.objects, run)
     }
 
     fn items(&mut self) -> Option<&mut dyn ItemWorld> {
@@ -165,6 +156,20 @@ impl ItemWorld for Machine<'_> {
     fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, base: ObjectId) -> Result<Acceptance> {
         Machine::accept(self, run, item, candidate, base)
     }
+}
+
+/// The whole change of a run so far, as text and as names.
+pub(crate) fn diff(objects: &Objects, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
+    let (old, new) = (id(&run.started.base.tree)?, id(&run.tree)?);
+    if old == new {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let mut names = Vec::new();
+    for change in objects.diff(old, new)? {
+        names.extend_from_slice(String::from_utf8_lossy(&change.path).escape_debug().to_string().as_bytes());
+        names.push(b'\n');
+    }
+    Ok((objects.diff_text(old, new)?, names))
 }
 
 /// Where the bases of runs are kept.
