@@ -6,6 +6,7 @@ use crate::documents::{
     RunManifest, RunResult, TaskContract, TaskResult, TestReport, WorkItem, WorkReport,
 };
 use crate::policy::{CommandAllowlist, ForbiddenActions, ProtectedPathsFile, ScratchPathsFile};
+use crate::replay::ReplayReport;
 use crate::{
     AgentRequest, AgentResponse, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt, RunView, TaskView,
     VerdictFile,
@@ -45,6 +46,7 @@ schemas! {
     "protected_paths.v1.json" => ProtectedPathsFile,
     "receipt.v1.json" => Receipt,
     "reexec_report.v1.json" => ReexecReport,
+    "replay_report.v1.json" => ReplayReport,
     "review_report.v1.json" => ReviewReport,
     "run_manifest.v1.json" => RunManifest,
     "run_result.v1.json" => RunResult,

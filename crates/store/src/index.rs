@@ -94,6 +94,7 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
         Audit::Initialized { .. }
         | Audit::RunState { task_id: None, .. }
         | Audit::Quarantined { .. }
+        | Audit::Replayed { .. }
         | Audit::Reindexed { .. } => Ok(()),
     }
 }

@@ -14,6 +14,7 @@ mod mirror;
 mod place;
 mod read;
 mod recover;
+mod replays;
 mod seal;
 mod tasks;
 mod verify;

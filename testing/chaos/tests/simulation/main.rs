@@ -172,6 +172,7 @@ fn start(store: &Store, outside: &Mutex<Outside>) -> runner::Result<(Run, RunLog
         author: Author { name: "A".into(), email: "a@example.org".into() },
         left_out: Vec::new(),
         included: Vec::new(),
+        replay_of: None,
         parent: None,
         run_dir: store.layout.shown(&store.layout.run(&id.slug())),
         pid: 1,
