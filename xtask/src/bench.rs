@@ -4,7 +4,7 @@
 
 use crate::Outcome;
 use crate::parts::{cargo, must_pass};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What `--write` replaces.
@@ -13,10 +13,12 @@ const PAGE: &str = "docs/benchmarks.md";
 pub(crate) fn run(root: &Path, args: &[String]) -> Outcome {
     let write = args.iter().any(|arg| arg == "--write");
     let passed_on: Vec<&String> = args.iter().filter(|arg| *arg != "--write").collect();
-    must_pass(&mut cargo(root, &["build", "--release", "-p", "norma", "-p", "bench"]))?;
-    let release = release_dir(root)?;
+    must_pass(&mut cargo(root, &["build", "--release", "-p", "norma", "-p", "verify", "-p", "bench"]))?;
+    let target = target_dir(root)?;
+    let release = target.join("release");
     let mut command = Command::new(release.join("bench"));
-    command.arg("--norma").arg(release.join("norma")).arg("--root").arg(root).args(passed_on);
+    command.arg("--norma").arg(release.join("norma")).arg("--root").arg(root);
+    command.arg("--tools").arg(target.join("peers")).args(passed_on);
     if !write {
         return must_pass(&mut command).map(|_| String::new());
     }
@@ -25,9 +27,8 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Outcome {
     Ok(format!("{PAGE} is written"))
 }
 
-/// Where cargo puts release programs: it alone knows.
-fn release_dir(root: &Path) -> Result<std::path::PathBuf, Vec<String>> {
+/// Where cargo puts what it builds: it alone knows.
+fn target_dir(root: &Path) -> Result<PathBuf, Vec<String>> {
     let metadata = crate::tidy::metadata(root).map_err(|problem| vec![problem])?;
-    let target = metadata["target_directory"].as_str().unwrap_or("target");
-    Ok(Path::new(target).join("release"))
+    Ok(metadata["target_directory"].as_str().unwrap_or("target").into())
 }

@@ -21,7 +21,7 @@ const USAGE: &str = "usage: cargo xtask <verb>
   seeds [--json]
                           docs/conformance.md promises nothing that is not there
   schemas                 rewrite schemas/ from the types
-  bench [--quick] [--write] [--dir DIR] [step|workspace|log|runs|spawn|transfer|memory]…
+  bench [--quick] [--write] [--dir DIR] [step|batch|workspace|log|runs|spawn|transfer|memory]…
                           measure; --write replaces docs/benchmarks.md";
 
 fn main() -> ExitCode {

@@ -1,15 +1,22 @@
 //! The verbs. One file each: its arguments, their help with an example, and one function.
 
+mod approvals;
+mod approve;
 mod cancel;
 mod completions;
+mod contract;
 mod demo;
+mod deny;
 mod diff;
 mod doctor;
 mod events;
 mod exec_check;
+mod export;
 mod gc;
 mod hash;
+mod hooks;
 mod init;
+mod keys;
 mod land;
 mod reindex;
 mod resume;
@@ -25,6 +32,7 @@ mod verify;
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
+use ::contract::ApprovalDecision;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,6 +66,7 @@ pub(crate) enum Verb {
     Doctor(doctor::Args),
     Demo(demo::Args),
     Task(task::Args),
+    Contract(contract::Args),
     Run(run::Args),
     Runs(runs::Args),
     Show(show::Args),
@@ -65,10 +74,16 @@ pub(crate) enum Verb {
     Diff(diff::Args),
     Land(land::Args),
     Undo(undo::Args),
+    Approvals(approvals::Args),
+    Approve(approve::Args),
+    Deny(deny::Args),
     Cancel(cancel::Args),
     Resume(resume::Args),
     Verify(verify::Args),
+    Export(export::Args),
+    Keys(keys::Args),
     Hash(hash::Args),
+    Hooks(hooks::Args),
     Sandbox(sandbox::Args),
     ExecCheck(exec_check::Args),
     Reindex(reindex::Args),
@@ -83,6 +98,14 @@ fn change_run(here: &Surroundings, given: &str, request: impl FnOnce(String) -> 
     Ok(here.print(&serde_json::json!({"run_id": slug, "message": message, "value": value}), || message.clone()))
 }
 
+/// Has the owner record what a person says about an approval.
+fn answer(here: &Surroundings, given: &str, decision: ApprovalDecision, reason: Option<String>) -> Outcome<ExitCode> {
+    let approval = here.reader()?.approval(given)?.id;
+    let by = here.person(&here.repository()?);
+    let (message, value) = here.request(runner::Request::Answer { approval, decision, by, reason })?;
+    Ok(here.print(&value, || message))
+}
+
 impl Verb {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         match self {
@@ -91,6 +114,7 @@ impl Verb {
             Verb::Doctor(args) => args.run(here),
             Verb::Demo(args) => args.run(here),
             Verb::Task(args) => args.run(here),
+            Verb::Contract(args) => args.run(here),
             Verb::Run(args) => args.run(here),
             Verb::Runs(args) => args.run(here),
             Verb::Show(args) => args.run(here),
@@ -98,10 +122,16 @@ impl Verb {
             Verb::Diff(args) => args.run(here),
             Verb::Land(args) => args.run(here),
             Verb::Undo(args) => args.run(here),
+            Verb::Approvals(args) => args.run(here),
+            Verb::Approve(args) => args.run(here),
+            Verb::Deny(args) => args.run(here),
             Verb::Cancel(args) => args.run(here),
             Verb::Resume(args) => args.run(here),
             Verb::Verify(args) => args.run(here),
+            Verb::Export(args) => args.run(here),
+            Verb::Keys(args) => args.run(here),
             Verb::Hash(args) => args.run(here),
+            Verb::Hooks(args) => args.run(here),
             Verb::Sandbox(args) => args.run(here),
             Verb::ExecCheck(args) => args.run(here),
             Verb::Reindex(args) => args.run(here),

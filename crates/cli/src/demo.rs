@@ -43,7 +43,7 @@ pub(crate) fn run(outer: &Surroundings) -> Outcome<ExitCode> {
     let order =
         Order { goal: "slugify must drop punctuation".into(), criteria, task: Some(task), parent: None, budgets: None };
     let view = session.start(order)?;
-    let verified = store::verify(&store::Reader::open(&context.layout)?, &view.run_id, None)?;
+    let verified = runner::verify_run(&store::Reader::open(&context.layout)?, &context.trust, &view.run_id)?;
     here.print(&view, || ending(&view));
     if !here.json {
         let word = if verified.verified { "verified" } else { "NOT verified" };

@@ -11,7 +11,7 @@ use runner::workspace::Progress;
 use runner::{Answer, Context, News, Owner, Request, Taken, Trust};
 use sandbox::{Sandbox, SetUp};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,6 +34,15 @@ const AGENT_VARIABLES: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "
 /// How many files of a first workspace are worth a line of progress.
 const FILES_A_LINE: usize = 20_000;
 
+/// What git tells a hook in its environment. Nothing else looks at it: a verb works on the repository it is called in.
+#[derive(Clone, Default)]
+pub(crate) struct HookEnvironment {
+    /// `GIT_DIR`.
+    pub(crate) git_dir: Option<PathBuf>,
+    /// `GIT_INDEX_FILE`: what is committed, which need not be the repository's index.
+    pub(crate) index: Option<PathBuf>,
+}
+
 /// See the module.
 pub(crate) struct Surroundings {
     pub(crate) cwd: PathBuf,
@@ -49,6 +58,7 @@ pub(crate) struct Surroundings {
     state: Option<PathBuf>,
     data_home: PathBuf,
     pub(crate) git: UserEnvironment,
+    pub(crate) hook: HookEnvironment,
     agent_env: BTreeMap<OsString, OsString>,
     command: String,
 }
@@ -94,6 +104,10 @@ impl Surroundings {
                 xdg_config_home: var("XDG_CONFIG_HOME"),
                 git_config_global: var("GIT_CONFIG_GLOBAL"),
             },
+            hook: HookEnvironment {
+                git_dir: var("GIT_DIR").map(|dir| cwd.join(dir)),
+                index: var("GIT_INDEX_FILE").map(|file| cwd.join(file)),
+            },
             agent_env: AGENT_VARIABLES.iter().filter_map(|name| Some((name.into(), var(name)?))).collect(),
             command: format!("norma {}", words.join(" ")),
             exe,
@@ -110,6 +124,7 @@ impl Surroundings {
             exe: self.exe.clone(),
             data_home: self.data_home.clone(),
             git: self.git.clone(),
+            hook: HookEnvironment::default(),
             agent_env: self.agent_env.clone(),
             command: self.command.clone(),
             ..*self
@@ -144,9 +159,20 @@ impl Surroundings {
         Trust::new(&self.data_home, &layout.state)
     }
 
+    /// Who is at the keyboard: as git knows them, else by their login. Whoever may speak to norma at all is the same
+    /// user of the machine, so this is for the record and proves nothing.
+    pub(crate) fn person(&self, user: &Repository) -> String {
+        if let Some(person) = user.person() {
+            return format!("{} <{}>", person.name, person.email);
+        }
+        let login = ["LOGNAME", "USER"].iter().find_map(|name| self.agent_env.get(OsStr::new(name)));
+        let uid = || format!("uid {}", rustix::process::getuid().as_raw());
+        login.map_or_else(uid, |name| name.to_string_lossy().into_owned())
+    }
+
     /// Where agents are looked for.
     pub(crate) fn agent_path(&self) -> OsString {
-        self.agent_env.get(std::ffi::OsStr::new("PATH")).cloned().unwrap_or_default()
+        self.agent_env.get(OsStr::new("PATH")).cloned().unwrap_or_default()
     }
 
     /// Tells people how far the first workspace of a large repository has come.

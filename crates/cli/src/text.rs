@@ -26,12 +26,9 @@ pub(crate) fn err(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// Makes what an agent or a repository said safe to show: control and bidi characters become visible.
+/// Makes what an agent or a repository said safe to show: control, bidi and invisible characters become visible.
 pub(crate) fn safe(text: &str) -> String {
-    let hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
+    let hidden = |c: char| c.is_control() || contract::path::is_invisible(c);
     text.chars().map(|c| if hidden(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 
@@ -73,6 +70,7 @@ mod tests {
     #[test]
     fn text_of_agents_cannot_write_to_the_terminal() {
         assert_eq!(safe("a\u{1b}[2Jb\u{202e}"), "a\\u{1b}[2Jb\\u{202e}");
+        assert_eq!(safe("a\u{200b}b\u{e0100}"), "a\\u{200b}b\\u{e0100}");
         assert_eq!(short("one\ntwo", 10), "one");
         assert_eq!(short("abcdef", 3), "abc…");
     }

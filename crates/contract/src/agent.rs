@@ -250,6 +250,18 @@ pub struct ManifestFile {
     pub sha256: crate::Digest,
 }
 
+impl ManifestFile {
+    /// The digest of a list of files, in its order.
+    pub fn listing_digest<'a>(files: impl Iterator<Item = &'a ManifestFile>) -> crate::Digest {
+        let mut hasher = crate::hash::Hasher::new(crate::Domain::Manifest);
+        for file in files {
+            hasher.field(file.path.as_bytes()).field(&file.size.to_le_bytes());
+            hasher.field(file.blake3.as_bytes()).field(file.sha256.as_bytes());
+        }
+        hasher.finish()
+    }
+}
+
 /// `manifest.json`: the exhaustive list of a sealed directory, itself excepted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -1,15 +1,21 @@
-//! The state directory's own log: tasks, run states, landings asked for later. It is a chain like a run's, and every
+//! The state directory's own log: tasks, run states, approvals, landings asked for later. It is a chain like a run's, and every
 //! state change of a run is a line of it too, so that no run can vanish or be rewritten alone.
 
 use crate::documents::ReexecStatus;
-use crate::json;
+use crate::json::{self, Violation};
 use crate::replay::ReplayMode;
-use crate::{AcceptanceCriterion, Digest, Landing, Reason, Status, Timestamp};
+use crate::{AcceptanceCriterion, ApprovalDecision, Digest, Landing, Reason, Status, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Everything that happens to the state directory itself: tasks, run states, landings asked for later.
+/// How many violations of a refused document are put on record; the document can be checked again for the rest.
+const VIOLATIONS_KEPT: usize = 32;
+
+/// How many characters of each.
+const WORDS_KEPT: usize = 300;
+
+/// Everything that happens to the state directory itself: tasks, run states, approvals, landings asked for later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]
 pub enum Audit {
@@ -75,6 +81,38 @@ pub enum Audit {
         /// The move that took it back.
         landing: Landing,
     },
+    /// A run cannot go on before a person has said yes.
+    ApprovalAsked {
+        /// UUID.
+        id: String,
+        /// Slug.
+        run_id: String,
+        /// Why a person is asked.
+        reasons: Vec<String>,
+        /// Run, contract and reasons, in one digest.
+        bound: Digest,
+        /// Nobody can say yes, and no run can use it, from then on.
+        expires_at: Timestamp,
+    },
+    /// A person answered.
+    ApprovalAnswered {
+        /// Which approval.
+        id: String,
+        /// What they said.
+        decision: ApprovalDecision,
+        /// Who.
+        by: String,
+        /// Why, in their words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// The run went on with it; in the same commit as the run's own fact.
+    ApprovalUsed {
+        /// Which approval.
+        id: String,
+        /// Slug.
+        run_id: String,
+    },
     /// Something that did not belong was moved aside.
     Quarantined {
         /// Where it was, below the state directory.
@@ -95,6 +133,15 @@ pub enum Audit {
         /// SHA-256 of the report, which is kept below `replays/`.
         report: Digest,
     },
+    /// A document was not taken for a contract; nothing was run.
+    ContractRefused {
+        /// SHA-256 of the document.
+        sha256: Digest,
+        /// What it claims to be, as far as that could be told.
+        kind: Option<String>,
+        /// What is wrong with it, as far as it fits.
+        violations: Vec<Violation>,
+    },
     /// The index tables were rebuilt from the logs.
     Reindexed {
         /// How many runs.
@@ -103,6 +150,28 @@ pub enum Audit {
 }
 
 impl Audit {
+    /// The run that it is about, by its slug.
+    pub fn run(&self) -> Option<&String> {
+        match self {
+            Audit::RunState { run_id, .. }
+            | Audit::RunSealed { run_id, .. }
+            | Audit::Landed { run_id, .. }
+            | Audit::Undone { run_id, .. } => Some(run_id),
+            _ => None,
+        }
+    }
+
+    /// The record of a refused document. How many violations it has and how long they are is up to whoever wrote it, so
+    /// both are bounded here.
+    pub fn contract_refused(sha256: Digest, kind: Option<String>, mut violations: Vec<Violation>) -> Audit {
+        violations.truncate(VIOLATIONS_KEPT);
+        for violation in &mut violations {
+            violation.pointer = violation.pointer.chars().take(WORDS_KEPT).collect();
+            violation.message = violation.message.chars().take(WORDS_KEPT).collect();
+        }
+        Audit::ContractRefused { sha256, kind, violations }
+    }
+
     /// Type word and payload, apart.
     pub fn parts(&self) -> (String, Value) {
         let mut value = serde_json::to_value(self).expect("BUG: an audit fact is plain data");

@@ -3,8 +3,7 @@
 //! here it is only read, with every violation named at once.
 
 use crate::json::{self, Limits as JsonLimits, Violation};
-use crate::path::lies_within;
-use crate::policy::{Policies, allowed_path};
+use crate::policy::{Policies, allowed_path_outside};
 use crate::{Digest, Mode, RepoPath, Role, SandboxConfig, Scope, WorkspaceConfig};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -159,10 +158,7 @@ impl ScopeConfig {
         let mut scope = Scope { allowed_paths: Vec::new(), allow_binary: self.allow_binary };
         let mut problems = Vec::new();
         for (index, text) in self.allowed_paths.iter().flatten().enumerate() {
-            match allowed_path(text) {
-                Ok(path) if state_dir.is_some_and(|dir| lies_within(&path, dir)) => {
-                    problems.push((index, format!("{text:?} is in the state directory, which is not for agents")));
-                }
+            match allowed_path_outside(text, state_dir) {
                 Ok(path) => scope.allowed_paths.push(path),
                 Err(message) => problems.push((index, message)),
             }

@@ -4,8 +4,11 @@
 
 pub mod agent_registry;
 pub mod agent_task_result;
+mod compile;
 pub mod evidence_bundle;
 pub mod evidence_report;
+#[cfg(test)]
+mod fixture;
 pub mod orchestrator_event;
 pub mod reexec_report;
 pub mod review_report;
@@ -20,6 +23,7 @@ pub mod work_report;
 
 pub use agent_registry::AgentRegistry;
 pub use agent_task_result::AgentTaskResult;
+pub use compile::{ITEM_BYTES_MAX, Kind, Terms, compile, kind_of};
 pub use evidence_bundle::EvidenceBundle;
 pub use evidence_report::EvidenceReport;
 pub use orchestrator_event::OrchestratorEvent;

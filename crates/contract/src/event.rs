@@ -105,6 +105,15 @@ impl EventLine {
         serde_json::from_value(value).map_err(|e| vec![Violation { pointer: String::new(), message: e.to_string() }])
     }
 
+    /// What the first line of a log must follow: the log's own name and the contract that the line carries.
+    pub fn chain_start(&self) -> Digest {
+        let contract = match self.event().map(|event| event.fact) {
+            Ok(Fact::RunStarted(started)) => started.contract_digest,
+            _ => Digest::from_bytes([0; 32]),
+        };
+        crate::hash::chain_start(&self.run_uuid.uuid(), &contract)
+    }
+
     /// The event the line carries.
     pub fn event(&self) -> Result<Event, String> {
         let fact = Fact::from_parts(&self.kind, self.payload.clone())?;

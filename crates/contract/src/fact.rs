@@ -494,6 +494,19 @@ impl Fact {
         }
     }
 
+    /// The directory that this fact vouches for, below the run's, and the digest of the list of its files, apart from
+    /// their manifest.
+    pub fn evidence(&self) -> Option<(String, Digest)> {
+        let change = |number: u32| format!("changes/{number:03}");
+        match self {
+            Fact::StepCommitted(done) => Some((done.dir.clone(), done.evidence)),
+            Fact::PatchApplied(applied) => Some((change(applied.change), applied.evidence)),
+            Fact::ChangeDropped(dropped) => Some((change(dropped.change), dropped.evidence)),
+            Fact::ItemEnded(ended) => Some((change(ended.change), ended.evidence)),
+            _ => None,
+        }
+    }
+
     /// Type word and payload, apart.
     pub fn parts(&self) -> (String, Value) {
         let mut value = serde_json::to_value(self).expect("BUG: a fact is plain data");

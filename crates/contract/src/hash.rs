@@ -42,6 +42,8 @@ pub enum Domain {
     Receipt,
     /// What a change is, apart from when it was made.
     Change,
+    /// What an approval is bound to.
+    Approval,
 }
 
 impl Domain {
@@ -57,6 +59,7 @@ impl Domain {
             Domain::State => "norma state v1",
             Domain::Receipt => "norma receipt v1",
             Domain::Change => "norma change v1",
+            Domain::Approval => "norma approval v1",
         }
     }
 }
@@ -252,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    const DOMAINS: [Domain; 9] = [
+    const DOMAINS: [Domain; 10] = [
         Domain::Event,
         Domain::Log,
         Domain::Audit,
@@ -262,6 +265,7 @@ mod tests {
         Domain::State,
         Domain::Receipt,
         Domain::Change,
+        Domain::Approval,
     ];
 
     #[test]

@@ -17,7 +17,8 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use report::{Place, Report, Step};
+pub(crate) use report::Report;
+use report::{Place, Step};
 pub use report::{VIOLATIONS_MAX, Violation};
 
 /// Largest integer that every JSON reader keeps exactly: 2^53 - 1.

@@ -3,7 +3,10 @@
 //! Whatever enters norma from outside is turned into these types first.
 
 mod agent;
+mod approval;
+pub mod attestation;
 mod audit;
+pub mod bundle;
 mod config;
 mod confinement;
 pub mod documents;
@@ -27,6 +30,8 @@ pub use agent::{
     AcceptanceCriterion, AgentRequest, AgentResponse, CriterionResult, Manifest, ManifestFile, PROTOCOL_VERSION,
     ProcessEnd, ProcessLimit, RequestContext, RequestPaths, RequestStep, RequestTerms, ResponseStatus, VerdictFile,
 };
+pub use approval::{APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalView, approval_bound};
+pub use attestation::Statement;
 pub use audit::{Audit, AuditLine};
 pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ScopeConfig, TurnLimits};
 pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
@@ -44,5 +49,5 @@ pub use receipt::Receipt;
 pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
 pub use terms::{Contract, ContractSchema, Scope, Workflow};
 pub use time::Timestamp;
-pub use view::{RunView, StepView, TaskView};
+pub use view::{Check, RunView, StepView, TaskView};
 pub use work::{Item, ItemStatus};

@@ -80,7 +80,7 @@ pub struct Receipt {
     /// Approvals that were used, by id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<String>,
-    /// The receipt hash of the change before it on the run's line.
+    /// For a change that landed: the receipt hash of the one before it on the run's line.
     pub previous_receipt_hash: Option<Digest>,
     /// What the change is, apart from when and by which run it was made.
     pub content_hash: Digest,

@@ -1,15 +1,18 @@
 //! The documents that cross a boundary, each with its generated JSON Schema. `schemas/` holds them for outside
 //! tools; a test compares, so a type cannot change without its schema.
 
+use crate::bundle::BundleIndex;
 use crate::documents::{
     AgentRegistry, AgentTaskResult, EvidenceBundle, EvidenceReport, OrchestratorEvent, ReexecReport, ReviewReport,
     RunManifest, RunResult, TaskContract, TaskResult, TestReport, WorkItem, WorkReport,
 };
-use crate::policy::{CommandAllowlist, ForbiddenActions, ProtectedPathsFile, ScratchPathsFile};
+use crate::policy::{
+    CommandAllowlist, ForbiddenActions, McpAllowlist, ProtectedPathsFile, ScratchPathsFile, WidePathsFile,
+};
 use crate::replay::ReplayReport;
 use crate::{
-    AgentRequest, AgentResponse, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt, RunView, TaskView,
-    VerdictFile,
+    AgentRequest, AgentResponse, ApprovalView, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt,
+    RunView, TaskView, VerdictFile,
 };
 use serde_json::Value;
 
@@ -32,7 +35,9 @@ schemas! {
     "agent_request.v1.json" => AgentRequest,
     "agent_response.v1.json" => AgentResponse,
     "agent_task_result.v1.json" => AgentTaskResult,
+    "approval_view.v1.json" => ApprovalView,
     "audit_line.v1.json" => AuditLine,
+    "bundle_index.v1.json" => BundleIndex,
     "command_allowlist.v1.json" => CommandAllowlist,
     "config.v1.json" => Config,
     "contract.v1.json" => Contract,
@@ -42,6 +47,7 @@ schemas! {
     "fact.v1.json" => Fact,
     "forbidden_actions.v1.json" => ForbiddenActions,
     "manifest.v1.json" => Manifest,
+    "mcp_allowlist.v1.json" => McpAllowlist,
     "orchestrator_event.v1.json" => OrchestratorEvent,
     "protected_paths.v1.json" => ProtectedPathsFile,
     "receipt.v1.json" => Receipt,
@@ -57,6 +63,7 @@ schemas! {
     "task_view.v1.json" => TaskView,
     "test_report.v1.json" => TestReport,
     "verdict.v1.json" => VerdictFile,
+    "wide_paths.v1.json" => WidePathsFile,
     "work_item.v1.json" => WorkItem,
     "work_report.v1.json" => WorkReport,
 }

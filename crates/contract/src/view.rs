@@ -94,3 +94,12 @@ pub struct TaskView {
     /// When it last changed.
     pub updated_at: Timestamp,
 }
+
+/// One thing that was checked of a run or a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What.
+    pub name: &'static str,
+    /// What is wrong; empty = it holds.
+    pub problems: Vec<String>,
+}

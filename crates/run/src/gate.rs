@@ -8,6 +8,7 @@ pub mod command;
 pub mod delta;
 mod finding;
 mod listed;
+pub mod policy;
 pub mod scope;
 pub mod test_files;
 pub mod tool_ops;

@@ -16,7 +16,7 @@ use crate::confine::{self, Shown};
 use crate::execute::{confinement, kept};
 use crate::git::{Entry, ObjectId, Objects, PatchProblem, TreeChange, sweep};
 use crate::machine::{MARKER, Machine};
-use crate::process::{self, End, Limits, Outcome, confined};
+use crate::process::{self, Command, End, Limits, Outcome, confined};
 use crate::setup::SetUp;
 use crate::show::Ground;
 use crate::{Error, Result};
@@ -85,12 +85,11 @@ impl Machine<'_> {
         if let Some(why) = self.refusal(&test.argv)?.or_else(of_item) {
             return Ok(Tried::not_run(End::NotStarted(why)));
         }
-        let limits = Limits {
-            wall: Duration::from_millis(item.timeout_ms),
-            idle: None,
-            output_bytes_max: u64::from(on.run.started.contract.limits.output_mb) << 20,
-        };
-        if let SetUp::Failed(failed) = self.set_up(on, limits)? {
+        let of_turn = &on.run.started.contract.limits;
+        let limits = |wall| Limits { wall, idle: None, output_bytes_max: u64::from(of_turn.output_mb) << 20 };
+        // The setup is not the test: it has the time that it has before a turn.
+        let of_setup = limits(Duration::from_secs(of_turn.step_seconds.into()));
+        if let SetUp::Failed(failed) = self.set_up(on, of_setup)? {
             let failed = *failed;
             return Ok(Tried {
                 stdout: failed.stdout,
@@ -109,6 +108,7 @@ impl Machine<'_> {
             let why = format!("{:?} is not an executable file here, or lies in the repository", test.argv[0]);
             return Ok(Tried::not_run(End::NotStarted(why)));
         };
+        let limits = limits(Duration::from_millis(item.timeout_ms));
         let call = Call { on, item, test, program, root, limits };
         match on.run.started.contract.sandbox {
             Backend::Native => self.try_confined(call, shown),
@@ -161,7 +161,7 @@ impl Machine<'_> {
         env.extend(self.variables(&call).into_iter().map(|(name, value)| (name.into(), value.into())));
         // A test that deletes its private `.git` must not find the user's repository further up.
         env.insert("GIT_CEILING_DIRECTORIES".into(), call.root.parent().unwrap_or(&call.root).into());
-        let command = process::Command {
+        let command = Command {
             program: call.program.path.clone(),
             args: call.test.argv.iter().skip(1).map(OsString::from).collect(),
             cwd: call.root.clone(),

@@ -202,7 +202,8 @@ impl<'w, 'a> Driver<'w, 'a> {
         self.record(facts, Vec::new())?;
         crash::point("end.after_commit");
         self.world.release(&self.run)?;
-        Ok(store::seal(self.store, &self.run.id.slug())?)
+        let keys = self.world.keys();
+        Ok(store::seal(self.store, &self.run.id.slug(), &|said| keys.sign(said))?)
     }
 
     /// Durable first, believed second, told third.

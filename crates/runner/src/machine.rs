@@ -10,9 +10,9 @@ use crate::show::{Ground, Workspace};
 use crate::state_hash::{Memo, hash_tree_with};
 use crate::workspace::SetupLayers;
 use crate::world::{Execution, LandResult, PatchResult, Place, TurnOrder, World};
-use crate::{Context, ItemWorld, Result, observe};
+use crate::{Context, ItemWorld, Keys, Result, observe};
 use contract::path::PathProblem;
-use contract::{Backend, Digest, Item, Landing, LandingMode, Reason, Receipt, RepoPath, StepRef, Workflow};
+use contract::{Backend, Digest, Item, Landing, LandingMode, Reason, RepoPath, StepRef, Workflow};
 use run::Run;
 use run::gate::{Finding, Rule, shown};
 use std::rc::Rc;
@@ -25,6 +25,7 @@ pub(crate) const MARKER: &str = "NORMA_RUN_ID";
 pub struct Machine<'a> {
     pub(crate) context: &'a Context,
     pub(crate) objects: &'a Objects,
+    keys: &'a Keys,
     /// Ends a turn early.
     pub(crate) cancel: Cancel,
     /// What shows the run's tree.
@@ -39,16 +40,9 @@ pub struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     /// A machine without a checkout yet.
-    pub fn new(context: &'a Context, objects: &'a Objects, cancel: Cancel) -> Machine<'a> {
-        Machine {
-            context,
-            objects,
-            cancel,
-            workspace: Workspace::default(),
-            tools: None,
-            waiting: Waiting::default(),
-            memo: None,
-        }
+    pub fn new(context: &'a Context, objects: &'a Objects, keys: &'a Keys, cancel: Cancel) -> Machine<'a> {
+        let (workspace, waiting) = (Workspace::default(), Waiting::default());
+        Machine { context, objects, keys, cancel, workspace, tools: None, waiting, memo: None }
     }
 
     /// The one commit of a run whose turns made one tree.
@@ -123,6 +117,10 @@ impl World for Machine<'_> {
         Some(self)
     }
 
+    fn keys(&self) -> &Keys {
+        self.keys
+    }
+
     fn release(&mut self, run: &Run) -> Result<()> {
         (self.workspace, self.waiting) = (Workspace::default(), Waiting::default());
         let slug = run.id.slug();
@@ -151,10 +149,6 @@ impl ItemWorld for Machine<'_> {
 
     fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, base: ObjectId) -> Result<Acceptance> {
         Machine::accept(self, run, item, candidate, base)
-    }
-
-    fn attest(&self, _receipt: &Receipt, _bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
-        Ok(Vec::new())
     }
 }
 

@@ -6,8 +6,8 @@ use crate::git::{Objects, Repository};
 use crate::machine::{MARKER, Machine};
 use crate::process::Supervisor;
 use crate::start::take_up;
-use crate::{Answer, Error, Request, Result, Trust, landing, workspace};
-use contract::{Policies, Status};
+use crate::{Answer, Error, Keys, Request, Result, Trust, landing, workspace};
+use contract::{ApprovalDecision, Policies, Status};
 use rustix::net::sockopt::socket_peercred;
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
@@ -74,6 +74,7 @@ struct Shared {
     store: Store,
     user: Repository,
     objects: Objects,
+    keys: Keys,
     /// The run that is being driven, and how to stop it.
     current: Mutex<Option<(String, Control)>>,
 }
@@ -101,13 +102,15 @@ impl Owner {
         let store = Store::open(layout)?;
         let objects = Objects::open_or_create(&layout.git(), &context.user)?;
         let killed = kill_leftovers(layout)?;
-        let mut recovery = store::recover(&store)?;
+        let keys = context.trust.keys()?;
+        let mut recovery = store::recover(&store, &|said| keys.sign(said))?;
         recovery.notes.extend(killed);
         if store.journal != store::JournalMode::Wal {
             let note = "the file system cannot do WAL; norma.db uses a rollback journal, which is slower";
             recovery.notes.push(note.into());
         }
-        let shared = Arc::new(Shared { store, user: context.user.clone(), objects, current: Mutex::new(None) });
+        let (user, current) = (context.user.clone(), Mutex::new(None));
+        let shared = Arc::new(Shared { store, user, objects, keys, current });
         recovery.notes.extend(finish_landings(&shared, context)?);
         clear_worktrees(&shared)?;
         workspace::clear_leftovers(&layout.cache());
@@ -125,6 +128,11 @@ impl Owner {
     /// norma's own objects.
     pub fn objects(&self) -> &Objects {
         &self.shared.objects
+    }
+
+    /// The key that what is found here is signed with.
+    pub fn keys(&self) -> &Keys {
+        &self.shared.keys
     }
 
     /// Makes a run the one that `cancel` can stop.
@@ -181,7 +189,7 @@ fn finish_landings(shared: &Shared, context: &Context) -> Result<Vec<String>> {
         }
         let control = Control::new()?;
         let cancel = control.cancel.clone();
-        let mut machine = Machine::new(context, &shared.objects, cancel);
+        let mut machine = Machine::new(context, &shared.objects, &shared.keys, cancel);
         let (run, log) = take_up(&shared.store, run, log)?;
         // Everything was judged before the landing began; no policy is asked any more.
         let policies = Policies::built_in();
@@ -318,6 +326,18 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
             let shown = shared.store.layout.shown(&path);
             done(format!("the report is in {shown}"), shown.into())
         }
+        Request::ContractRefused { sha256, kind, violations } => {
+            shared.store.audit(contract::Audit::contract_refused(sha256, kind, violations)).wait()?;
+            done("the refusal is on record".to_owned(), sha256.to_string().into())
+        }
+        Request::Answer { approval, decision, by, reason } => {
+            let answered = shared.store.answer_approval(approval, decision, by, reason).wait()?;
+            let next = match decision {
+                ApprovalDecision::Granted => format!("granted; go on: norma resume {}", answered.run_id),
+                ApprovalDecision::Denied => format!("denied; run {} does not go on with it", answered.run_id),
+            };
+            done(next, serde_json::to_value(answered).expect("BUG: an approval is plain data"))
+        }
         Request::Reindex => {
             let runs = store::reindex(&shared.store)?;
             done(format!("the index was rebuilt from the logs of {runs} run(s)"), runs.into())
@@ -347,7 +367,7 @@ fn cancel(shared: &Shared, slug: &str) -> Result<Answer> {
     }
     let end = contract::End { reason: Some(contract::Reason::Canceled), message: "canceled on request".into() };
     shared.store.append(&mut log, vec![contract::Fact::RunCanceled(end)], Vec::new())?;
-    store::seal(&shared.store, slug)?;
+    store::seal(&shared.store, slug, &|said| shared.keys.sign(said))?;
     done("canceled")
 }
 
@@ -360,7 +380,7 @@ fn drop_bases(shared: &Shared, gone_on_from: bool) -> Result<u64> {
     for (name, at) in shared.user.refs_below(crate::machine::BASES)? {
         let slug = name.split('/').nth(2).unwrap_or_default();
         let keep = match reader.run(slug)?.map(|run| run.status) {
-            Some(Status::Running | Status::Paused) => true,
+            Some(Status::Running | Status::Paused | Status::Waiting) => true,
             Some(Status::Stopped) => !(gone_on_from && reader.has_child(slug)?),
             _ => false,
         };

@@ -73,8 +73,8 @@ pub fn load_policies(layout: &Layout) -> Result<Policies> {
     }
 }
 
-/// Only a regular file: a link could lead anywhere, and a pipe would be waited for.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+/// The bytes of a document. Only a regular file: a link could lead anywhere, and a pipe would be waited for.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let irregular = || io::Error::other("it is not a regular file");
     let file = match File::options().read(true).custom_flags(flags).open(path) {

@@ -18,7 +18,7 @@ use crate::policy::Rules;
 use crate::state_hash::Memo;
 use crate::{Error, Machine, Result, World};
 use contract::replay::{ReplayCheck, ReplayMode, ReplayReport};
-use contract::{Digest, Event, Fact, ItemBase, Policies, Reason, Status};
+use contract::{Event, Fact, ItemBase, Policies, Reason, Status};
 use run::{Due, Run};
 use std::path::PathBuf;
 use store::{Reader, Verification, now};
@@ -93,7 +93,7 @@ impl Replay<'_> {
         let run = Run::start(id, &events[0]).map_err(damaged)?;
         let dir = self.reader.layout().run(slug);
         let rules = Rules::new(self.policies, self.reader.layout());
-        let line = vec![(run.line.head.clone(), None)];
+        let line = vec![run.line.head.clone()];
         let mut walk = Walk { with: *self, rules, dir, run, events: &events, line, memo: Memo::empty(), tests };
         walk.to_the_end()
     }
@@ -114,8 +114,8 @@ struct Walk<'w, 't, 'm> {
     /// The run before the event that is looked at.
     run: Run,
     events: &'w [Event],
-    /// Where the run's line has ended so far, each with the receipt hash it ended with.
-    line: Vec<(ItemBase, Option<Digest>)>,
+    /// Where the run's line has ended so far.
+    line: Vec<ItemBase>,
     memo: Memo,
     tests: Tests<'t, 'm>,
 }
@@ -138,8 +138,8 @@ impl Walk<'_, '_, '_> {
         for (at, event) in events.iter().enumerate().skip(1) {
             self.judge_again(at, event, &mut tallies)?;
             self.run.apply(event).expect("BUG: the log was folded before");
-            if self.run.line.head != self.line[self.line.len() - 1].0 {
-                self.line.push((self.run.line.head.clone(), self.run.line.receipt));
+            if self.line.last() != Some(&self.run.line.head) {
+                self.line.push(self.run.line.head.clone());
             }
         }
         let again = matches!(self.tests, Tests::Again(..));

@@ -1,9 +1,9 @@
 //! What one norma process can ask of the one that owns the state directory, over `norma.sock`. The same
 //! function carries it out when nobody owns it and the asking process takes the lock itself.
 
-use contract::Timestamp;
 use contract::documents::ReexecStatus;
 use contract::replay::ReplayMode;
+use contract::{ApprovalDecision, Digest, Timestamp, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -57,6 +57,26 @@ pub enum Request {
         at: Timestamp,
         /// The report.
         report: Value,
+    },
+    /// Put on record that a document was not taken for a contract.
+    ContractRefused {
+        /// SHA-256 of the document.
+        sha256: Digest,
+        /// What it claims to be, as far as that could be told.
+        kind: Option<String>,
+        /// What is wrong with it.
+        violations: Vec<Violation>,
+    },
+    /// A person answers a question.
+    Answer {
+        /// UUID of the approval.
+        approval: String,
+        /// What they say.
+        decision: ApprovalDecision,
+        /// Who they are.
+        by: String,
+        /// Why, in their words.
+        reason: Option<String>,
     },
     /// Rebuild the index tables.
     Reindex,

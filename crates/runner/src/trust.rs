@@ -1,9 +1,10 @@
-//! What is kept outside the repository: which settings a person trusts, and the last checkpoint of the audit log.
+//! What is kept outside the repository: which settings a person trusts, the last checkpoint of the audit log, and the
+//! key that norma signs with.
 //! A repository can carry a `config.json` that would choose what runs on somebody's machine, and policies that
 //! would let it do more there; they count only if their exact bytes were trusted here, for this very place.
 
 use crate::policy::load_policies;
-use crate::{Error, Result};
+use crate::{Error, Keys, Result};
 use contract::{Config, Digest, Policies, Violation};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -113,6 +114,17 @@ impl Trust {
     pub fn keep_checkpoint(&self, (seq, hash): (u64, Digest)) -> Result<()> {
         let _alone = self.alone()?;
         self.write("checkpoint.json", &Checkpoint { seq, hash })
+    }
+
+    /// The key of this state directory, made on first need.
+    pub fn keys(&self) -> Result<Keys> {
+        let _alone = self.alone()?;
+        Keys::open_or_create(&self.dir.join("keys"))
+    }
+
+    /// Every public key that ever signed for this state directory. Makes none.
+    pub fn public_keys(&self) -> Result<Vec<verify::PublicKey>> {
+        crate::keys::known(&self.dir.join("keys"))
     }
 
     /// One process changes what is kept at a time, so that none loses what another one has just written.

@@ -2,8 +2,8 @@
 //! [`crate::Machine`]; the other one simulates both, so that ten thousand histories with crashes in them can be
 //! checked in seconds.
 
-use crate::Result;
 use crate::workspace::Captured;
+use crate::{Keys, Result};
 use contract::{AgentRequest, Landing, ProcessEnd, Reason, StepRef};
 use run::Run;
 use run::gate::Finding;
@@ -109,6 +109,8 @@ pub trait World {
     fn items(&mut self) -> Option<&mut dyn crate::items::ItemWorld> {
         None
     }
+    /// The key that what is found here is signed with.
+    fn keys(&self) -> &Keys;
     /// The run has ended: what was only there to carry it out goes.
     fn release(&mut self, run: &Run) -> Result<()>;
 }

@@ -13,7 +13,8 @@ pub const SQLITE_VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
 const BUSY_TIMEOUT: Duration = Duration::from_millis(5000);
 
 /// Each migration is applied once, in order, and recorded in `schema_migrations`.
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001.sql"), include_str!("migrations/0003.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("migrations/0001.sql"), include_str!("migrations/0002.sql"), include_str!("migrations/0003.sql")];
 
 /// How SQLite keeps its journal here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +119,8 @@ pub fn reindex(store: &crate::Store) -> Result<u64> {
         .submit(|tx| {
             let db = tx.db;
             db.execute_batch(
-                "DELETE FROM steps; DELETE FROM items; DELETE FROM kv_run; DELETE FROM task_edges; DELETE FROM tasks;",
+                "DELETE FROM steps; DELETE FROM items; DELETE FROM kv_run; DELETE FROM task_edges; DELETE FROM tasks;
+                 DELETE FROM approvals;",
             )?;
             let slugs: Vec<String> = db
                 .prepare("SELECT DISTINCT run_id FROM events ORDER BY run_id")?

@@ -3,7 +3,7 @@
 
 use crate::{Error, IoContext, Result, crash};
 use contract::hash::DoubleHasher;
-use contract::{Digest, Domain, Fact, Manifest, ManifestFile, Timestamp};
+use contract::{Digest, Fact, Manifest, ManifestFile, Timestamp};
 use rustix::fs::RenameFlags;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -142,17 +142,7 @@ pub struct Prepared {
 
 /// The digest that a fact carries of a manifest's file list.
 pub(crate) fn evidence_digest<'a>(files: impl Iterator<Item = &'a ManifestFile>) -> Digest {
-    listing_digest(files.filter(|file| file.path != "manifest.json"))
-}
-
-/// The digest of a list of files, in its order.
-pub(crate) fn listing_digest<'a>(files: impl Iterator<Item = &'a ManifestFile>) -> Digest {
-    let mut hasher = contract::hash::Hasher::new(Domain::Manifest);
-    for file in files {
-        hasher.field(file.path.as_bytes()).field(&file.size.to_le_bytes());
-        hasher.field(file.blake3.as_bytes()).field(file.sha256.as_bytes());
-    }
-    hasher.finish()
+    ManifestFile::listing_digest(files.filter(|file| file.path != "manifest.json"))
 }
 
 /// A name beside `target` that no other process will choose.
@@ -217,9 +207,15 @@ fn add_files_in(root: &Path, below: &Path, into: &mut Vec<StepFile>) -> Result<(
 /// Reads and checks the form of a directory's manifest.
 pub fn read_manifest(dir: &Path) -> Result<Manifest> {
     let path = dir.join("manifest.json");
-    let mut text = Vec::new();
-    File::open(&path).at("open", &path)?.take(MANIFEST_BYTES_MAX).read_to_end(&mut text).at("read", &path)?;
-    serde_json::from_slice(&text).map_err(|e| Error::Damaged { log: path.display().to_string(), why: e.to_string() })
+    serde_json::from_slice(&read_bounded(&path)?)
+        .map_err(|e| Error::Damaged { log: path.display().to_string(), why: e.to_string() })
+}
+
+/// Reads a file of norma's own.
+pub(crate) fn read_bounded(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path).at("open", path)?.take(MANIFEST_BYTES_MAX).read_to_end(&mut bytes).at("read", path)?;
+    Ok(bytes)
 }
 
 /// What is wrong with a file that should be as listed; none if it is.

@@ -1,7 +1,7 @@
 //! The index tables as projections of the logs: for each fact, the rows it changes. Used in the transaction
 //! that appends the fact, and again by `norma reindex`, so the tables can always be thrown away.
 
-use crate::Result;
+use crate::{Error, Result};
 use contract::{
     Audit, Event, Fact, ItemAdded, ItemEnded, Landing, Reason, RunId, RunStarted, Status, StepCommitted, StepRef,
     TaskStatus, Timestamp,
@@ -91,10 +91,34 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
         Audit::RunSealed { run_id, .. } => exec(db, "UPDATE runs SET sealed = 1 WHERE run_id = ?1", params![run_id]),
         Audit::Landed { run_id, landing } => set_landing(db, run_id, Some(landing)),
         Audit::Undone { run_id, .. } => set_landing(db, run_id, None),
+        Audit::ApprovalAsked { id, run_id, reasons, bound, expires_at } => {
+            let reasons = serde_json::to_string(reasons).expect("BUG: reasons are plain data");
+            exec(
+                db,
+                "INSERT INTO approvals (id, run_id, reasons_json, bound, asked_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![id, run_id, reasons, bound.to_string(), ts, expires_at.to_string()],
+            )
+        }
+        // Times have one spelling, so their texts compare as they do.
+        Audit::ApprovalAnswered { id, decision, by, reason } => exactly_one(
+            db,
+            "UPDATE approvals SET decision = ?2, decided_by = ?3, reason = ?4, answered_at = ?5
+             WHERE id = ?1 AND decision IS NULL AND expires_at > ?5",
+            params![id, decision.as_str(), by, reason, ts],
+            &format!("approval {id} was not open for an answer"),
+        ),
+        Audit::ApprovalUsed { id, run_id } => exactly_one(
+            db,
+            "UPDATE approvals SET used_at = ?3
+             WHERE id = ?1 AND run_id = ?2 AND decision = 'granted' AND used_at IS NULL AND expires_at > ?3",
+            params![id, run_id, ts],
+            &format!("approval {id} was not there to be used by {run_id}"),
+        ),
         Audit::Initialized { .. }
         | Audit::RunState { task_id: None, .. }
         | Audit::Quarantined { .. }
         | Audit::Replayed { .. }
+        | Audit::ContractRefused { .. }
         | Audit::Reindexed { .. } => Ok(()),
     }
 }
@@ -102,6 +126,14 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
 fn exec(db: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<()> {
     db.prepare_cached(sql)?.execute(params)?;
     Ok(())
+}
+
+/// For what may happen once: a log in which it happened twice, or too late, contradicts itself.
+fn exactly_one(db: &Connection, sql: &str, params: impl rusqlite::Params, otherwise: &str) -> Result<()> {
+    match db.prepare_cached(sql)?.execute(params)? {
+        1 => Ok(()),
+        _ => Err(Error::Damaged { log: "audit".to_owned(), why: otherwise.to_owned() }),
+    }
 }
 
 fn run_started(db: &Connection, run: &RunId, started: &RunStarted, ts: Timestamp) -> Result<()> {

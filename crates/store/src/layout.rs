@@ -52,6 +52,11 @@ impl Layout {
         self.state.join("policies")
     }
 
+    /// `active/contract.json`: what people's own commits are held to.
+    pub fn active_contract(&self) -> PathBuf {
+        self.state.join("active/contract.json")
+    }
+
     /// Where the state directory lies in the repository; none if it lies elsewhere.
     pub fn state_in_repository(&self) -> Option<RepoPath> {
         RepoPath::parse(&self.state.strip_prefix(&self.root).ok()?.to_string_lossy()).ok()

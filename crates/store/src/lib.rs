@@ -1,16 +1,19 @@
-//! KEEPS. The log and its index tables in SQLite, the run directories, the lock, recovery and verification.
+//! KEEPS. The log and its index tables in SQLite, the run directories, the locks, recovery and verification.
 //! Only this crate links SQLite; only it writes `norma.db`, `runs/`, `locks/` and `quarantine/`. Everything
 //! here blocks; an acknowledgement can be awaited too ([`Ticket`]).
 
+mod approvals;
 pub mod crash;
 mod db;
 mod error;
 mod evidence;
+mod export;
 mod index;
 mod layout;
 mod lock;
 mod log;
 mod mirror;
+mod path_lock;
 mod place;
 mod read;
 mod recover;
@@ -22,10 +25,12 @@ mod verify;
 pub use db::{JournalMode, SQLITE_VERSION_MIN, reindex, sqlite_version};
 pub use error::{Error, IoContext, Result};
 pub use evidence::{Prepared, Preparing, SMALL_FILE_BYTES_MAX, StepFile, read_manifest, remove_tree, temporary_name};
+pub use export::export;
 pub use layout::Layout;
 pub use lock::{Owner, OwnerLock, owner_of};
 pub use log::{RunLog, Store, Ticket, new_run_id, new_uuid, now};
+pub use path_lock::{Conflict, Holder, PathLock, PathLocks, Taken};
 pub use read::{LandedReceipt, Reader};
 pub use recover::{Recovery, lost_evidence, make_way, recover};
-pub use seal::seal;
-pub use verify::{Check, Verification, verify};
+pub use seal::{Sign, seal, write_whole};
+pub use verify::{Open, Verification, verify};

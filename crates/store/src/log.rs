@@ -6,7 +6,7 @@ use crate::crash;
 use crate::db::{self, JournalMode};
 use crate::mirror::Mirror;
 use crate::place::Place;
-use crate::{Error, Layout, Result, StepFile, index};
+use crate::{Error, Layout, Result, StepFile, approvals, index};
 use contract::{Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX, LogName, RunId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -140,6 +140,9 @@ impl Tx<'_> {
         }
         let slug = log.name.run.slug();
         require_readable(&slug, lines)?;
+        for line in lines {
+            approvals::require_usable(self, &slug, &line.event.fact, line.event.ts)?;
+        }
         self.expect_length(log.name.run, &slug, log.seq)?;
         if let Err(error) = self.write(&slug, log, lines, files) {
             let told = Error::Commit(error.to_string());
@@ -157,6 +160,10 @@ impl Tx<'_> {
             self.insert(slug, line)?;
             mirrored.extend_from_slice(line.text.as_bytes());
             mirrored.push(b'\n');
+            if let Fact::ApprovalUsed { approval, .. } = &line.event.fact {
+                let used = Audit::ApprovalUsed { id: approval.clone(), run_id: slug.to_owned() };
+                self.audit(&used, line.event.ts)?;
+            }
             if let Some((status, reason)) = line.event.fact.run_state() {
                 let (run_id, task_id, seq, head) = (slug.to_owned(), log.name.task, line.event.seq, line.hash);
                 self.audit(&Audit::RunState { run_id, task_id, status, reason, seq, head }, line.event.ts)?;

@@ -1,10 +1,11 @@
 //! Reading without being in the way: a read-only connection that takes no lock, waits for nobody and recovers
 //! nothing. Views are made here from the index tables.
 
+use crate::log::now;
 use crate::{Error, Layout, Result, RunLog, db};
 use contract::{
-    Digest, Event, EventLine, LogName, Role, RunId, RunView, Status, StepStatus, StepView, TaskStatus, TaskView,
-    Verdict,
+    ApprovalState, ApprovalView, Digest, Event, EventLine, Fact, LogName, Role, RunId, RunView, Status, StepStatus,
+    StepView, TaskStatus, TaskView, Verdict,
 };
 use run::Run;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -109,6 +110,27 @@ impl Reader {
         let mut statement =
             self.db.prepare_cached("SELECT line FROM events WHERE run_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")?;
         let lines = statement.query_map(params![slug, after as i64, limit as i64], |row| row.get(0))?;
+        Ok(lines.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Both ends of a run's log: the digest of its contract, how many events it has, and the last hash.
+    pub(crate) fn ends(&self, slug: &str) -> Result<(Digest, u64, Digest)> {
+        let damaged = |why: &str| Error::Damaged { log: slug.to_owned(), why: why.to_owned() };
+        let first = self.lines(slug, 0, 1)?.pop().ok_or_else(|| damaged("there are no events"))?;
+        let first = EventLine::parse(first.as_bytes()).ok().and_then(|line| line.event().ok());
+        let Some(Fact::RunStarted(started)) = first.map(|event| event.fact) else {
+            return Err(damaged("it does not start with run_started"));
+        };
+        let sql = "SELECT seq, hash FROM events WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1";
+        let (seq, head) = self.db.query_row(sql, [slug], |row| Ok((row.get::<_, i64>(0)?, parsed(row, 1)?)))?;
+        Ok((started.contract_digest, seq as u64, head))
+    }
+
+    /// The lines of the state directory's log that are about a run, exactly as stored.
+    pub(crate) fn audit_lines_about(&self, slug: &str) -> Result<Vec<String>> {
+        let sql = "SELECT line FROM audit WHERE json_extract(data_json, '$.run_id') = ?1 ORDER BY seq";
+        let mut statement = self.db.prepare(sql)?;
+        let lines = statement.query_map([slug], |row| row.get(0))?;
         Ok(lines.collect::<rusqlite::Result<_>>()?)
     }
 
@@ -231,6 +253,46 @@ impl Reader {
         Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// The lines of the state directory's own log, in order.
+    pub fn audit_lines(&self) -> Result<Vec<String>> {
+        let mut statement = self.db.prepare("SELECT line FROM audit ORDER BY seq")?;
+        let lines = statement.query_map([], |row| row.get(0))?;
+        Ok(lines.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Approvals, newest first; or only those that somebody can still answer for a run that still waits.
+    pub fn approvals(&self, pending_only: bool) -> Result<Vec<ApprovalView>> {
+        let waits = "run_id IN (SELECT run_id FROM runs WHERE ended_at IS NULL)";
+        let sql = match pending_only {
+            true => format!("{APPROVAL_SELECT} WHERE decision IS NULL AND {waits} ORDER BY id DESC"),
+            false => format!("{APPROVAL_SELECT} ORDER BY id DESC"),
+        };
+        let mut statement = self.db.prepare(&sql)?;
+        let found: Vec<ApprovalView> = statement.query_map([], approval_row)?.map(|row| row?).collect::<Result<_>>()?;
+        Ok(found.into_iter().filter(|asked| !pending_only || asked.state == ApprovalState::Pending).collect())
+    }
+
+    /// The approval that a person means: its id, or a unique prefix of it.
+    pub fn approval(&self, given: &str) -> Result<ApprovalView> {
+        if given.is_empty() || !given.chars().all(|c| c.is_ascii_hexdigit() || c == '-') {
+            return Err(Error::Refused(format!(
+                "{given:?} is not the id of an approval; `norma approvals` lists them"
+            )));
+        }
+        let sql = format!("{APPROVAL_SELECT} WHERE substr(id, 1, ?2) = ?1 ORDER BY id LIMIT 5");
+        let mut statement = self.db.prepare(&sql)?;
+        let rows = statement.query_map(params![given, given.len() as i64], approval_row)?;
+        let mut found: Vec<ApprovalView> = rows.map(|row| row?).collect::<Result<_>>()?;
+        match (found.pop(), &found[..]) {
+            (Some(one), []) => Ok(one),
+            (None, _) => Err(Error::Refused(format!("there is no approval {given}; `norma approvals` lists them"))),
+            (Some(last), others) => {
+                let ids: Vec<&str> = others.iter().chain([&last]).map(|asked| asked.id.as_str()).collect();
+                Err(Error::Refused(format!("{given} could be {}; give more of it", ids.join(", "))))
+            }
+        }
+    }
+
     /// Rows of the state directory's log as the table has them.
     pub(crate) fn audit_rows(&self) -> Result<Vec<AuditRow>> {
         let mut statement = self.db.prepare("SELECT seq, ts, type, data_json, line, hash FROM audit ORDER BY seq")?;
@@ -291,6 +353,10 @@ pub(crate) struct AuditRow {
 const TASK_SELECT: &str = "SELECT id, goal, status, acceptance_criteria_json, run_id, created_at, updated_at,
   (SELECT json_group_array(depends_on_id) FROM (SELECT depends_on_id FROM task_edges WHERE task_id = tasks.id ORDER BY 1))
   FROM tasks";
+
+/// The columns of [`approval_row`], in order.
+pub(crate) const APPROVAL_SELECT: &str = "SELECT id, run_id, reasons_json, bound, asked_at, expires_at, decision, \
+                                          decided_by, reason, answered_at, used_at FROM approvals";
 
 fn damaged_row(what: &str) -> Error {
     Error::Damaged { log: "the index".into(), why: format!("{what} cannot be read; `norma reindex` rebuilds it") }
@@ -364,6 +430,33 @@ fn step_row(row: &Row<'_>) -> RowView<StepView> {
             ended_at: word(ended)?,
             summary,
         })
+    };
+    Ok(build())
+}
+
+/// An approval as it is now.
+pub(crate) fn approval_row(row: &Row<'_>) -> RowView<ApprovalView> {
+    let (reasons, asked, expires): (String, String, String) = (row.get(2)?, row.get(4)?, row.get(5)?);
+    let (decision, answered, used): (Option<String>, Option<String>, Option<String>) =
+        (row.get(6)?, row.get(9)?, row.get(10)?);
+    let (id, run_id, bound, by, reason) = (row.get(0)?, row.get(1)?, parsed(row, 3)?, row.get(7)?, row.get(8)?);
+    let build = || {
+        let mut view = ApprovalView {
+            id,
+            run_id,
+            state: ApprovalState::Pending,
+            reasons: serde_json::from_str(&reasons).map_err(|_| damaged_row("the reasons of an approval"))?,
+            bound,
+            asked_at: required(asked)?,
+            expires_at: required(expires)?,
+            decision: word(decision)?,
+            by,
+            reason,
+            answered_at: word(answered)?,
+            used_at: word(used)?,
+        };
+        view.state = view.state_at(now());
+        Ok(view)
     };
     Ok(build())
 }

@@ -3,13 +3,11 @@
 //! heals silently: what cannot be explained freezes the run or is moved aside. Done twice, it writes nothing
 //! the second time.
 
-use crate::evidence::{
-    difference, evidence_digest, files_in, listing_digest, read_manifest, remove_tree, temporary_name,
-};
+use crate::evidence::{difference, evidence_digest, files_in, read_manifest, remove_tree, temporary_name};
 use crate::log::now;
 use crate::seal::{write_via, write_whole};
-use crate::{IoContext, Reader, Result, RunLog, StepFile, Store};
-use contract::{Audit, End, Event, Fact, Manifest, Reason, Status, StepRef};
+use crate::{IoContext, Reader, Result, RunLog, Sign, StepFile, Store};
+use contract::{Audit, End, Event, Fact, Manifest, ManifestFile, Reason, Status, StepRef};
 use run::{ItemStage, Run, Stage};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -27,17 +25,17 @@ pub struct Recovery {
 }
 
 /// Brings the state directory into a state that could have been left on purpose.
-pub fn recover(store: &Store) -> Result<Recovery> {
+pub fn recover(store: &Store, sign: Sign<'_>) -> Result<Recovery> {
     let reader = Reader::open(&store.layout)?;
     let mut found = Recovery::default();
     quarantine_strays(store, &reader, &mut found)?;
     for slug in reader.unsealed()? {
-        recover_run(store, &reader, &slug, &mut found)?;
+        recover_run(store, &reader, &slug, sign, &mut found)?;
     }
     Ok(found)
 }
 
-fn recover_run(store: &Store, reader: &Reader, slug: &str, found: &mut Recovery) -> Result<()> {
+fn recover_run(store: &Store, reader: &Reader, slug: &str, sign: Sign<'_>, found: &mut Recovery) -> Result<()> {
     let (run, log) = reader.load(slug)?;
     let mut open = Recovering { store, slug, dir: store.layout.run(slug), run, log };
     // First of all the directory itself and the mirror in it: what is recorded below is appended there, and a
@@ -54,7 +52,7 @@ fn recover_run(store: &Store, reader: &Reader, slug: &str, found: &mut Recovery)
     }
     // A seal drops the copies of small files, and those may be the last good ones of what was lost.
     if open.run.status.is_terminal() && whole {
-        crate::seal(store, slug)?;
+        crate::seal(store, slug, sign)?;
     }
     Ok(())
 }
@@ -156,7 +154,7 @@ impl Recovering<'_> {
         found.notes.push(format!("{}: step {} had no record; recorded as failed", self.slug, step.dir_name()));
         // As they are found, whatever a manifest says: a power cut may have taken some of them.
         let files = self.files_of(&dir)?;
-        let evidence = listing_digest(files.iter().map(|(_, file)| &file.listed));
+        let evidence = ManifestFile::listing_digest(files.iter().map(|(_, file)| &file.listed));
         self.append_with(vec![Fact::ReconciledStep { step, dir, evidence }], files)
     }
 

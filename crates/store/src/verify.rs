@@ -1,24 +1,22 @@
 //! Verification: is this run what its log says? Every line is hashed again from the stored bytes, the state
 //! machine is run over the facts, every file is compared with the digests that the chain carries, and the
-//! state directory's own log must know the run with the same head.
+//! state directory's own log must know the run with the same head, and so must the signature that sealed it.
 
-use crate::evidence::{difference, evidence_digest, files_in, listing_digest, read_manifest};
+mod approvals;
+
+use crate::evidence::{difference, evidence_digest, files_in, read_bounded, read_manifest};
 use crate::read::{AuditRow, EventRow as Row};
+use crate::seal::run_seal;
 use crate::{Error, Reader, Result};
-use contract::{Audit, AuditLine, Digest, EventLine, Fact, Manifest, Role, RunId, StepStatus, Timestamp, TurnEnd};
+use contract::bundle::SEAL;
+use contract::{
+    Audit, AuditLine, Check, Digest, EventLine, Fact, Manifest, ManifestFile, Role, RunId, Statement, StepStatus,
+    Timestamp, TurnEnd,
+};
 use run::Run;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-
-/// One thing that was checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Check {
-    /// What.
-    pub name: &'static str,
-    /// What is wrong; empty = it holds.
-    pub problems: Vec<String>,
-}
 
 /// The roster of checks of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -35,8 +33,11 @@ pub struct Verification {
     pub checks: Vec<Check>,
 }
 
+/// Opens an envelope that this state directory's own key signed, or says what is wrong with it.
+pub type Open<'a> = &'a dyn Fn(&[u8]) -> std::result::Result<Statement, String>;
+
 /// Verifies one run. `Err` means that it could not be done; a problem is part of the answer.
-pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>) -> Result<Verification> {
+pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, open: Open<'_>) -> Result<Verification> {
     let rows = reader.event_rows(slug)?;
     if rows.is_empty() {
         return Err(Error::Refused(format!("there is no log of {slug}")));
@@ -54,12 +55,15 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>) ->
     }
     let dir = reader.layout().run(slug);
     let (files, evidence) = check_evidence(&dir, slug, &facts, seal);
+    let approvals = approvals::check(&run_of(&rows), &facts, &audit);
     let checks = vec![
         chain,
         check_columns(&rows),
         check_machine(reader, slug, &rows)?,
         check_mirror(&dir, &rows, seal.is_some()),
         evidence,
+        check_seal(reader, slug, seal.is_some(), open)?,
+        approvals,
         Check { name: "audit log", problems: audited },
     ];
     let verified = checks.iter().all(|check| check.problems.is_empty());
@@ -82,7 +86,7 @@ fn check_chain(slug: &str, rows: &[Row]) -> (Vec<Fact>, Check) {
         if line.seq != expected || *seq != expected as i64 || line.run_id != *slug {
             bad("is out of its place".into());
         }
-        let before = prev.unwrap_or_else(|| start_of(&line));
+        let before = prev.unwrap_or_else(|| line.chain_start());
         if line.prev != before {
             bad("does not follow the line before".into());
         }
@@ -99,12 +103,10 @@ fn check_chain(slug: &str, rows: &[Row]) -> (Vec<Fact>, Check) {
     (facts, Check { name: "chain", problems })
 }
 
-fn start_of(first: &EventLine) -> Digest {
-    let contract = match first.event().map(|event| event.fact) {
-        Ok(Fact::RunStarted(started)) => started.contract_digest,
-        _ => Digest::from_bytes([0; 32]),
-    };
-    contract::hash::chain_start(&first.run_uuid.uuid(), &contract)
+/// The id of the run, as its first line has it.
+fn run_of(rows: &[Row]) -> RunId {
+    let first = rows.iter().find_map(|row| EventLine::parse(row.line.as_bytes()).ok());
+    first.map_or_else(|| RunId::new(0, [0; 10]), |line| line.run_uuid)
 }
 
 fn check_columns(rows: &[Row]) -> Check {
@@ -124,8 +126,7 @@ fn check_columns(rows: &[Row]) -> Check {
 fn check_machine(reader: &Reader, slug: &str, rows: &[Row]) -> Result<Check> {
     let lines: Vec<EventLine> = rows.iter().filter_map(|row| EventLine::parse(row.line.as_bytes()).ok()).collect();
     let events: Vec<_> = lines.iter().filter_map(|line| line.event().ok()).collect();
-    let id = lines.first().map_or_else(|| RunId::new(0, [0; 10]), |line| line.run_uuid);
-    let problems = match Run::fold(id, &events) {
+    let problems = match Run::fold(run_of(rows), &events) {
         Err(illegal) => vec![illegal.to_string()],
         Ok(run) => index_problems(&run, reader.run(slug)?),
     };
@@ -172,23 +173,10 @@ fn check_mirror(dir: &Path, rows: &[Row], sealed: bool) -> Check {
     Check { name: "events.jsonl", problems }
 }
 
-/// Directories that the chain vouches for, with the digest of their file list.
-fn anchored(facts: &[Fact]) -> Vec<(String, Digest)> {
-    let dir = |change: u32| format!("changes/{change:03}");
-    let anchor = |fact: &Fact| match fact {
-        Fact::StepCommitted(done) => Some((done.dir.clone(), done.evidence)),
-        Fact::PatchApplied(applied) => Some((dir(applied.change), applied.evidence)),
-        Fact::ChangeDropped(dropped) => Some((dir(dropped.change), dropped.evidence)),
-        Fact::ItemEnded(ended) => Some((dir(ended.change), ended.evidence)),
-        _ => None,
-    };
-    facts.iter().filter_map(anchor).collect()
-}
-
 fn check_evidence(dir: &Path, slug: &str, facts: &[Fact], seal: Option<Seal>) -> (u64, Check) {
     let mut problems = Vec::new();
     let mut files = 0;
-    for (sub, evidence) in anchored(facts) {
+    for (sub, evidence) in facts.iter().filter_map(Fact::evidence) {
         files += check_dir(&dir.join(&sub), &sub, evidence, facts, &mut problems);
     }
     for fact in facts {
@@ -233,7 +221,7 @@ fn check_dir(dir: &Path, shown: &str, evidence: Digest, facts: &[Fact], problems
 /// A directory that was found without its record: nothing in it was vouched for, but it is still as it was found.
 fn check_reconciled(dir: &Path, shown: &str, evidence: Digest, problems: &mut Vec<String>) -> u64 {
     let found = files_in(dir).unwrap_or_default();
-    if listing_digest(found.iter().map(|file| &file.listed)) != evidence {
+    if ManifestFile::listing_digest(found.iter().map(|file| &file.listed)) != evidence {
         problems.push(format!("{shown} differs from what was found when it was recorded"));
     }
     found.len() as u64
@@ -257,7 +245,9 @@ fn check_listed(dir: &Path, shown: &str, manifest: &Manifest, problems: &mut Vec
     let mut there = Vec::new();
     list_files(dir, Path::new(""), &mut there);
     for path in there {
-        if !listed.contains(&path) && path != Path::new("manifest.json") {
+        // The seal of a run vouches for its manifest, so it cannot be in it.
+        let unlisted = path == Path::new("manifest.json") || (shown.is_empty() && path == Path::new(SEAL));
+        if !listed.contains(&path) && !unlisted {
             tell(problems, format!("{shown}{} was added", path.display()));
         }
     }
@@ -287,6 +277,22 @@ fn check_run_dir(dir: &Path, slug: &str, (evidence, sealed_at): Seal, problems: 
         problems.push("manifest.json is not the one that was sealed".into());
     }
     check_listed(dir, "", &manifest, problems)
+}
+
+/// The signature beside a sealed run is that of this manifest, these files and this log.
+fn check_seal(reader: &Reader, slug: &str, sealed: bool, open: Open<'_>) -> Result<Check> {
+    let dir = reader.layout().run(slug);
+    let said = sealed.then(|| read_bounded(&dir.join(SEAL)).map_err(|e| e.to_string()).and_then(|bytes| open(&bytes)));
+    let problems = match said {
+        None => Vec::new(),
+        Some(Err(why)) => vec![why],
+        Some(Ok(said)) => {
+            let listed = read_manifest(&dir).map(|manifest| manifest.files).unwrap_or_default();
+            let manifest = read_bounded(&dir.join("manifest.json")).unwrap_or_default();
+            run_seal(reader, slug, listed.iter())?.contradictions(&said, &manifest)
+        }
+    };
+    Ok(Check { name: "seal", problems: problems.into_iter().map(|what| format!("{SEAL} {what}")).collect() })
 }
 
 fn list_files(root: &Path, below: &Path, into: &mut Vec<PathBuf>) {

@@ -3,10 +3,14 @@
 //! tables are looked at through a connection of the test's own. Every commit is synced for real;
 //! `TMPDIR=/dev/shm` makes the tests four times as fast.
 
+#[path = "store/approvals.rs"]
+mod approvals;
 #[path = "store/commit.rs"]
 mod commit;
 #[path = "store/fixture.rs"]
 mod fixture;
+#[path = "store/path_locks.rs"]
+mod path_locks;
 #[path = "store/recovery.rs"]
 mod recovery;
 #[path = "store/schema.rs"]

@@ -98,7 +98,14 @@ fn open_runs(store: &Store) -> Result<Vec<RunLog>> {
 
 /// Puts the start of a made-up run on record.
 pub(crate) fn open_run(store: &Store, number: u64) -> Result<RunLog> {
-    let started = started(store.layout.root.as_path(), number)?;
+    let object = "0123456789abcdef0123456789abcdef01234567".to_owned();
+    let base = contract::Base { commit: object.clone(), tree: object, branch: Some("refs/heads/main".into()) };
+    open_run_on(store, number, base, 5)
+}
+
+/// The same on a base that somebody may look for, with so many rounds to come.
+pub(crate) fn open_run_on(store: &Store, number: u64, base: contract::Base, rounds: u32) -> Result<RunLog> {
+    let started = started(store.layout.root.as_path(), number, base, rounds)?;
     let mut random = [0; 10];
     random[..8].copy_from_slice(&number.to_le_bytes());
     // A second apart, so that slugs differ in their time as those of real runs do.
@@ -109,26 +116,25 @@ pub(crate) fn open_run(store: &Store, number: u64) -> Result<RunLog> {
     Ok(log)
 }
 
-fn started(root: &Path, number: u64) -> Result<RunStarted> {
+fn started(root: &Path, number: u64, base: contract::Base, rounds: u32) -> Result<RunStarted> {
     let agent = serde_json::json!({"type": "exec", "cmd": ["/bin/echo", RESPONSE]});
     let contract: contract::Contract = serde_json::from_value(serde_json::json!({
         "schema": "contract.v1",
         "workflow": "pdca",
         "goal": format!("made up for a benchmark, number {number}"),
         "acceptance_criteria": [{"id": "AC1", "text": "it is there"}],
-        "budgets": {"max_iterations": 5},
+        "budgets": {"max_iterations": rounds},
         "limits": contract::TurnLimits::default(),
         "landing": {"mode": "auto"},
         "agents": {"plan": agent, "do": agent, "check": agent, "act": agent},
         "sandbox": "none",
     }))?;
-    let object = "0123456789abcdef0123456789abcdef01234567".to_owned();
     Ok(RunStarted {
         items: 0,
         contract_digest: contract.digest(),
         contract,
-        base: contract::Base { commit: object.clone(), tree: object.clone(), branch: Some("refs/heads/main".into()) },
-        tree: object,
+        tree: base.tree.clone(),
+        base,
         author: contract::Author { name: "bench".into(), email: "bench@localhost".into() },
         left_out: Vec::new(),
         included: Vec::new(),

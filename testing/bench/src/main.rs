@@ -4,6 +4,8 @@
 //! and says whether it holds.
 
 mod barriers;
+mod batch;
+mod bundle;
 mod confine;
 mod executor;
 mod floor;
@@ -31,6 +33,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 struct Args {
     norma: PathBuf,
     root: PathBuf,
+    tools: PathBuf,
     quick: bool,
     write: Option<PathBuf>,
     dir: Option<PathBuf>,
@@ -41,14 +44,16 @@ struct Args {
 type Benchmark = fn(&World) -> Result<Section>;
 
 /// Every benchmark by name, in the order of the page.
-const BENCHMARKS: [(&str, Benchmark); 7] = [
+const BENCHMARKS: [(&str, Benchmark); 9] = [
     ("step", step::run),
+    ("batch", batch::run),
     ("workspace", workspace::run),
     ("log", log::run),
     ("runs", runs::run),
     ("spawn", spawn::run),
     ("transfer", transfer::run),
     ("memory", memory::run),
+    ("bundle", bundle::run),
 ];
 
 fn main() -> ExitCode {
@@ -70,13 +75,21 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Args> {
-    let mut parsed =
-        Args { norma: PathBuf::new(), root: PathBuf::new(), quick: false, write: None, dir: None, names: Vec::new() };
+    let mut parsed = Args {
+        norma: PathBuf::new(),
+        root: PathBuf::new(),
+        tools: PathBuf::new(),
+        quick: false,
+        write: None,
+        dir: None,
+        names: Vec::new(),
+    };
     while let Some(arg) = args.next() {
         let mut value = || args.next().map(PathBuf::from).ok_or(format!("{arg} needs a value"));
         match arg.as_str() {
             "--norma" => parsed.norma = value()?,
             "--root" => parsed.root = value()?,
+            "--tools" => parsed.tools = value()?,
             "--write" => parsed.write = Some(value()?),
             "--dir" => parsed.dir = Some(value()?),
             "--quick" => parsed.quick = true,
@@ -91,7 +104,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args> {
 }
 
 fn measure(args: &Args) -> Result<()> {
-    let world = World::create(&args.norma, args.dir.as_deref(), args.quick)?;
+    let world = World::create(args)?;
     let host = host::describe(&world.dir, &args.root)?;
     let mut sections = Vec::new();
     for (name, benchmark) in BENCHMARKS {

@@ -79,7 +79,8 @@ fn held(world: &World, agents: u32) -> Result<Option<(usize, f64)>> {
     Ok(sizes.map(|sizes| (sizes.len(), sizes.iter().sum::<u64>() as f64 * 1024.0 / 1e6)))
 }
 
-fn read(pid: u32, what: &str) -> String {
+/// A file of a process; empty once it is gone.
+pub(crate) fn read(pid: u32, what: &str) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/{what}")).unwrap_or_default()
 }
 
@@ -89,7 +90,7 @@ fn proportional_kb(rollup: &str) -> Option<u64> {
 }
 
 /// A process and everything it started, however many levels down.
-fn tree_below(root: u32) -> Result<Vec<u32>> {
+pub(crate) fn tree_below(root: u32) -> Result<Vec<u32>> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for entry in std::fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };

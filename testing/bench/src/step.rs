@@ -188,7 +188,7 @@ fn drive(world: &World, files: u32, dir: &Path, iterations: u32, turn: Turn<'_>)
     }
     .start(order)?;
     let control = Control::new()?;
-    let mut machine = Machine::new(&context, owner.objects(), control.cancel.clone());
+    let mut machine = Machine::new(&context, owner.objects(), owner.keys(), control.cancel.clone());
     let agent = ["/bin/echo".to_owned(), RESPONSE.to_owned()];
     let mut watch = Watch::new(files, StepFloor::new(&context.layout.state, &agent)?, &turn);
     Driver::new(owner.store(), run, log, &mut machine, &mut watch, control, &settings.policies)?.drive()?;

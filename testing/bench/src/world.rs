@@ -1,13 +1,14 @@
 //! What the benchmarks work in: one temporary folder on the disk that is measured, with a home of its own, so
 //! that no configuration of the user's takes part. It is gone afterwards.
 
-use crate::Result;
+use crate::{Args, Result};
 use runner::git::{Repository, UserEnvironment};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How many files one folder of a made-up repository has.
 const FILES_PER_FOLDER: u32 = 100;
@@ -18,9 +19,14 @@ pub(crate) struct World {
     pub(crate) dir: PathBuf,
     /// The program under measurement.
     pub(crate) norma: PathBuf,
+    /// The programs that have peers carry out the same work.
+    pub(crate) peers: PathBuf,
+    /// Where peers are installed, from one run to the next.
+    pub(crate) tools: PathBuf,
     /// Fewer rounds and smaller sizes: to see that it works, not to quote.
     pub(crate) quick: bool,
     path: OsString,
+    named: AtomicU32,
     _kept: tempfile::TempDir,
 }
 
@@ -28,18 +34,25 @@ impl World {
     /// By default in the folder for temporary files that outlive a reboot: unlike the other one it is on a disk.
     /// Not beside the build, where files come and go: ext4 without a journal avoids the numbers of files that were
     /// just deleted, so whoever makes files there pays for the neighbours.
-    pub(crate) fn create(norma: &Path, dir: Option<&Path>, quick: bool) -> Result<World> {
-        let place = dir.unwrap_or(Path::new("/var/tmp"));
+    pub(crate) fn create(args: &Args) -> Result<World> {
+        let place = args.dir.as_deref().unwrap_or(Path::new("/var/tmp"));
         let kept = tempfile::Builder::new().prefix("bench-").tempdir_in(place)?;
         let dir = kept.path().canonicalize()?;
         std::fs::create_dir(dir.join("home"))?;
         let path = std::env::var_os("PATH").unwrap_or_default();
-        Ok(World { dir, norma: norma.to_owned(), quick, path, _kept: kept })
+        let (norma, tools, quick) = (args.norma.clone(), args.tools.clone(), args.quick);
+        let peers = args.root.join("testing/bench/peers");
+        Ok(World { dir, norma, peers, tools, quick, path, named: AtomicU32::new(0), _kept: kept })
     }
 
     /// How many of something, by how much time there is.
     pub(crate) fn count(&self, full: u32, quick: u32) -> u32 {
         if self.quick { quick } else { full }
+    }
+
+    /// A name in the folder that nobody had yet.
+    pub(crate) fn fresh_name(&self, kind: &str) -> String {
+        format!("{kind}-{}", self.named.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The search path agents and git get.

@@ -5,18 +5,20 @@ use serde_json::Value;
 use std::path::Path;
 
 /// The crates from the bottom up: each may depend on those before it, never on those after.
-const LAYERS: [&str; 6] = ["sandbox", "contract", "run", "store", "runner", "norma"];
+const LAYERS: [&str; 7] = ["sandbox", "contract", "run", "verify", "store", "runner", "norma"];
 
 /// Who may confine: the sandbox knows nothing of runs, and decisions and records know nothing of it.
 const CONFINERS: [&str; 2] = ["runner", "norma"];
 
 /// Crates whose list of foreign dependencies is closed, with what it guarantees.
-const CLOSED: [(&str, &[&str], &str); 2] = [
+const CLOSED: [(&str, &[&str], &str); 3] = [
     (
         "contract",
         &[
+            "base64ct",
             "blake3",
             "jiff",
+            "jsonschema",
             "schemars",
             "serde",
             "serde_json",
@@ -29,6 +31,11 @@ const CLOSED: [(&str, &[&str], &str); 2] = [
         "it is data: no I/O, no clock",
     ),
     ("run", &["serde", "serde_json"], "it decides: no I/O, clock, randomness, async or logging"),
+    (
+        "verify",
+        &["p256", "serde", "serde_json", "sha1dc", "sha2", "thiserror"],
+        "it checks: small enough for who does not trust norma",
+    ),
 ];
 
 /// Dependencies that exactly one crate may have, with what that guarantees.
@@ -120,7 +127,7 @@ mod tests {
         check_one("norma", &["sandbox"], &[]);
         check_one("store", &["sandbox"], &["store depends on sandbox, which only runner and norma may"]);
         check_one("runner", &["contract"], &[]);
-        let above = "which is above it: sandbox ← contract ← run ← store ← runner ← norma";
+        let above = "which is above it: sandbox ← contract ← run ← verify ← store ← runner ← norma";
         check_one("run", &["store"], &[&format!("run depends on store, {above}")]);
         check_one("newcomer", &[], &["newcomer is not in the list of layers (xtask/src/tidy/dependencies.rs)"]);
     }
@@ -136,6 +143,15 @@ mod tests {
             "run",
             &["rand"],
             &["run depends on rand, which it must not: it decides: no I/O, clock, randomness, async or logging"],
+        );
+        check_one("verify", &["contract", "run", "p256"], &[]);
+        check_one(
+            "verify",
+            &["clap"],
+            &[
+                "verify depends on clap, which only norma may: one crate speaks to people",
+                "verify depends on clap, which it must not: it checks: small enough for who does not trust norma",
+            ],
         );
         check_one("norma", &["scripted-agent"], &["norma depends on scripted-agent, which is no part of the program"]);
     }

@@ -197,7 +197,7 @@ impl Session<'_> {
         self.interrupts.watch(Some(control.clone()));
         let layout = &self.context.layout;
         let cancel = control.cancel.clone();
-        let machine = || Machine::new(self.context, self.owner.objects(), cancel.clone());
+        let machine = || Machine::new(self.context, self.owner.objects(), self.owner.keys(), cancel.clone());
         let hands = Hands { jobs, machine: &machine };
         let mut own = machine();
         let driven =

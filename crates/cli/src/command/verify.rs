@@ -19,7 +19,7 @@ impl Args {
         let layout = here.layout_of(&here.repository()?);
         let reader = Reader::open(&layout)?;
         let slug = reader.find_run(&self.run)?;
-        let verified = store::verify(&reader, &slug, here.trust_of(&layout).checkpoint())?;
+        let verified = runner::verify_run(&reader, &here.trust_of(&layout), &slug)?;
         here.print(&verified, || describe(&verified));
         Ok(if verified.verified { ExitCode::SUCCESS } else { ExitCode::from(code::INTEGRITY) })
     }

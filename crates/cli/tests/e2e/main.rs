@@ -3,9 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod agents;
+mod approvals;
 mod commands;
 mod conformance;
+mod contract;
 mod environment;
+mod hooks;
 mod landing;
 mod pdca;
 mod repositories;

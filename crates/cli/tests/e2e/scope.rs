@@ -182,7 +182,7 @@ fn a_policy_that_cannot_be_used_starts_nothing_and_every_violation_is_named() {
     !   protected_paths.json /rules/0/pattern: path "/x" is absolute
     !   protected_paths.json /rules/1/match/0: the rule "a" does not match this example
     !   protected_paths.json /rules/1/not_match/0: the rule "a" matches this example
-    !   protected_path.json (document): there is no such policy; there are command_allowlist.json, forbidden_actions.json, protected_paths.json, scratch_paths.json
+    !   protected_path.json (document): there is no such policy; there are agent_registry.json, command_allowlist.json, forbidden_actions.json, mcp_allowlist.json, protected_paths.json, scratch_paths.json, wide_paths.json
     ! next: mend them (docs/gates.md), or delete a file to have the built-in one, then: norma trust
     [exit 4]
     "#);

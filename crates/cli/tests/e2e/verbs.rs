@@ -82,10 +82,13 @@ fn only_the_configuration_and_the_policies_are_offered_to_git() {
     let offered = [
         ".gitignore",
         "config.json",
+        "policies/agent_registry.json",
         "policies/command_allowlist.json",
         "policies/forbidden_actions.json",
+        "policies/mcp_allowlist.json",
         "policies/protected_paths.json",
         "policies/scratch_paths.json",
+        "policies/wide_paths.json",
     ];
     assert_eq!(
         env.git(&["status", "--porcelain", "--untracked-files=all"]),
@@ -463,6 +466,7 @@ fn verify_notices_what_was_changed_after_the_run() {
     state machine  ok
     events.jsonl   ok
     evidence       ok
+    approvals      ok
     audit log      ok
     verified: 22 events, 105 files
     [exit 0]
@@ -477,6 +481,7 @@ fn verify_notices_what_was_changed_after_the_run() {
     events.jsonl   ok
     evidence       FAILED
                    steps/002-do/files/test.log differs from what was recorded
+    approvals      ok
     audit log      ok
     NOT verified: 22 events, 105 files
     [exit 5]
@@ -547,6 +552,7 @@ fn every_verb_has_help_with_an_example() {
       doctor       Check that everything is in place, and say what to do where it is not
       demo         See norma work on a small repository in a temporary folder (needs only git and sh)
       task         Add, list, show, link and finish tasks
+      contract     Check, make and activate contracts
       run          Run a task, a goal, or every task that is ready
       runs         List runs, newest first
       show         Show a run: its steps, its verdict, where its evidence is
@@ -554,10 +560,14 @@ fn every_verb_has_help_with_an_example() {
       diff         Print what a run changed, as a patch
       land         Move the result of a passed run onto your branch
       undo         Take a landing back, if the branch is still where it was put
+      approvals    List what runs wait for a person to say yes to
+      approve      Say yes to what a run waits for; it counts for that run and these reasons, once
+      deny         Say no to what a run waits for, and why
       cancel       End a run; its evidence stays
       resume       Go on with a paused run; with --budget, from where a stopped one ended
       verify       Check a run's log, chain and evidence
       hash         Print the BLAKE3 state hash of a revision or a directory
+      hooks        Hold commits and pushes made by hand to the active contract
       sandbox      Run a program in the sandbox, or see what the sandbox lets through
       exec-check   Say whether a command may be started, and by which rule; nothing is started
       reindex      Rebuild the index tables from the logs

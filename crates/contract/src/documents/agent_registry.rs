@@ -1,12 +1,13 @@
 //! `agent_registry.v1`: who there is, in which role, with which rights at most. It is a policy: no contract gives an
 //! agent more than the registry does.
 
-use super::{AgentRole, OrNull, absent_is_not_null};
-use crate::work::NetworkRight;
+use super::{AgentRole, Filesystem, OrNull, absent_is_not_null};
+use crate::json::Violation;
+use crate::work::{NetworkRight, ShellRight};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -21,6 +22,32 @@ pub struct AgentRegistry {
     /// What each role is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role_contracts: Option<RoleContracts>,
+}
+
+impl AgentRegistry {
+    /// Name of the file in `policies/`.
+    pub const FILE: &'static str = "agent_registry.json";
+
+    /// What counts where there is no such file, and what a new state directory starts with.
+    pub const BUILTIN: &'static str = include_str!("../policy/agent_registry.json");
+
+    /// Reads the document; on failure every violation with its JSON pointer.
+    pub fn parse(bytes: &[u8]) -> Result<AgentRegistry, Vec<Violation>> {
+        let registry: AgentRegistry = super::read(bytes)?;
+        let mut seen = BTreeSet::new();
+        let again = registry.agents.iter().zip(0..).filter(|(agent, _)| !seen.insert((&agent.agent_id, agent.role)));
+        let problem = |(agent, at): (&RegisteredAgent, usize)| Violation {
+            pointer: format!("/agents/{at}"),
+            message: format!("{:?} is registered as {} already", agent.agent_id, agent.role),
+        };
+        let problems: Vec<Violation> = again.map(problem).collect();
+        if problems.is_empty() { Ok(registry) } else { Err(problems) }
+    }
+
+    /// The agent in this very role.
+    pub fn find(&self, agent_id: &str, role: AgentRole) -> Option<&RegisteredAgent> {
+        self.agents.iter().find(|agent| agent.agent_id == agent_id && agent.role == role)
+    }
 }
 
 /// The one version of the form.
@@ -62,6 +89,25 @@ pub struct Defaults {
     pub approval_policy: ApprovalPolicy,
     /// The network.
     pub network: NetworkRight,
+}
+
+impl Defaults {
+    /// The widest that a contract may give of files.
+    pub fn filesystem(&self) -> Filesystem {
+        match self.sandbox {
+            Platform::ReadOnly => Filesystem::ReadOnly,
+            Platform::WorkspaceWrite | Platform::DangerFullAccess => Filesystem::WorkspaceWrite,
+        }
+    }
+
+    /// The widest that a contract may give of commands.
+    pub fn shell(&self) -> ShellRight {
+        match self.approval_policy {
+            ApprovalPolicy::Never => ShellRight::Never,
+            ApprovalPolicy::Untrusted => ShellRight::Untrusted,
+            ApprovalPolicy::OnRequest => ShellRight::OnRequest,
+        }
+    }
 }
 
 /// What the platform can give. No contract can even ask for the widest.
@@ -141,4 +187,49 @@ pub struct RoleDefaults {
     /// When nothing may go on.
     #[schemars(length(min = 1), inner(length(min = 1)))]
     pub fail_closed_conditions: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built_in() -> AgentRegistry {
+        AgentRegistry::parse(AgentRegistry::BUILTIN.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn the_default_gives_each_role_no_more_than_it_needs() {
+        let registry = built_in();
+        let rights = |role| {
+            let defaults = &registry.find("agent-1", role).unwrap().defaults;
+            (defaults.filesystem(), defaults.shell(), defaults.network)
+        };
+        for role in [AgentRole::Pm, AgentRole::TechLead, AgentRole::Reviewer] {
+            assert_eq!(rights(role), (Filesystem::ReadOnly, ShellRight::Never, NetworkRight::Deny), "{role}");
+        }
+        for role in [AgentRole::Worker, AgentRole::TestRunner, AgentRole::Security] {
+            assert_eq!(rights(role), (Filesystem::WorkspaceWrite, ShellRight::Never, NetworkRight::Deny), "{role}");
+        }
+        for role in [AgentRole::Searcher, AgentRole::Researcher] {
+            assert_eq!(rights(role), (Filesystem::WorkspaceWrite, ShellRight::Never, NetworkRight::Allow), "{role}");
+        }
+        for name in (0..10).map(|number| format!("agent-{number}")).chain(["worker".to_owned()]) {
+            assert!(registry.find(&name, AgentRole::Worker).is_some(), "{name}");
+        }
+        assert!(registry.find("agent-2", AgentRole::Reviewer).is_none());
+        assert_eq!(registry.role_contracts.unwrap().0.len(), 15);
+    }
+
+    #[test]
+    fn a_pair_stands_once_and_a_role_has_a_name() {
+        let mut registry = serde_json::to_value(built_in()).unwrap();
+        registry["agents"][3] = registry["agents"][0].clone();
+        let said = |registry: &serde_json::Value| {
+            let problems = AgentRegistry::parse(registry.to_string().as_bytes()).unwrap_err();
+            problems.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(said(&registry), [r#"/agents/3: "agent-0" is registered as WORKER already"#]);
+        registry["role_contracts"]["worker"] = registry["role_contracts"]["WORKER"].clone();
+        assert!(said(&registry)[0].starts_with("/role_contracts: Additional properties are not allowed"));
+    }
 }

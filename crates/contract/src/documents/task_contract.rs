@@ -1,6 +1,15 @@
 //! `task_contract.v1`: what one agent is to do, where, with which rights and held to which tests. Nothing else instructs
 //! an agent.
 
+mod bound;
+mod compile;
+mod draft;
+mod role_view;
+
+pub use bound::{schema_artifact, schema_of};
+pub use compile::{compile, read};
+pub use draft::Draft;
+
 use super::{AgentRef, AgentRole, Filesystem, Grade, OrNull, Sha256, absent_is_not_null};
 use crate::work::{NetworkRight, ShellRight};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -366,6 +375,19 @@ pub enum Runner {
     Claude,
 }
 
+impl Runner {
+    /// The word as documents have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Runner::Agents => "agents",
+            Runner::AppServer => "app-server",
+            Runner::AppServerSnake => "app_server",
+            Runner::Codex => "codex",
+            Runner::Claude => "claude",
+        }
+    }
+}
+
 /// How a task is carried out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -458,3 +480,6 @@ pub struct Handoff {
 fn one_or_more_or_null(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": ["integer", "null"], "minimum": 1})
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,10 @@
 //! `work_item.v1`: one of several pieces of work that depend on each other, each for one agent, with limits on what it
 //! may come to.
 
+mod batch;
+
+pub use batch::{Batch, ITEMS_MAX, compile_batch, read_batch};
+
 use super::{Grade, absent_is_not_null};
 use crate::work::TestsPolicy;
 use schemars::JsonSchema;
@@ -43,6 +47,9 @@ pub struct WorkItem {
     /// Whose version of the tests counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests_policy: Option<TestsPolicy>,
+    /// Whether nothing at all may change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
 }
 
 /// How much a work item may come to.
@@ -75,3 +82,6 @@ pub struct WorkBudget {
     /// How hard it is.
     pub complexity: Grade,
 }
+
+#[cfg(test)]
+mod tests;

@@ -108,18 +108,22 @@ fn push_key(pointer: &mut String, key: &str) {
 
 /// The violations found so far.
 #[derive(Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     violations: Vec<Violation>,
     left_off: usize,
 }
 
 impl Report {
     pub(super) fn add(&mut self, place: &Place, message: String) {
+        self.push(place.pointer(), message);
+    }
+
+    pub(crate) fn push(&mut self, pointer: String, message: String) {
         if self.violations.len() == VIOLATIONS_MAX {
             self.left_off += 1;
             return;
         }
-        let violation = Violation { pointer: place.pointer(), message };
+        let violation = Violation { pointer: bounded(pointer), message };
         // A schema may say one thing twice, beside a `$ref` and behind it.
         if !self.violations.contains(&violation) {
             self.violations.push(violation);
@@ -140,7 +144,7 @@ impl Report {
         self.violations.is_empty()
     }
 
-    pub(super) fn into_result(mut self) -> Result<(), Vec<Violation>> {
+    pub(crate) fn into_result(mut self) -> Result<(), Vec<Violation>> {
         if self.left_off > 0 {
             let message = format!("{} more violations are not listed", self.left_off);
             self.violations.push(Violation::document(message));

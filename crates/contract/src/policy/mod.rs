@@ -3,19 +3,24 @@
 //! run's contract names the digest of every policy, so that it cannot be judged by others later.
 
 mod command;
+mod mcp;
 mod pattern;
 mod scope;
+mod wide;
 
 pub use command::{
     AllowRule, CommandAllowlist, CommandPolicy, Fit, ForbiddenActions, Operands, RefuseRule, SplitError, Style, Words,
     Wrapper, split,
 };
+pub use mcp::McpAllowlist;
 pub use pattern::{FoldedPath, PathPattern};
 pub use scope::{
     PROTECTED_PATHS_DEFAULT, ProtectedPathRule, ProtectedPaths, ProtectedPathsFile, Protection, SCRATCH_PATHS_DEFAULT,
-    ScratchPathRule, ScratchPaths, ScratchPathsFile, allowed_path,
+    ScratchPathRule, ScratchPaths, ScratchPathsFile, allowed_path, allowed_path_outside,
 };
+pub use wide::{WIDE_PATHS_DEFAULT, WidePathRule, WidePaths, WidePathsFile};
 
+use crate::documents::AgentRegistry;
 use crate::json::Violation;
 use crate::{Digest, hash};
 use serde_json::Value;
@@ -33,7 +38,12 @@ pub struct PolicyFile {
 }
 
 /// Every policy there is, sorted by name.
-pub const POLICY_FILES: [PolicyFile; 4] = [
+pub const POLICY_FILES: [PolicyFile; 7] = [
+    PolicyFile {
+        name: AgentRegistry::FILE,
+        default: AgentRegistry::BUILTIN,
+        check: |bytes| AgentRegistry::parse(bytes).map(drop),
+    },
     PolicyFile {
         name: CommandAllowlist::FILE,
         default: CommandAllowlist::BUILTIN,
@@ -45,6 +55,11 @@ pub const POLICY_FILES: [PolicyFile; 4] = [
         check: |bytes| ForbiddenActions::parse(bytes).map(drop),
     },
     PolicyFile {
+        name: McpAllowlist::FILE,
+        default: McpAllowlist::BUILTIN,
+        check: |bytes| McpAllowlist::parse(bytes).map(drop),
+    },
+    PolicyFile {
         name: "protected_paths.json",
         default: PROTECTED_PATHS_DEFAULT,
         check: |bytes| ProtectedPaths::parse(bytes).map(drop),
@@ -53,6 +68,11 @@ pub const POLICY_FILES: [PolicyFile; 4] = [
         name: "scratch_paths.json",
         default: SCRATCH_PATHS_DEFAULT,
         check: |bytes| ScratchPaths::parse(bytes).map(drop),
+    },
+    PolicyFile {
+        name: "wide_paths.json",
+        default: WIDE_PATHS_DEFAULT,
+        check: |bytes| WidePaths::parse(bytes).map(drop),
     },
 ];
 
@@ -138,6 +158,11 @@ impl Policies {
         gone.chain(new).collect()
     }
 
+    /// `agent_registry.json`.
+    pub fn agent_registry(&self) -> AgentRegistry {
+        AgentRegistry::parse(self.bytes(AgentRegistry::FILE)).expect("BUG: policies are checked when they are read")
+    }
+
     /// `command_allowlist.json` and `forbidden_actions.json`.
     pub fn commands(&self) -> CommandPolicy {
         let checked = "BUG: policies are checked when they are read";
@@ -145,6 +170,11 @@ impl Policies {
             allowlist: CommandAllowlist::parse(self.bytes(CommandAllowlist::FILE)).expect(checked),
             forbidden: ForbiddenActions::parse(self.bytes(ForbiddenActions::FILE)).expect(checked),
         }
+    }
+
+    /// `mcp_allowlist.json`.
+    pub fn mcp_allowlist(&self) -> McpAllowlist {
+        McpAllowlist::parse(self.bytes(McpAllowlist::FILE)).expect("BUG: policies are checked when they are read")
     }
 
     /// `protected_paths.json`.
@@ -155,6 +185,11 @@ impl Policies {
     /// `scratch_paths.json`.
     pub fn scratch_paths(&self) -> ScratchPaths {
         ScratchPaths::parse(self.bytes("scratch_paths.json")).expect("BUG: policies are checked when they are read")
+    }
+
+    /// `wide_paths.json`.
+    pub fn wide_paths(&self) -> WidePaths {
+        WidePaths::parse(self.bytes("wide_paths.json")).expect("BUG: policies are checked when they are read")
     }
 
     fn bytes(&self, name: &str) -> &[u8] {
@@ -203,7 +238,14 @@ mod tests {
         let found = BTreeMap::from([("scratch_paths.json".to_owned(), text.as_bytes().to_vec())]);
         let policies = Policies::check(found).unwrap();
         assert_eq!(policies.changed().into_keys().collect::<Vec<_>>(), ["scratch_paths.json"]);
-        assert_eq!(policies.missing, [CommandAllowlist::FILE, ForbiddenActions::FILE, "protected_paths.json"]);
+        assert_eq!(
+            policies.missing,
+            POLICY_FILES
+                .map(|file| file.name)
+                .into_iter()
+                .filter(|name| *name != "scratch_paths.json")
+                .collect::<Vec<_>>()
+        );
         let differences = policies.differences("scratch_paths.json");
         assert_eq!(differences.last().unwrap(), r#"+ rules {"path":"target","reason":"mine"}"#);
         assert!(differences[0].starts_with("- rules {\"path\":"), "{differences:?}");
@@ -220,8 +262,9 @@ mod tests {
             [
                 "protected_paths.json /rules/0: expected object, found number",
                 "scratch_paths.json /rules/0: expected object, found number",
-                "protected_path.json (document): there is no such policy; there are command_allowlist.json, \
-                 forbidden_actions.json, protected_paths.json, scratch_paths.json",
+                "protected_path.json (document): there is no such policy; there are agent_registry.json, \
+                 command_allowlist.json, forbidden_actions.json, mcp_allowlist.json, protected_paths.json, \
+                 scratch_paths.json, wide_paths.json",
             ]
         );
     }

@@ -4,7 +4,7 @@
 
 use super::pattern::{FoldedPath, PathPattern};
 use crate::json::{self, Limits, Violation};
-use crate::path::RepoPath;
+use crate::path::{RepoPath, lies_within};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -213,6 +213,16 @@ pub fn allowed_path(text: &str) -> Result<RepoPath, String> {
         return Err(format!("write {text:?} as {:?}", path.as_str()));
     }
     Ok(path)
+}
+
+/// An entry of `allowed_paths` where the state directory lies here: that one is not for agents.
+pub fn allowed_path_outside(text: &str, state_dir: Option<&RepoPath>) -> Result<RepoPath, String> {
+    match allowed_path(text)? {
+        path if state_dir.is_some_and(|dir| lies_within(&path, dir)) => {
+            Err(format!("{text:?} is in the state directory, which is not for agents"))
+        }
+        path => Ok(path),
+    }
 }
 
 #[cfg(test)]

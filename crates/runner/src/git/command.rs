@@ -41,8 +41,10 @@ const ENVIRONMENT: &[(&str, &str)] = &[
 ];
 
 /// Given to every child before the subcommand.
-const FLAGS: &[&str] =
-    &["--no-pager", "--literal-pathspecs", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"];
+const FLAGS: &[&str] = &["--no-pager", "--literal-pathspecs", "-c", HOOKS_OFF, "-c", "core.fsmonitor=false"];
+
+/// Has git find no hook.
+const HOOKS_OFF: &str = "core.hooksPath=/dev/null";
 
 /// The program `git` and the search path it gets, looked up once: what runs cannot change during a run.
 #[derive(Debug, Clone)]
@@ -168,6 +170,27 @@ impl GitCommand {
     /// For a command that cannot do with literal names: whoever calls it must give names that have no other meaning.
     pub(crate) fn not_literal(mut self) -> Self {
         self.flags.retain(|flag| flag != "--literal-pathspecs");
+        self
+    }
+
+    /// For the question where hooks are: with them off, the answer would be nowhere. No command that asks it runs any.
+    pub(crate) fn asking_for_hooks(mut self) -> Self {
+        if let Some(at) = self.flags.iter().position(|flag| flag == HOOKS_OFF) {
+            // It follows its `-c`.
+            self.flags.drain(at - 1..=at);
+        }
+        self
+    }
+
+    /// Reads the index as it is and writes it, if at all, as one file: a split one has parts in the git directory.
+    pub(crate) fn whole_index(mut self, path: &Path) -> Self {
+        self.flags.extend(["-c", "core.splitIndex=false"].map(OsString::from));
+        self.index(path)
+    }
+
+    /// Writes new objects to this directory.
+    pub(crate) fn objects_to(mut self, path: &Path) -> Self {
+        self.set("GIT_OBJECT_DIRECTORY", path);
         self
     }
 

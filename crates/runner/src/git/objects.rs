@@ -188,6 +188,12 @@ impl Objects {
         self.reader()?.expect(id, Kind::Blob)
     }
 
+    /// An object as git hashes it: its kind, its size, its bytes.
+    pub fn raw(&self, id: ObjectId) -> Result<Vec<u8>, GitError> {
+        let (kind, bytes) = self.reader()?.find(id)?;
+        Ok([format!("{kind} {}\0", bytes.len()).as_bytes(), &bytes].concat())
+    }
+
     /// The size of an object without reading it.
     pub fn size(&self, id: ObjectId) -> Result<u64, GitError> {
         self.reader()?.size(id)

@@ -4,12 +4,13 @@
 //! compare-and-swap ([`Repository::swap_ref`]), and whether it moved is read from the reference itself,
 //! never from an exit code alone.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::command::{GitCommand, Place, Program, chunks, git, words};
-use super::{GitError, IoContext, ObjectId, is_git_directory, sweep, sync_directory};
+use super::{GitError, IoContext, ObjectId, Objects, is_git_directory, sweep, sync_directory};
 
 /// Where norma keeps its state inside the work tree unless told otherwise.
 const STATE_DIRECTORY: &[u8] = b".norma";
@@ -244,9 +245,73 @@ impl Repository {
         }
     }
 
+    /// The user as git knows them, if it does.
+    pub fn person(&self) -> Option<Identity> {
+        Some(Identity { name: self.config("user.name")?, email: self.config("user.email")? })
+    }
+
     fn config(&self, key: &str) -> Option<String> {
         let value = self.git("config").args(&["--get", key]).run().ok()?;
         Some(text(without_newline(value))).filter(|value| !value.trim().is_empty())
+    }
+
+    /// Where git looks for hooks.
+    pub fn hooks_dir(&self) -> Result<PathBuf, GitError> {
+        let question = ["--path-format=absolute", "--git-path", "hooks"];
+        let answer = self.git("rev-parse").asking_for_hooks().args(&question).run()?;
+        Ok(PathBuf::from(OsString::from_vec(without_newline(answer))))
+    }
+
+    /// Whose configuration names that place, if it is one that other repositories have too.
+    pub fn shared_hooks(&self) -> Result<Option<String>, GitError> {
+        let question = ["--show-scope", "--get", "core.hooksPath"];
+        let output = self.git("config").asking_for_hooks().args(&question).outcome()?;
+        match output.status.code() {
+            Some(0) => {
+                let scope = text(output.stdout).split_whitespace().next().unwrap_or_default().to_owned();
+                Ok((!matches!(scope.as_str(), "local" | "worktree")).then_some(scope))
+            }
+            // Nobody names one.
+            Some(1) => Ok(None),
+            _ => Err(failed("config", &output)),
+        }
+    }
+
+    /// The index of this work tree.
+    pub fn index(&self) -> PathBuf {
+        self.git_dir.join("index")
+    }
+
+    /// The tree that a commit of this index would have, in norma's repository. What is looked at is a copy: neither the
+    /// index nor the user's objects are written, and no filter runs, since an index names contents by their ids.
+    pub fn index_tree(&self, objects: &Objects, index: &Path) -> Result<ObjectId, GitError> {
+        let copy = objects.scratch("index");
+        match std::fs::copy(index, &copy.path) {
+            // Before the first `git add` there is none.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            copied => drop(copied.context("copy", index)?),
+        }
+        let command = self.git("write-tree").whole_index(&copy.path).objects_to(&objects.dir.join("objects"));
+        // In a partial clone, files that nobody touched need not be here.
+        parse_id("write-tree", &without_newline(command.args(&["--missing-ok"]).run()?))
+    }
+
+    /// Where a commit's history left what a remote was last known to have; none if they share nothing.
+    pub fn known_to_remote(&self, commit: ObjectId, remote: &str) -> Result<Option<ObjectId>, GitError> {
+        let prefix = format!("refs/remotes/{remote}/");
+        let listed = self.refs_below(&prefix)?.into_iter();
+        // The name may be an address with characters that mean something in a pattern.
+        let tips: BTreeSet<ObjectId> = listed.filter(|(name, _)| name.starts_with(&prefix)).map(|(_, at)| at).collect();
+        if tips.is_empty() {
+            return Ok(None);
+        }
+        let command = self.git("merge-base").id(commit);
+        let output = tips.into_iter().fold(command, GitCommand::id).outcome()?;
+        match output.status.code() {
+            Some(0) => parse_id("merge-base", &without_newline(output.stdout)).map(Some),
+            Some(1) => Ok(None),
+            _ => Err(failed("merge-base", &output)),
+        }
     }
 
     /// The commit that any revision expression names; `None` if it names none.

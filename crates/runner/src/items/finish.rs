@@ -29,8 +29,8 @@ pub(super) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option
         evidence.write(name, bytes)?;
     }
     evidence.write("RECEIPT.json", &bytes)?;
-    for (name, bytes) in world(driver)?.attest(&receipt, &bytes)? {
-        evidence.write(&name, &bytes)?;
+    for (name, bytes) in driver.world.keys().attest_receipt(&receipt, &bytes) {
+        evidence.write(name, &bytes)?;
     }
     let mut facts = papers::refusals(&ending);
     let ended = papers::ended(&driver.run, ending, &receipt, sha256, commit, evidence.evidence());

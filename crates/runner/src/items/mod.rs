@@ -17,7 +17,7 @@ use crate::git::{ObjectId, Objects};
 use crate::turn;
 use crate::{Error, Result};
 pub(crate) use bench::{Bench, Put, duplicate_of};
-use contract::{Digest, Fact, Item, Receipt, Role, StepRef};
+use contract::{Digest, Fact, Item, Role, StepRef};
 pub(crate) use judge::Judged;
 pub(crate) use papers::{Ending, Landed, commit, ended, gates_json, receipt, refusals};
 use run::{Due, Run};
@@ -33,8 +33,6 @@ pub trait ItemWorld {
     fn state_hash(&mut self, tree: ObjectId) -> Result<Digest>;
     /// Tries an item's tests on a tree.
     fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, base: ObjectId) -> Result<Acceptance>;
-    /// Signs a receipt: more files for its directory.
-    fn attest(&self, receipt: &Receipt, bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>>;
 }
 
 /// Who is at what, and what was judged and waits for its turn to land.

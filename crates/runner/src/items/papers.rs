@@ -112,7 +112,7 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
             .and_then(Acceptance::first_log)
             .map(|name| format!("changes/{:03}/{name}", ending.judged.place + 1)),
         approvals: run.approvals.clone(),
-        previous_receipt_hash: run.line.receipt,
+        previous_receipt_hash: run.line.receipt.filter(|_| ending.landed.is_some()),
         content_hash: Receipt::content(&item.submitted, &base.tree, &result),
         receipt_hash: Digest::from_bytes([0; 32]),
     };

@@ -36,23 +36,13 @@ pub(super) fn judge_again(
 /// How an item ends by what is kept of it; what speaks against the record of its tests is added to `tested`.
 fn rejudge(walk: &Walk<'_, '_, '_>, ended: &ItemEnded, tested: &mut Vec<Found>) -> Result<(Run, Ending)> {
     let dir = walk.dir.join(format!("changes/{:03}", ended.change));
-    let run = run_of(walk, ended, &read_receipt(&dir)?);
+    let run = walk.run.clone();
     let mut on_record = |item: &Item, tree: &str, base: &str| {
         let on = tests::Ground { objects: walk.with.objects, run: &run, dir: &dir, tree: id(tree)?, base: id(base)? };
         tests::judge_again(&on, item, tested)
     };
     let ending = judge(walk, &run, ended, &mut on_record)?;
     Ok((run, ending))
-}
-
-/// The run as whoever wrote an item's papers knew it. Others may have landed between that and its end, which matters to
-/// nobody but those who land themselves.
-fn run_of(walk: &Walk<'_, '_, '_>, ended: &ItemEnded, receipt: &Receipt) -> Run {
-    let mut run = walk.run.clone();
-    if ended.commit.is_none() && walk.line.iter().any(|(_, known)| *known == receipt.previous_receipt_hash) {
-        run.line.receipt = receipt.previous_receipt_hash;
-    }
-    run
 }
 
 /// Asks the gates again; `try_tests` says what the tests came to on a tree that was made of another.
@@ -118,7 +108,7 @@ fn never_started(bench: &Bench<'_>, mut judged: Judged) -> Result<Ending> {
 
 /// Where an item would have started that never did: the end of the line at some moment before.
 fn base_on_record(walk: &Walk<'_, '_, '_>, ended: &ItemEnded) -> Result<ItemBase> {
-    let known = walk.line.iter().rev().map(|(base, _)| base).find(|base| base.tree == ended.before);
+    let known = walk.line.iter().rev().find(|base| base.tree == ended.before);
     let why = format!(
         "change {} says that it would have started from {}, where the run never was",
         ended.change, ended.before

@@ -1,6 +1,6 @@
 //! What is committed together, in which order, and who is told what.
 
-use crate::fixture::{Driving, World, run_id, snapshot};
+use crate::fixture::{Driving, World, open, run_id, sign, snapshot};
 use contract::{Audit, End, Fact, Reason, Status};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -30,7 +30,7 @@ fn what_is_appended_can_be_read_and_verified() {
     assert_eq!(world.one::<String>("SELECT status || ' ' || verdict FROM runs"), "passed PASS");
     assert_eq!(world.problems(&slug), [""; 0]);
     let checkpoint = store.audit_head().unwrap();
-    assert!(store::verify(&reader, &slug, Some(checkpoint)).unwrap().verified);
+    assert!(store::verify(&reader, &slug, Some(checkpoint), &open).unwrap().verified);
     assert_eq!(world.one::<i64>("SELECT count(*) FROM artifacts WHERE bytes IS NOT NULL"), 0);
     let lines = reader.lines(&slug, 0, 1000).unwrap().join("\n") + "\n";
     assert_eq!(std::fs::read_to_string(driving.dir().join("events.jsonl")).unwrap(), lines);
@@ -380,9 +380,9 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
     assert_eq!(reader.log(&slug).unwrap().2.seq, acknowledged);
     drop(reader);
     let store = Store::open(&layout).unwrap();
-    store::recover(&store).unwrap();
+    store::recover(&store, &sign).unwrap();
     Driving::resume(&store, &slug).finish();
-    assert!(store::verify(&Reader::open(&layout).unwrap(), &slug, None).unwrap().verified);
+    assert!(store::verify(&Reader::open(&layout).unwrap(), &slug, None, &open).unwrap().verified);
 }
 
 fn end() -> End {

@@ -1,6 +1,6 @@
 //! Somebody changes what is on record. Whatever they touch, `verify` names it.
 
-use crate::fixture::{Driving, World, copy_dir, run_id, snapshot};
+use crate::fixture::{Driving, World, copy_dir, open, run_id, sign, snapshot};
 use contract::{End, Fact, Reason};
 use rusqlite::params;
 
@@ -175,11 +175,11 @@ fn an_older_copy_of_everything_is_found_with_a_checkpoint() {
         Driving::start(&store, 2, None).finish();
         store.audit_head().unwrap()
     };
-    assert!(store::verify(&world.reader(), &slug, Some(checkpoint)).unwrap().verified);
+    assert!(store::verify(&world.reader(), &slug, Some(checkpoint), &open).unwrap().verified);
     std::fs::remove_dir_all(&world.layout.state).unwrap();
     copy_dir(old.path(), &world.layout.state);
     assert_eq!(world.problems(&slug), [""; 0], "the copy is whole");
-    let found = store::verify(&world.reader(), &slug, Some(checkpoint)).unwrap();
+    let found = store::verify(&world.reader(), &slug, Some(checkpoint), &open).unwrap();
     assert!(!found.verified);
     let audit = found.checks.iter().find(|check| check.name == "audit log").unwrap();
     assert!(audit.problems[0].starts_with("the state directory is older than its last checkpoint"), "{audit:?}");
@@ -188,7 +188,7 @@ fn an_older_copy_of_everything_is_found_with_a_checkpoint() {
     Driving::start(&store, 3, None).finish();
     Driving::start(&store, 4, None).finish();
     assert!(store.audit_head().unwrap().0 > checkpoint.0);
-    assert!(!store::verify(&world.reader(), &slug, Some(checkpoint)).unwrap().verified);
+    assert!(!store::verify(&world.reader(), &slug, Some(checkpoint), &open).unwrap().verified);
 }
 
 #[test]
@@ -214,4 +214,48 @@ fn a_run_that_the_audit_log_does_not_know_is_found() {
     copy_dir(&world.layout.run(&slug), &other.layout.run(&slug));
     assert!(other.problems(&slug).iter().any(|problem| problem.contains("does not know this run")));
     assert_eq!(slug, run_id(1).slug());
+}
+
+#[test]
+fn only_who_has_the_key_can_seal_a_run() {
+    let world = World::new();
+    let slug = short_run(&world);
+    let dir = world.layout.run(&slug);
+    let seal = std::fs::read(dir.join("seal.dsse.json")).unwrap();
+    let sealed_again = |sign: store::Sign<'_>| {
+        world.raw().execute_batch("UPDATE runs SET sealed = 0").unwrap();
+        store::seal(&world.store(), &slug, sign).unwrap();
+        world.problems(&slug)
+    };
+    assert_eq!(sealed_again(&sign), [""; 0], "who has the key can seal");
+    let forged =
+        sealed_again(&|said| contract::attestation::Envelope::new(&said.to_bytes(), &somebody(), b"forged").to_bytes());
+    assert_eq!(forged, ["seal: seal.dsse.json is not signed by any of the keys"]);
+    // The one that was signed is about a manifest that is gone.
+    std::fs::write(dir.join("seal.dsse.json"), seal).unwrap();
+    assert_eq!(world.problems(&slug), ["seal: seal.dsse.json vouches for another manifest.json"]);
+}
+
+fn somebody() -> contract::Digest {
+    contract::hash::sha256(b"somebody else's key")
+}
+
+#[test]
+fn a_seal_of_another_run_is_found() {
+    let world = World::new();
+    let slug = short_run(&world);
+    let other = {
+        let store = world.store();
+        let mut driving = Driving::start(&store, 7, None);
+        driving.finish();
+        driving.slug()
+    };
+    let seal = world.layout.run(&other).join("seal.dsse.json");
+    std::fs::copy(seal, world.layout.run(&slug).join("seal.dsse.json")).unwrap();
+    let problems = world.problems(&slug).join("\n");
+    for what in
+        ["another manifest.json", "is that of another run", "vouches for another log", "vouches for other files"]
+    {
+        assert!(problems.contains(what), "{problems}");
+    }
 }

@@ -5,7 +5,7 @@ use contract::{Backend, Config, Item, Policies};
 use run::gate::acceptance::TestStatus;
 use runner::git::{Entry, MODE_EXECUTABLE, MODE_FILE, ObjectId, Objects, Repository, UserEnvironment};
 use runner::process::{Cancel, Supervisor};
-use runner::{Acceptance, Context, Machine, Order, Owner, Settings, Taken, Trust};
+use runner::{Acceptance, Context, Machine, Order, Owner, Settings, Starting, Taken, Trust};
 use sandbox::{Sandbox, SetUp};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -85,12 +85,12 @@ impl World {
         let settings = Settings::new(config, &[], &context.layout.config(), Policies::built_in());
         let order = Order { goal: "g".into(), criteria: Vec::new(), task: None, parent: None, budgets: None };
         let (store, objects, path) = (owner.store(), owner.objects(), self.path());
-        let (run, _log) =
-            runner::start(store, &context.user, objects, &context.trust, &settings, &path, order).unwrap();
+        let (user, trust, settings, path_var) = (&context.user, &context.trust, &settings, path.as_os_str());
+        let (run, _log) = Starting { store, user, objects, trust, settings, path_var }.start(order).unwrap();
         let base = context.user.head().unwrap().tree;
         let candidate = edited(objects, base, edits);
         let before = self.seen();
-        let mut machine = Machine::new(&context, objects, cancel.clone());
+        let mut machine = Machine::new(&context, objects, owner.keys(), cancel.clone());
         let acceptance = machine.accept(&run, item, candidate, base).unwrap();
         assert_eq!(self.seen(), before, "the user's checkout is never touched");
         let is_pass = acceptance.status == TestStatus::Pass;

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use store::crash::{self, Crashed};
 use store::{Layout, Reader, RunLog, Store};
-use world::{Outside, SIMULATED, Simulated, Teller};
+use world::{KEYS, Outside, SIMULATED, Simulated, Teller};
 
 /// How many days there are unless somebody asks for more.
 const SEEDS: u64 = 250;
@@ -69,7 +69,7 @@ fn day(seed: u64) -> (String, Vec<String>) {
         }
     }
     let store = Store::open(&layout).unwrap();
-    store::recover(&store).unwrap();
+    store::recover(&store, &|said| KEYS.sign(said)).unwrap();
     if broken.is_empty() {
         broken = checker::judge(&store, &outside.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -108,7 +108,7 @@ fn next_crash(outside: &mut Outside) -> Option<(&'static str, u32)> {
 
 fn process(layout: &Layout, outside: &Mutex<Outside>, runs: u64) -> runner::Result<Lived> {
     let store = Store::open(layout)?;
-    store::recover(&store)?;
+    store::recover(&store, &|said| KEYS.sign(said))?;
     let suspicious = outside.lock().unwrap_or_else(PoisonError::into_inner).dice.percent(10);
     let broken = if suspicious { checker::check_idempotence(&store) } else { Vec::new() };
     if !broken.is_empty() {

@@ -7,10 +7,12 @@ use contract::{Event, Landing, LandingMode, ProcessEnd, Reason, Role, StepRef};
 use run::Run;
 use run::gate::scope::ChangedPath;
 use run::gate::{Finding, Rule};
-use runner::{Control, Execution, LandResult, PatchResult, Place, Progress, Result, Stop, TurnOrder, World};
+use runner::{
+    Control, Execution, Keys, LandResult, PatchResult, Place, Progress, Result, Stop, Trust, TurnOrder, World,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use store::crash::Crashed;
 
 /// More than the store keeps in a commit.
@@ -18,6 +20,14 @@ const LARGE_BYTES: usize = 70_000;
 
 /// What an error of this world says was tried; no error of norma's own does.
 pub(crate) const SIMULATED: &str = "simulate";
+
+/// What is kept outside of every state directory; the same key signs on all days.
+pub(crate) static TRUST: LazyLock<Trust> = LazyLock::new(|| {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    Trust::new(&dir.join("simulated-home"), dir)
+});
+
+pub(crate) static KEYS: LazyLock<Keys> = LazyLock::new(|| TRUST.keys().expect("a key can be made"));
 
 /// One turn that an agent took, as the world knows it.
 pub(crate) struct Turn {
@@ -192,6 +202,10 @@ impl World for Simulated<'_> {
         outside.meanwhile();
         outside.maybe_fail()?;
         Ok((format!("{} to {}\n", run.started.base.tree, run.tree).into_bytes(), b"a\n".to_vec()))
+    }
+
+    fn keys(&self) -> &Keys {
+        &KEYS
     }
 
     fn release(&mut self, _: &Run) -> Result<()> {

@@ -1,0 +1,254 @@
+//! `norma contract`: check, make and activate the documents that agents work under.
+
+use crate::error::{CommandError, Outcome, code};
+use crate::surroundings::Surroundings;
+use crate::text::{out, safe, short};
+use clap::Subcommand;
+use contract::Item;
+use contract::documents::Kind;
+use contract::documents::task_contract::Draft;
+use runner::git::Objects;
+use runner::{Context, Settings, Submitted, load_settings};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The largest document.
+const BYTES_MAX: usize = contract::Limits::DOCUMENT.bytes_max;
+
+/// How many names a line of the summary has.
+const NAMES_SHOWN: usize = 8;
+
+/// Check, make and activate contracts
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  norma contract new --goal \"say hello\" --allow src --test \"cargo test\" -o hello.json\n  norma contract check hello.json      # everything that is wrong with it, each with its JSON pointer\n  norma contract activate hello.json   # your own commits are held to it\n\nExit codes of check: 0 good, 2 refused"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Say what a task contract or a batch of work items comes to, or everything that is wrong with it
+    Check {
+        /// The document
+        file: PathBuf,
+    },
+    /// Write a task contract that checks here
+    New {
+        /// What to do
+        #[arg(long, value_name = "TEXT")]
+        goal: String,
+        /// What may change: a file, or a directory with everything below (can be repeated)
+        #[arg(long, value_name = "PATH", required = true)]
+        allow: Vec<String>,
+        /// A command that must succeed (can be repeated)
+        #[arg(long, value_name = "COMMAND", required = true)]
+        test: Vec<String>,
+        /// Who is to do it, as agent_registry.json names them
+        #[arg(long, value_name = "NAME", default_value = "agent-1")]
+        agent: String,
+        /// Where to write it; without, it is printed
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Hold people's own commits to a task contract
+    Activate {
+        /// The document
+        file: PathBuf,
+    },
+    /// Hold them to none
+    Clear,
+    /// Say what they are held to
+    Show,
+}
+
+impl Args {
+    pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
+        let context = here.context()?;
+        match self.verb {
+            Verb::Check { file } => check(here, &context, &file),
+            Verb::New { goal, allow, test, agent, output } => {
+                let task_id = format!("task-{}", store::new_run_id().slug());
+                let draft = Draft { task_id, goal, allowed_paths: allow, tests: test, agent_id: agent };
+                new(here, &context, draft, output.as_deref())
+            }
+            Verb::Activate { file } => activate(here, &context, &file),
+            Verb::Clear => clear(here, &context),
+            Verb::Show => show(here, &context),
+        }
+    }
+}
+
+fn check(here: &Surroundings, context: &Context, file: &Path) -> Outcome<ExitCode> {
+    let submitted = submit(here, context, &read(&here.cwd.join(file))?)?;
+    record(here, &submitted)?;
+    tell(here, &file.to_string_lossy(), submitted)
+}
+
+fn new(here: &Surroundings, context: &Context, draft: Draft, output: Option<&Path>) -> Outcome<ExitCode> {
+    let policies = settings(here, context)?.policies;
+    let contract = draft.contract(&policies.agent_registry(), &policies.mcp_allowlist());
+    let contract = contract.map_err(|why| CommandError::usage(why, "name another one with --agent"))?;
+    let text = serde_json::to_string_pretty(&contract).expect("BUG: a contract is plain data") + "\n";
+    // What was typed is nobody's document yet, so a mistake in it is no refusal to put on record.
+    let submitted = submit(here, context, text.as_bytes())?;
+    if submitted.items.is_err() {
+        return tell(here, "that contract", submitted);
+    }
+    let Some(file) = output else {
+        crate::text::raw_out(&text);
+        return Ok(ExitCode::SUCCESS);
+    };
+    write_new(&here.cwd.join(file), &text)?;
+    let shown = safe(&file.to_string_lossy());
+    let value = json!({"file": file, "task_id": contract.task_id});
+    Ok(here.print(&value, || format!("{} written to {shown}\nnext: norma contract check {shown}", contract.task_id)))
+}
+
+fn activate(here: &Surroundings, context: &Context, file: &Path) -> Outcome<ExitCode> {
+    let bytes = read(&here.cwd.join(file))?;
+    let submitted = submit(here, context, &bytes)?;
+    record(here, &submitted)?;
+    let name = file.to_string_lossy();
+    let item = match &submitted.items {
+        Err(_) => return tell(here, &name, submitted),
+        Ok(items) if submitted.kind == Some(Kind::TaskContract) => &items[0],
+        Ok(_) => {
+            let hint = "only a task contract can be active; make one: norma contract new";
+            return Err(CommandError::usage(format!("{} has work items", safe(&name)), hint));
+        }
+    };
+    runner::activate(&context.layout, &bytes)?;
+    let value = json!({"task_id": item.id, "sha256": submitted.sha256});
+    Ok(here.print(&value, || format!("{} is active now; end that with: norma contract clear", item.id)))
+}
+
+fn clear(here: &Surroundings, context: &Context) -> Outcome<ExitCode> {
+    let cleared = runner::deactivate(&context.layout)?;
+    let said = if cleared { "no contract is active any more" } else { "no contract was active" };
+    Ok(here.print(&json!({"cleared": cleared}), || said.to_owned()))
+}
+
+fn show(here: &Surroundings, context: &Context) -> Outcome<ExitCode> {
+    let path = context.layout.active_contract();
+    if !path.exists() {
+        return Err(CommandError::usage("no contract is active", "make one so: norma contract activate FILE"));
+    }
+    // Refused when it was submitted or not at all: looking at it again is no new submission.
+    let submitted = submit(here, context, &read(&path)?)?;
+    tell(here, &context.layout.shown(&path), submitted)
+}
+
+/// What counts here. Nothing is started, so nothing needs to be trusted.
+fn settings(here: &Surroundings, context: &Context) -> Outcome<Settings> {
+    let path = match &here.config {
+        Some(path) => here.cwd.join(path),
+        None => context.layout.config(),
+    };
+    Ok(load_settings(&path, &context.layout)?)
+}
+
+fn submit(here: &Surroundings, context: &Context, bytes: &[u8]) -> Outcome<Submitted> {
+    let settings = settings(here, context)?;
+    let objects = Objects::open_or_create(&context.layout.git(), &context.user)?;
+    Ok(runner::submit(&context.user, &objects, &context.layout, &settings, bytes)?)
+}
+
+/// A document that is refused leaves a record, as a run would.
+fn record(here: &Surroundings, submitted: &Submitted) -> Outcome<()> {
+    match submitted.refusal() {
+        Some(request) => here.request(request).map(drop),
+        None => Ok(()),
+    }
+}
+
+fn read(path: &Path) -> Outcome<Vec<u8>> {
+    let shown = safe(&path.to_string_lossy());
+    let refused = |message: String| CommandError::usage(message, "name a file with a task contract or work items");
+    let failed = |error: std::io::Error| refused(format!("could not read {shown}: {error}"));
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    // A record of it would have the digest of its beginning only.
+    if bytes.len() > BYTES_MAX {
+        return Err(refused(format!("{shown} is larger than {BYTES_MAX} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Never over something that is there.
+fn write_new(path: &Path, text: &str) -> Outcome<()> {
+    let made = std::fs::File::options().write(true).create_new(true).open(path);
+    made.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes())).map_err(|error| {
+        let message = format!("could not write {}: {error}", safe(&path.to_string_lossy()));
+        CommandError::usage(message, "name another file with -o")
+    })
+}
+
+/// Says what a document comes to, or everything that is wrong with it.
+fn tell(here: &Surroundings, name: &str, submitted: Submitted) -> Outcome<ExitCode> {
+    let kind = submitted.kind.map(Kind::as_str);
+    match &submitted.items {
+        Err(violations) if here.json => {
+            let refused = json!({"ok": false, "kind": kind, "sha256": submitted.sha256, "violations": violations});
+            out(&refused.to_string());
+            Ok(ExitCode::from(code::USAGE))
+        }
+        Err(_) => Err(refusal(name, submitted)),
+        Ok(items) => {
+            let value = json!({"ok": true, "kind": kind, "sha256": submitted.sha256, "items": items});
+            Ok(here.print(&value, || summary(name, kind.unwrap_or_default(), items, &submitted)))
+        }
+    }
+}
+
+/// Messages quote the document, so each line is made safe by itself.
+fn refusal(name: &str, submitted: Submitted) -> CommandError {
+    let violations = submitted.items.err().unwrap_or_default();
+    let lines: Vec<String> =
+        violations.iter().map(|violation| format!("\n  {}", safe(&violation.to_string()))).collect();
+    CommandError::usage(
+        format!("{} is refused, so nothing is run:{}", safe(name), lines.concat()),
+        "mend it: docs/contracts.md says what each field may be",
+    )
+}
+
+/// Six lines, however large the document is.
+fn summary(name: &str, kind: &str, items: &[Item], submitted: &Submitted) -> String {
+    let after = |item: &Item| match item.needs.is_empty() {
+        true => item.id.clone(),
+        false => format!("{} (after {})", item.id, item.needs.join(", ")),
+    };
+    let done_by = |item: &Item| format!("{} {} by {:?}", item.role, item.agent_id, item.worker);
+    let paths = |item: &Item| match item.scope.allowed_paths.as_slice() {
+        _ if item.read_only => vec!["nothing".to_owned()],
+        [] => vec!["everything that policy does not protect".to_owned()],
+        paths => paths.iter().map(ToString::to_string).collect(),
+    };
+    let tests = items.iter().flat_map(|item| &item.tests).map(|test| test.argv.join(" "));
+    [
+        format!("good: {} ({kind}, {} item(s))", safe(name), items.len()),
+        format!("items: {}", named(items.iter().map(after))),
+        format!("agents: {}", named(items.iter().map(done_by))),
+        format!("may change: {}", named(items.iter().flat_map(paths))),
+        format!("tests: {}", named(tests)),
+        format!("sha256: {}", submitted.sha256),
+    ]
+    .join("\n")
+}
+
+/// Each name once, as many as a line holds.
+fn named(names: impl Iterator<Item = String>) -> String {
+    let mut seen = BTreeSet::new();
+    let names: Vec<String> = names.filter(|name| seen.insert(name.clone())).map(|name| short(&name, 80)).collect();
+    match names.len() {
+        0 => "none".to_owned(),
+        count if count > NAMES_SHOWN => format!("{} and {} more", names[..NAMES_SHOWN].join(", "), count - NAMES_SHOWN),
+        _ => names.join(", "),
+    }
+}

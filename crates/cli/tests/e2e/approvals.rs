@@ -1,0 +1,100 @@
+//! Approvals from the command line: what is shown, who may say what, and that nobody says it twice.
+
+use crate::environment::TestEnvironment;
+use contract::Wait;
+use serde_json::json;
+use store::{Layout, Reader, Store};
+
+/// A repository whose newest run is paused.
+fn with_paused_run() -> TestEnvironment {
+    let env = TestEnvironment::new(json!({}));
+    env.script_unconfined(json!({"do": [[{"write_abs": {"path": env.at("started"), "content": ""}}, "hang"]]}));
+    let running = env.spawn(&["run", "1"]);
+    env.wait_for("started");
+    running.signal("INT");
+    running.wait().exits(130);
+    env
+}
+
+/// Has the newest run ask for this, as a run that needs it does.
+fn ask(env: &TestEnvironment, reasons: &[&str]) -> Wait {
+    let layout = Layout::new(&env.root, None);
+    let slug = env.last()["run_id"].as_str().unwrap().to_owned();
+    let (run, _) = Reader::open(&layout).unwrap().load(&slug).unwrap();
+    let reasons = reasons.iter().map(|reason| (*reason).to_owned()).collect();
+    runner::ask(&Store::open(&layout).unwrap(), &run, reasons).unwrap()
+}
+
+#[test]
+fn a_person_sees_what_is_asked_and_says_yes_once() {
+    let env = with_paused_run();
+    insta::assert_snapshot!(env.norma(&["approvals"]), @r"
+    nothing waits for an approval
+    [exit 0]
+    ");
+    let wait = ask(&env, &["wide paths require approval: src", "hidden \u{1b}[2J\u{202e}\u{e0100}"]);
+    insta::assert_snapshot!(env.norma(&["approvals"]), @r"
+    <uuid>  pending  run <run>  until <time>
+        wide paths require approval: src
+        hidden \u{1b}[2J\u{202e}\u{e0100}
+    [exit 0]
+    ");
+    insta::assert_snapshot!(env.norma(&["approve", &wait.approval[..20], "--reason", "looked at it"]), @r"
+    granted; go on: norma resume <run>
+    [exit 0]
+    ");
+    insta::assert_snapshot!(env.norma(&["approve", &wait.approval]), @r"
+    ! error: approval <uuid> cannot be answered: Ada <ada@example.org> granted it already
+    [exit 2]
+    ");
+    env.norma(&["deny", &wait.approval, "--reason", "changed my mind"]).exits(2);
+    assert_eq!(env.json(&["approvals"]), json!([]));
+    insta::assert_snapshot!(env.norma(&["approvals", "--all"]), @r"
+    <uuid>  granted  run <run>  until <time>
+        wide paths require approval: src
+        hidden \u{1b}[2J\u{202e}\u{e0100}
+        granted by Ada <ada@example.org>: looked at it
+    [exit 0]
+    ");
+    env.norma(&["verify", "@last"]).success();
+}
+
+#[test]
+fn a_no_needs_a_reason_and_an_unknown_approval_is_refused() {
+    let env = with_paused_run();
+    let wait = ask(&env, &["sandbox none requires approval"]);
+    env.norma(&["deny", &wait.approval]).exits(2);
+    env.norma(&["deny", &wait.approval, "--reason", " "]).exits(2);
+    insta::assert_snapshot!(env.norma(&["deny", &wait.approval, "--reason", "not here"]), @r"
+    denied; run <run> does not go on with it
+    [exit 0]
+    ");
+    let denied = &env.json(&["approvals", "--all"])[0];
+    assert_eq!((&denied["state"], &denied["reason"]), (&json!("denied"), &json!("not here")));
+    for (given, said) in [("ffff", "there is no approval ffff"), ("../x", "is not the id of an approval")] {
+        let output = env.norma(&["approve", given]);
+        assert!(output.exits(2).raw_err.contains(said), "{output}");
+    }
+}
+
+#[test]
+fn whoever_git_does_not_know_answers_by_their_login() {
+    let mut env = with_paused_run();
+    let wait = ask(&env, &["a"]);
+    std::fs::write(env.dir.join("home/.gitconfig"), "").unwrap();
+    env.env.insert("LOGNAME".into(), "ada".into());
+    env.norma(&["approve", &wait.approval]).success();
+    assert_eq!(env.json(&["approvals", "--all"])[0]["by"], "ada");
+}
+
+#[test]
+fn nobody_answers_for_a_run_that_has_ended() {
+    let env = with_paused_run();
+    let wait = ask(&env, &["a"]);
+    env.norma(&["cancel", "@last"]).success();
+    assert_eq!(env.json(&["approvals"]), json!([]));
+    insta::assert_snapshot!(env.norma(&["approve", &wait.approval]), @r"
+    ! error: approval <uuid> cannot be answered: run <run> is canceled already
+    [exit 2]
+    ");
+}

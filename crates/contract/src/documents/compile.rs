@@ -1,0 +1,241 @@
+//! From a submitted document to the items of a run. Nothing is read but what the caller hands over, everything that is
+//! wrong is said at once with its JSON pointer, and nothing is coerced: what asks for too much is refused.
+
+use super::{AgentRegistry, AgentRole, task_contract, work_item};
+use crate::json::{self, Limits, Report, Violation};
+use crate::policy::{McpAllowlist, allowed_path_outside, split};
+use crate::work::Item;
+use crate::{AgentConfig, RepoPath, schema};
+use serde::Serialize;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Largest item in bytes of JSON: it must fit into a line of the log, with room for what stands around it.
+pub const ITEM_BYTES_MAX: usize = 128 << 10;
+
+/// Longest id in bytes; it becomes the name of a directory.
+const ID_BYTES_MAX: usize = 64;
+
+/// A week: nobody waits longer for a turn, and milliseconds stay exact.
+const WAIT_MS_MAX: u64 = 7 * 24 * 60 * 60 * 1000;
+
+/// Programs that succeed whatever was done: a test of them proves nothing.
+const TRIVIAL: [&str; 4] = ["true", ":", "echo", "printf"];
+
+/// What a document is held against.
+pub struct Terms<'a> {
+    /// Who there is.
+    pub registry: &'a AgentRegistry,
+    /// The agents of the configuration, by name.
+    pub agents: &'a BTreeMap<String, AgentConfig>,
+    /// The tools that may be named.
+    pub mcp: &'a McpAllowlist,
+    /// Where the state directory is, if it is in the repository.
+    pub state_dir: Option<&'a RepoPath>,
+    /// The commit that the run starts from.
+    pub base: &'a str,
+    /// A file of that commit, or why there is none.
+    pub file: &'a dyn Fn(&RepoPath) -> Result<Vec<u8>, String>,
+    /// Why a command may not be started, if it may not.
+    pub refusal: &'a dyn Fn(&[String]) -> Option<String>,
+}
+
+impl Terms<'_> {
+    /// The entry of the configuration that fills this role.
+    pub(super) fn worker(&self, agent_id: &str, role: AgentRole) -> Result<String, String> {
+        let by_role = role.as_str().to_ascii_lowercase();
+        let name = [agent_id, by_role.as_str()].into_iter().find(|name| self.agents.contains_key(*name));
+        name.map(str::to_owned).ok_or_else(|| {
+            format!("no agent is configured for it; add {agent_id:?} or {by_role:?} to \"agents\" in config.json")
+        })
+    }
+
+    /// The bytes of a file that a document relies on: norma's own schemas first, then the base.
+    pub(super) fn bytes(&self, path: &RepoPath) -> Result<Cow<'static, [u8]>, String> {
+        match built_in_schema(path) {
+            Some(text) => Ok(Cow::Borrowed(text.as_bytes())),
+            None => (self.file)(path).map(Cow::Owned),
+        }
+    }
+}
+
+/// One of norma's own schemas, by the path under which documents name it.
+pub(super) fn built_in_schema(path: &RepoPath) -> Option<&'static str> {
+    schema::built_in(path.as_str().strip_prefix("schemas/")?)
+}
+
+/// The kinds of documents that can be submitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A task contract.
+    TaskContract,
+    /// A work item, or an array of them.
+    WorkItems,
+}
+
+impl Kind {
+    /// The word as stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::TaskContract => "task_contract",
+            Kind::WorkItems => "work_items",
+        }
+    }
+}
+
+/// What a document claims to be.
+pub fn kind_of(bytes: &[u8]) -> Result<Kind, Vec<Violation>> {
+    let document = json::parse(bytes, &Limits::DOCUMENT)?;
+    let has = |key: &str| document.get(key).is_some();
+    match &document {
+        Value::Array(_) => Ok(Kind::WorkItems),
+        Value::Object(_) if has("task_id") || has("assigned_agent") => Ok(Kind::TaskContract),
+        Value::Object(_) if has("id") || has("agent_id") => Ok(Kind::WorkItems),
+        _ => Err(vec![Violation::document(
+            "this is neither a task contract (an object with \"task_id\") nor work items (an array of objects with \
+             \"id\")",
+        )]),
+    }
+}
+
+/// Compiles whatever was submitted; the kind is there as far as it could be told.
+pub fn compile(bytes: &[u8], terms: &Terms<'_>) -> (Option<Kind>, Result<Vec<Item>, Vec<Violation>>) {
+    match kind_of(bytes) {
+        Err(violations) => (None, Err(violations)),
+        Ok(kind @ Kind::TaskContract) => {
+            let read = task_contract::read(bytes);
+            let item = read.and_then(|contract| task_contract::compile(&contract, bytes, terms));
+            (Some(kind), item.map(|item| vec![item]))
+        }
+        Ok(kind @ Kind::WorkItems) => {
+            let read = work_item::read_batch(bytes);
+            (Some(kind), read.and_then(|batch| work_item::compile_batch(&batch, bytes, terms)))
+        }
+    }
+}
+
+/// The problems found so far in one part of a document.
+pub(super) struct Problems<'r> {
+    report: &'r mut Report,
+    /// Where that part is.
+    at: String,
+}
+
+impl<'r> Problems<'r> {
+    pub(super) fn new(report: &'r mut Report, at: String) -> Problems<'r> {
+        Problems { report, at }
+    }
+
+    pub(super) fn add(&mut self, pointer: &str, message: impl Into<String>) {
+        self.report.push(format!("{}{pointer}", self.at), message.into());
+    }
+
+    /// The value, or its problem on record.
+    pub(super) fn take<T>(&mut self, pointer: &str, value: Result<T, String>) -> Option<T> {
+        value.map_err(|message| self.add(pointer, message)).ok()
+    }
+
+    /// The values of a list, or the problem of each that is not good.
+    pub(super) fn each<S, T>(
+        &mut self,
+        pointer: &str,
+        values: impl IntoIterator<Item = S>,
+        check: impl Fn(S) -> Result<T, String>,
+    ) -> Vec<T> {
+        let values = values.into_iter().enumerate();
+        values.filter_map(|(index, value)| self.take(&format!("{pointer}/{index}"), check(value))).collect()
+    }
+
+    /// Files and directories outside of norma's own.
+    pub(super) fn paths(&mut self, pointer: &str, texts: &[String], terms: &Terms<'_>) -> Vec<RepoPath> {
+        self.each(pointer, texts, |text| allowed_path_outside(text, terms.state_dir))
+    }
+
+    /// Milliseconds that somebody may wait for.
+    pub(super) fn wait(&mut self, pointer: &str, milliseconds: Option<u64>) -> u64 {
+        let fits = milliseconds.filter(|milliseconds| *milliseconds <= WAIT_MS_MAX);
+        self.take(pointer, fits.ok_or_else(|| "longer than a week".to_owned())).unwrap_or_default()
+    }
+
+    pub(super) fn not_blank(&mut self, pointer: &str, text: &str) {
+        if text.trim().is_empty() {
+            self.add(pointer, "is blank");
+        }
+    }
+
+    /// The last look at an item: it must fit into the log.
+    pub(super) fn size(&mut self, item: &Item) {
+        let bytes = serde_json::to_vec(item).expect("BUG: an item is plain data").len();
+        if bytes > ITEM_BYTES_MAX {
+            let message = format!("comes to {bytes} bytes, and {ITEM_BYTES_MAX} fit; move words into files");
+            self.add("", message);
+        }
+    }
+}
+
+/// Whether an id is fit to be a directory name.
+pub(super) fn id(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    match text {
+        "" => Err("is empty".to_owned()),
+        _ if text.len() > ID_BYTES_MAX => Err(format!("is longer than {ID_BYTES_MAX} characters")),
+        _ if text.starts_with('.') || !text.chars().all(fits) => {
+            Err(format!("{text:?} becomes a directory: letters, digits, `.`, `_` and `-`, not a `.` first"))
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// The words of a test that may be started.
+pub(super) fn test_words(line: &str, terms: &Terms<'_>) -> Result<Vec<String>, String> {
+    let argv = split(line).map_err(|problem| problem.to_string())?;
+    (terms.refusal)(&argv).map_or(Ok(argv), Err)
+}
+
+/// Refuses a test that cannot fail.
+pub(super) fn not_trivial(argv: Vec<String>) -> Result<Vec<String>, String> {
+    let program = argv[0].rsplit('/').next().unwrap_or_default();
+    match TRIVIAL.contains(&program) {
+        true => Err(format!("`{program}` succeeds whatever was done; name a command that can fail")),
+        false => Ok(argv),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::with_terms;
+    use super::*;
+
+    #[test]
+    fn a_document_is_known_by_its_keys() {
+        let kind = |text: &str| kind_of(text.as_bytes()).map_err(|violations| violations[0].to_string());
+        assert_eq!(kind(r#"{"task_id":"x"}"#), Ok(Kind::TaskContract));
+        assert_eq!(kind(r#"{"id":"x"}"#), Ok(Kind::WorkItems));
+        assert_eq!(kind("[]"), Ok(Kind::WorkItems));
+        assert!(kind("7").unwrap_err().starts_with("(document): this is neither"));
+        assert_eq!(kind(r#"{"id":1,"id":2}"#).unwrap_err(), "/id: duplicate key");
+    }
+
+    #[test]
+    fn an_id_is_fit_to_be_a_directory() {
+        for good in ["a", "work-item-1", "A.b_c-9", "task_0001"] {
+            assert_eq!(id(good).as_deref(), Ok(good));
+        }
+        for bad in ["", ".", "..", ".a", "a/b", "a b", "ä", "a\n", &"x".repeat(65)] {
+            assert!(id(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_test_that_cannot_fail_is_none_unless_that_is_wanted() {
+        let words = |line: &str| with_terms(|terms| test_words(line, terms));
+        for line in ["true", "/bin/true", ":", "echo ok", "printf x"] {
+            assert!(words(line).and_then(not_trivial).is_err(), "{line}");
+            assert!(words(line).is_ok(), "{line}");
+        }
+        assert_eq!(words("sudo make").unwrap_err(), "sudo may not be started");
+        assert_eq!(words("pytest -x").and_then(not_trivial).unwrap(), ["pytest", "-x"]);
+    }
+}

@@ -1,0 +1,175 @@
+//! From a task contract to the one item of its run.
+
+use super::super::compile::{Problems, Terms, id, not_trivial, test_words};
+use super::super::{AgentRef, Filesystem, agent_registry::RegisteredAgent};
+use super::{OutputKind, RollbackStrategy, RuntimeOptions, TaskContract, bound, role_view};
+use crate::json::{Report, Violation};
+use crate::work::{Constraints, Item, Rights, TestCommand, TestsPolicy};
+use crate::{RepoPath, Scope, hash};
+
+/// Reads a task contract strictly.
+pub fn read(bytes: &[u8]) -> Result<TaskContract, Vec<Violation>> {
+    super::super::read(bytes)
+}
+
+/// Compiles a task contract, or says everything that is wrong with it.
+pub fn compile(contract: &TaskContract, submitted: &[u8], terms: &Terms<'_>) -> Result<Item, Vec<Violation>> {
+    let mut report = Report::default();
+    let mut problems = Problems::new(&mut report, String::new());
+    let item = compile_one(contract, submitted, terms, &mut problems);
+    report.into_result().map(|()| item)
+}
+
+fn compile_one(contract: &TaskContract, submitted: &[u8], terms: &Terms<'_>, problems: &mut Problems<'_>) -> Item {
+    let assigned = &contract.assigned_agent;
+    problems.not_blank("/inputs/spec", &contract.inputs.spec);
+    registered("/owner_agent", &contract.owner_agent, terms, problems);
+    if let Some(agent) = registered("/assigned_agent", assigned, terms, problems) {
+        permissions(contract, agent, terms, problems);
+    }
+    tool_set(contract, terms, problems);
+    rollback(contract, terms, problems);
+    role_view::check(contract, terms, problems);
+    let read_only = contract.tool_permissions.filesystem == Filesystem::ReadOnly;
+    let (artifacts, output_schema) = bound::inputs(contract, terms, problems);
+    let retry = &contract.timeout_retry;
+    let item = Item {
+        id: problems.take("/task_id", id(&contract.task_id)).unwrap_or_default(),
+        agent_id: assigned.agent_id.clone(),
+        role: assigned.role.to_string(),
+        worker: problems
+            .take("/assigned_agent/agent_id", terms.worker(&assigned.agent_id, assigned.role))
+            .unwrap_or_default(),
+        goal: contract.inputs.spec.clone(),
+        needs: Vec::new(),
+        scope: Scope {
+            allowed_paths: problems.paths("/allowed_paths", &contract.allowed_paths, terms),
+            allow_binary: false,
+        },
+        read_only,
+        rights: Rights {
+            shell: contract.tool_permissions.shell,
+            network: contract.tool_permissions.network,
+            mcp_tools: contract.tool_permissions.mcp_tools.clone(),
+        },
+        input_files: Vec::new(),
+        output_files: outputs(contract, read_only, terms, problems),
+        artifacts,
+        tests: tests(contract, terms, problems),
+        tests_policy: TestsPolicy::default(),
+        constraints: Constraints::default(),
+        timeout_ms: problems.wait("/timeout_retry/timeout_sec", retry.timeout_sec.checked_mul(1000)),
+        retries: retry.max_retries,
+        retry_backoff_ms: problems.wait("/timeout_retry/retry_backoff_sec", retry.retry_backoff_sec.checked_mul(1000)),
+        output_schema,
+        forbidden_actions: forbidden_actions(contract, problems),
+        audit_only: contract.audit_only.unwrap_or_default() || !asks_for_patch(contract),
+        submitted: hash::sha256(submitted),
+    };
+    problems.size(&item);
+    item
+}
+
+/// The agent in this very role, as the registry has it.
+fn registered<'a>(
+    pointer: &str,
+    agent: &AgentRef,
+    terms: &Terms<'a>,
+    problems: &mut Problems<'_>,
+) -> Option<&'a RegisteredAgent> {
+    let found = terms.registry.find(&agent.agent_id, agent.role).ok_or_else(|| {
+        format!("{:?} is not registered as {}; see policies/agent_registry.json", agent.agent_id, agent.role)
+    });
+    problems.take(pointer, found)
+}
+
+/// No contract gives an agent more than the registry does; whoever asks for more is told, not cut down.
+fn permissions(contract: &TaskContract, agent: &RegisteredAgent, terms: &Terms<'_>, problems: &mut Problems<'_>) {
+    let (asked, most) = (&contract.tool_permissions, &agent.defaults);
+    let wider = [
+        ("filesystem", asked.filesystem > most.filesystem()),
+        ("shell", asked.shell > most.shell()),
+        ("network", asked.network > most.network),
+    ];
+    for (right, _) in wider.into_iter().filter(|(_, wider)| *wider) {
+        let message = format!("is more than the registry gives {:?} as {}", agent.agent_id, agent.role);
+        problems.add(&format!("/tool_permissions/{right}"), message);
+    }
+    let own =
+        agent.capabilities.as_ref().and_then(|capabilities| capabilities.mcp_tools.as_deref()).unwrap_or_default();
+    problems.each("/tool_permissions/mcp_tools", &asked.mcp_tools, |tool| match own.contains(tool) {
+        _ if !terms.mcp.allows(tool) => Err(format!("{tool:?} is not in policies/mcp_allowlist.json")),
+        false => Err(format!("the registry gives {:?} as {} no tool {tool:?}", agent.agent_id, agent.role)),
+        true => Ok(()),
+    });
+}
+
+fn tool_set(contract: &TaskContract, terms: &Terms<'_>, problems: &mut Problems<'_>) {
+    problems.each("/mcp_tool_set", &contract.mcp_tool_set, |server| match terms.mcp.allows(server) {
+        true => Ok(()),
+        false => Err(format!("{server:?} is not in policies/mcp_allowlist.json")),
+    });
+}
+
+/// Every run starts from the commit that is checked out; a contract that means another one means another run.
+fn rollback(contract: &TaskContract, terms: &Terms<'_>, problems: &mut Problems<'_>) {
+    let rollback = &contract.rollback;
+    if ![terms.base, "HEAD"].contains(&rollback.baseline_ref.as_str()) {
+        let message = format!("a run starts from HEAD, which is {}; say \"HEAD\", or check it out first", terms.base);
+        problems.add("/rollback/baseline_ref", message);
+    }
+    let Some(target) = &rollback.target_ref else { return };
+    problems.not_blank("/rollback/target_ref", target);
+    if rollback.strategy != RollbackStrategy::GitRevertCommit {
+        problems.add("/rollback/target_ref", "only git_revert_commit has a target");
+    }
+}
+
+fn asks_for_patch(contract: &TaskContract) -> bool {
+    contract.required_outputs.iter().any(|output| matches!(output.kind, OutputKind::Patch | OutputKind::Commit))
+}
+
+/// Files that must be there afterwards; a read-only contract that asks for a change could never be met.
+fn outputs(contract: &TaskContract, read_only: bool, terms: &Terms<'_>, problems: &mut Problems<'_>) -> Vec<RepoPath> {
+    let mut files = Vec::new();
+    for (index, output) in contract.required_outputs.iter().enumerate() {
+        match output.kind {
+            OutputKind::Patch | OutputKind::Commit if read_only && contract.audit_only != Some(true) => problems
+                .add(&format!("/required_outputs/{index}/type"), "nothing may change under a read-only contract"),
+            OutputKind::File => {
+                let path = crate::policy::allowed_path_outside(&output.name, terms.state_dir);
+                files.extend(problems.take(&format!("/required_outputs/{index}/name"), path));
+            }
+            _ => {}
+        }
+    }
+    files
+}
+
+fn tests(contract: &TaskContract, terms: &Terms<'_>, problems: &mut Problems<'_>) -> Vec<TestCommand> {
+    let strict = |options: &RuntimeOptions| options.strict_acceptance;
+    let strict = contract.runtime_options.as_ref().and_then(strict).unwrap_or(true);
+    let mut tests = Vec::new();
+    for (index, test) in contract.acceptance_tests.iter().enumerate() {
+        let pointer = format!("/acceptance_tests/{index}/cmd");
+        let argv = test_words(&test.cmd, terms).and_then(|argv| if strict { not_trivial(argv) } else { Ok(argv) });
+        let command = |argv| TestCommand { name: test.name.clone(), argv, must_pass: test.must_pass };
+        tests.extend(problems.take(&pointer, argv).map(command));
+        let forbidden = contract.forbidden_actions.iter().find(|word| test.cmd.contains(word.as_str()));
+        if let Some(word) = forbidden.filter(|word| !word.trim().is_empty()) {
+            problems.add(&pointer, format!("contains {word:?}, which the contract itself forbids"));
+        }
+    }
+    if !contract.acceptance_tests.iter().any(|test| test.must_pass) {
+        problems.add("/acceptance_tests", "none of the tests must pass");
+    }
+    tests
+}
+
+/// A blank word would be in every command.
+fn forbidden_actions(contract: &TaskContract, problems: &mut Problems<'_>) -> Vec<String> {
+    for (index, word) in contract.forbidden_actions.iter().enumerate() {
+        problems.not_blank(&format!("/forbidden_actions/{index}"), word);
+    }
+    contract.forbidden_actions.clone()
+}

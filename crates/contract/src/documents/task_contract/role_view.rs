@@ -1,0 +1,71 @@
+//! The resolved role in a task contract is for reading. It decides nothing, so where it says something else than the
+//! contract around it, somebody has been told the wrong thing: that is refused.
+
+use super::super::compile::{Problems, Terms};
+use super::{RoleContract, Runner, TaskContract};
+use crate::RepoPath;
+use serde_json::Value;
+
+/// Holds the resolved role to the rest of the contract.
+pub(super) fn check(contract: &TaskContract, terms: &Terms<'_>, problems: &mut Problems<'_>) {
+    let Some(view) = &contract.role_contract else { return };
+    for (pointer, said, _) in drifts(contract, view).into_iter().filter(|(_, _, agrees)| !agrees) {
+        problems.add(&format!("/role_contract{pointer}"), format!("does not say what {said} says"));
+    }
+    for (name, reference, fragments) in [
+        ("system_prompt_ref", &view.system_prompt_ref, false),
+        ("skills_bundle_ref", &view.skills_bundle_ref, true),
+        ("mcp_bundle_ref", &view.mcp_bundle_ref, true),
+    ] {
+        if let Some(reference) = &reference.0 {
+            problems.take(&format!("/role_contract/{name}"), resolves(reference, fragments, terms));
+        }
+    }
+}
+
+/// Each place of the view, the place that decides, and whether they agree.
+fn drifts(contract: &TaskContract, view: &RoleContract) -> Vec<(&'static str, &'static str, bool)> {
+    let (assigned, rights) = (&contract.assigned_agent, &contract.tool_permissions);
+    let options = contract.runtime_options.as_ref();
+    let runner = options.and_then(|options| options.runner).map(Runner::as_str);
+    let provider = options.and_then(|options| options.provider.as_deref());
+    let chain = contract.handoff_chain.as_ref();
+    let roles = chain.and_then(|chain| chain.roles.as_deref()).unwrap_or_default();
+    let handoffs = chain.and_then(|chain| chain.max_handoffs).map(u64::from);
+    let binding = &view.runtime_binding;
+    vec![
+        ("/identity/role", "/assigned_agent/role", view.identity.role == assigned.role),
+        ("/identity/agent_id", "/assigned_agent/agent_id", view.identity.agent_id == assigned.agent_id),
+        (
+            "/tool_permissions/filesystem",
+            "/tool_permissions/filesystem",
+            view.tool_permissions.filesystem == rights.filesystem,
+        ),
+        ("/tool_permissions/shell", "/tool_permissions/shell", view.tool_permissions.shell == rights.shell),
+        ("/tool_permissions/network", "/tool_permissions/network", view.tool_permissions.network == rights.network),
+        ("/resolved_mcp_tool_set", "/mcp_tool_set", view.resolved_mcp_tool_set == contract.mcp_tool_set),
+        ("/runtime_binding/runner", "/runtime_options/runner", binding.runner.0.as_deref() == runner),
+        ("/runtime_binding/provider", "/runtime_options/provider", binding.provider.0.as_deref() == provider),
+        ("/handoff/chain_roles", "/handoff_chain/roles", view.handoff.chain_roles == roles),
+        ("/handoff/max_handoffs", "/handoff_chain/max_handoffs", view.handoff.max_handoffs.0 == handoffs),
+    ]
+}
+
+/// A reference names a file of the commit; after `#`, a JSON pointer to a list in it that is not empty.
+fn resolves(reference: &str, fragments: bool, terms: &Terms<'_>) -> Result<(), String> {
+    let (file, fragment) = match reference.split_once('#') {
+        Some((file, fragment)) => (file, Some(fragment)),
+        None => (reference, None),
+    };
+    let path = RepoPath::parse(file).map_err(|problem| problem.to_string())?;
+    let bytes = terms.bytes(&path)?;
+    let Some(pointer) = fragment else { return Ok(()) };
+    if !fragments {
+        return Err("a part of a file cannot be referred to here".to_owned());
+    }
+    let document = crate::json::parse(&bytes, &crate::Limits::DOCUMENT).map_err(|found| found[0].to_string())?;
+    match document.pointer(pointer).and_then(Value::as_array) {
+        Some(list) if !list.is_empty() => Ok(()),
+        _ => Err(format!("there is no list at {pointer:?} of that file")),
+    }
+}

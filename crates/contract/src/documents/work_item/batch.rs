@@ -1,0 +1,173 @@
+//! From work items to the items of a run. A batch is taken whole or not at all.
+
+use super::super::compile::{Problems, Terms, id, test_words};
+use super::super::{AgentRole, read_value};
+use super::WorkItem;
+use crate::json::{self, Limits, Report, Violation};
+use crate::work::{Constraints, Item, Rights, TestCommand};
+use crate::{Digest, Scope, hash, path};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most items of a batch: nobody reviews more at once.
+pub const ITEMS_MAX: usize = 1000;
+
+/// Work items as they were submitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// In the order of the document.
+    pub items: Vec<WorkItem>,
+    /// Whether the document is one item rather than an array.
+    single: bool,
+}
+
+impl Batch {
+    fn place(&self, index: usize) -> String {
+        if self.single { String::new() } else { format!("/{index}") }
+    }
+}
+
+/// Reads an array of work items, or one alone.
+pub fn read_batch(bytes: &[u8]) -> Result<Batch, Vec<Violation>> {
+    let document = json::parse(bytes, &Limits::DOCUMENT)?;
+    let single = document.is_object();
+    let items: Vec<WorkItem> = match document {
+        Value::Object(_) => vec![read_value(document)?],
+        _ => read_value(document)?,
+    };
+    match items.len() {
+        0 => Err(vec![Violation::document("there is no work item in it")]),
+        count if count > ITEMS_MAX => {
+            Err(vec![Violation::document(format!("there are {count} work items, and a batch has at most {ITEMS_MAX}"))])
+        }
+        _ => Ok(Batch { items, single }),
+    }
+}
+
+/// Compiles a batch, or says everything that is wrong with it.
+pub fn compile_batch(batch: &Batch, submitted: &[u8], terms: &Terms<'_>) -> Result<Vec<Item>, Vec<Violation>> {
+    let mut report = Report::default();
+    let submitted = hash::sha256(submitted);
+    let items = batch.items.iter().enumerate().map(|(index, item)| {
+        let mut problems = Problems::new(&mut report, batch.place(index));
+        compile_one(item, submitted, terms, &mut problems)
+    });
+    let items = items.collect();
+    duplicates(batch, &mut report);
+    unknown_dependencies(batch, &mut report);
+    cycles(batch, &mut report);
+    report.into_result().map(|()| items)
+}
+
+fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: &mut Problems<'_>) -> Item {
+    let role = AgentRole::Worker;
+    let registered = terms
+        .registry
+        .find(&work.agent_id, role)
+        .ok_or_else(|| format!("{:?} is not registered as {role}; see policies/agent_registry.json", work.agent_id));
+    let defaults = problems.take("/agent_id", registered).map(|agent| &agent.defaults);
+    problems.not_blank("/description", &work.description);
+    let test = work.test_command.as_deref().map(|line| test_words(line, terms));
+    let test = test.and_then(|argv| problems.take("/test_command", argv));
+    let item = Item {
+        id: problems.take("/id", id(&work.id)).unwrap_or_default(),
+        agent_id: work.agent_id.clone(),
+        role: role.to_string(),
+        worker: problems.take("/agent_id", terms.worker(&work.agent_id, role)).unwrap_or_default(),
+        goal: work.description.clone(),
+        needs: work.dependencies.clone(),
+        scope: Scope {
+            allowed_paths: problems.paths("/allowed_paths", work.allowed_paths.as_deref().unwrap_or_default(), terms),
+            allow_binary: false,
+        },
+        read_only: work.read_only.unwrap_or(false),
+        rights: Rights {
+            shell: defaults.map(|defaults| defaults.shell()).unwrap_or_default(),
+            network: defaults.map(|defaults| defaults.network).unwrap_or_default(),
+            mcp_tools: Vec::new(),
+        },
+        input_files: problems.paths("/input_files", work.input_files.as_deref().unwrap_or_default(), terms),
+        output_files: problems.paths("/output_files", work.output_files.as_deref().unwrap_or_default(), terms),
+        artifacts: Vec::new(),
+        tests: test
+            .map(|argv| TestCommand { name: "test_command".to_owned(), argv, must_pass: true })
+            .into_iter()
+            .collect(),
+        tests_policy: work.tests_policy.unwrap_or_default(),
+        constraints: Constraints {
+            max_files: Some(work.constraints.max_files),
+            max_tool_ops: Some(work.constraints.max_tool_ops),
+            max_delta_size: Some(work.constraints.max_delta_size),
+            max_patch_bytes: None,
+        },
+        timeout_ms: problems.wait("/constraints/timeout_ms", Some(work.constraints.timeout_ms)),
+        retries: 0,
+        retry_backoff_ms: 0,
+        output_schema: None,
+        forbidden_actions: Vec::new(),
+        // A work item asks for files, not for a patch: what must be there is in `output_files`.
+        audit_only: true,
+        submitted,
+    };
+    problems.size(&item);
+    item
+}
+
+/// Ids become directories, and some file systems ignore case.
+fn duplicates(batch: &Batch, report: &mut Report) {
+    let mut seen = BTreeSet::new();
+    for (index, item) in batch.items.iter().enumerate() {
+        if !seen.insert(path::fold(&item.id)) {
+            report.push(format!("{}/id", batch.place(index)), format!("another item is called {:?} too", item.id));
+        }
+    }
+}
+
+fn unknown_dependencies(batch: &Batch, report: &mut Report) {
+    let known: BTreeSet<&str> = batch.items.iter().map(|item| item.id.as_str()).collect();
+    for (index, item) in batch.items.iter().enumerate() {
+        for (at, need) in item.dependencies.iter().enumerate().filter(|(_, need)| !known.contains(need.as_str())) {
+            report.push(
+                format!("{}/dependencies/{at}", batch.place(index)),
+                format!("there is no item {need:?} in this batch"),
+            );
+        }
+    }
+}
+
+/// Every ring of items that wait for each other, each told once.
+fn cycles(batch: &Batch, report: &mut Report) {
+    let index: BTreeMap<&str, usize> = batch.items.iter().zip(0..).map(|(item, at)| (item.id.as_str(), at)).collect();
+    let needs = |at: usize| batch.items[at].dependencies.iter().filter_map(|need| index.get(need.as_str()).copied());
+    let mut waiting: BTreeSet<usize> = (0..batch.items.len()).collect();
+    loop {
+        let ready: Vec<usize> =
+            waiting.iter().copied().filter(|at| !needs(*at).any(|need| waiting.contains(&need))).collect();
+        waiting.retain(|at| !ready.contains(at));
+        let Some(first) = waiting.first().filter(|_| ready.is_empty()) else {
+            if waiting.is_empty() {
+                return;
+            }
+            continue;
+        };
+        let ring = ring_from(*first, |at| needs(at).find(|need| waiting.contains(need)));
+        let names: Vec<&str> = ring.iter().chain(ring.first()).map(|at| batch.items[*at].id.as_str()).collect();
+        report.push(
+            format!("{}/dependencies", batch.place(ring[0])),
+            format!("these items wait for each other: {}", names.join(" → ")),
+        );
+        waiting.retain(|at| !ring.contains(at));
+    }
+}
+
+/// Follows what waits for what until something comes again; the ring is what lies between.
+fn ring_from(first: usize, next: impl Fn(usize) -> Option<usize>) -> Vec<usize> {
+    let mut way = vec![first];
+    while let Some(at) = way.last().and_then(|at| next(*at)) {
+        if let Some(start) = way.iter().position(|seen| *seen == at) {
+            return way.split_off(start);
+        }
+        way.push(at);
+    }
+    way
+}

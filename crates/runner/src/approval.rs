@@ -1,0 +1,71 @@
+//! A run and the person it waits for: asking, and going on once somebody has answered. What is asked is bound to the run,
+//! its contract and the reasons; using the answer is the run's own fact ([`contract::Fact::ApprovalUsed`]), and the store
+//! lets it into the log only with an approval that is there to be used.
+
+use crate::Result;
+use crate::git::{ObjectId, Objects};
+use contract::{ApprovalState, RepoPath, Wait, approval_bound};
+use run::gate::policy::Extent;
+use run::{Run, bounded};
+use store::{Reader, Store};
+
+/// What came of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Redeemed {
+    /// Somebody said yes. It is used by recording [`contract::Fact::ApprovalUsed`] with this name.
+    Granted {
+        /// Who.
+        by: String,
+    },
+    /// Somebody said no.
+    Denied {
+        /// Who.
+        by: String,
+        /// Why, in their words; empty if they gave none.
+        reason: String,
+    },
+    /// Nobody has answered yet.
+    Pending,
+    /// Its time passed.
+    Expired,
+}
+
+/// Asks whether a run may go on in spite of these reasons; answers what it waits for.
+pub fn ask(store: &Store, run: &Run, reasons: Vec<String>) -> Result<Wait> {
+    Ok(store.ask_approval(run, bounded(reasons)).wait()?)
+}
+
+/// What came of the question that a run waits for. An approval that is not about exactly this, or was used before, is
+/// none.
+pub fn redeem(store: &Store, run: &Run, wait: &Wait) -> Result<Redeemed> {
+    let asked = Reader::open(&store.layout)?.approval(&wait.approval)?;
+    let bound = approval_bound(&run.id, &run.started.contract_digest, &wait.reasons);
+    if asked.id != wait.approval || asked.run_id != run.id.slug() || asked.bound != bound {
+        let why = format!("approval {} is about something else than what run {} waits for", asked.id, run.id.slug());
+        return Err(store::Error::Refused(why).into());
+    }
+    let by = asked.by.unwrap_or_default();
+    match asked.state {
+        ApprovalState::Pending => Ok(Redeemed::Pending),
+        ApprovalState::Granted => Ok(Redeemed::Granted { by }),
+        ApprovalState::Denied => Ok(Redeemed::Denied { by, reason: asked.reason.unwrap_or_default() }),
+        ApprovalState::Expired => Ok(Redeemed::Expired),
+        ApprovalState::Used => {
+            Err(store::Error::Refused(format!("approval {} was used already; it counts once", asked.id)).into())
+        }
+    }
+}
+
+/// How many files a tree has, and how many of them a scope holds.
+pub fn extent(objects: &Objects, tree: ObjectId, allowed_paths: &[RepoPath]) -> Result<Extent> {
+    let mut extent = Extent::default();
+    objects.walk(tree, &mut |path, _, _| {
+        let within = |allowed: &RepoPath| {
+            let rest = path.strip_prefix(allowed.as_str().as_bytes());
+            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
+        extent.files += 1;
+        extent.allowed += u64::from(allowed_paths.iter().any(within));
+    })?;
+    Ok(extent)
+}

@@ -1,0 +1,110 @@
+//! A document that somebody submits, held against this repository: its policies, its configuration, and the files of the
+//! commit that a run would start from. Nothing is read from the work tree, where an agent may have been.
+
+use crate::git::{GitError, ObjectId, Objects, Repository};
+use crate::{Error, Request, Result, Settings};
+use contract::documents::{self, Kind, Terms};
+use contract::{Digest, Item, RepoPath, Violation, hash};
+use run::gate::command::{Decision, Origin, decide};
+use store::Layout;
+
+/// The type bits of a mode, and those of a regular file.
+const MODE_TYPE: u32 = 0o170_000;
+const MODE_FILE: u32 = 0o100_000;
+
+/// The largest file that a document may rely on: it is read whole to be hashed.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// What came of looking at a document.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Submitted {
+    /// SHA-256 of the document.
+    pub sha256: Digest,
+    /// What it claims to be, as far as that could be told.
+    pub kind: Option<Kind>,
+    /// What it comes to, or everything that is wrong with it.
+    pub items: std::result::Result<Vec<Item>, Vec<Violation>>,
+}
+
+impl Submitted {
+    /// What has to be put on record if it was refused.
+    pub fn refusal(&self) -> Option<Request> {
+        let violations = self.items.as_ref().err()?.clone();
+        let kind = self.kind.map(|kind| kind.as_str().to_owned());
+        Some(Request::ContractRefused { sha256: self.sha256, kind, violations })
+    }
+
+    /// The items, or an error with every violation; `name` is what the document is called.
+    pub fn into_items(self, name: &str) -> Result<Vec<Item>> {
+        self.items.map_err(|violations| {
+            let lines: Vec<String> = violations.iter().map(|violation| format!("\n  {violation}")).collect();
+            Error::usage(
+                format!("{name} is refused, so nothing is run:{}", lines.concat()),
+                "mend it (docs/contracts.md), then: norma contract check",
+            )
+        })
+    }
+}
+
+/// Looks at a document; `Err` only where norma itself could not look.
+pub fn submit(
+    user: &Repository,
+    objects: &Objects,
+    layout: &Layout,
+    settings: &Settings,
+    bytes: &[u8],
+) -> Result<Submitted> {
+    let head = user.head()?;
+    let state_dir = layout.state_in_repository();
+    let policies = &settings.policies;
+    let commands = policies.commands();
+    let refusal = |argv: &[String]| match decide(argv, Origin::Contract, &commands) {
+        Decision::Deny { rule, why } => Some(format!("rule {rule} of forbidden_actions.json refuses it: {why}")),
+        Decision::Allow { .. } | Decision::Ask { .. } => None,
+    };
+    let terms = Terms {
+        registry: &policies.agent_registry(),
+        agents: &settings.config.agents,
+        mcp: &policies.mcp_allowlist(),
+        state_dir: state_dir.as_ref(),
+        base: &head.commit.to_string(),
+        file: &|path| file(objects, head.tree, path),
+        refusal: &refusal,
+    };
+    let (kind, items) = documents::compile(bytes, &terms);
+    Ok(Submitted { sha256: hash::sha256(bytes), kind, items })
+}
+
+/// A file of a tree, or why there is none.
+fn file(objects: &Objects, tree: ObjectId, path: &RepoPath) -> std::result::Result<Vec<u8>, String> {
+    let shown = path.as_str();
+    let failed = |error: GitError| format!("{shown:?} could not be read: {error}");
+    match objects.tree_entry(tree, shown.as_bytes()).map_err(failed)? {
+        None => Err(format!("there is no file {shown:?} in the commit; commit it first")),
+        Some((mode, _)) if mode & MODE_TYPE != MODE_FILE => Err(format!("{shown:?} is not a regular file")),
+        Some((_, id)) if objects.size(id).map_err(failed)? > FILE_BYTES_MAX => {
+            Err(format!("{shown:?} is larger than {} MiB", FILE_BYTES_MAX >> 20))
+        }
+        Some((_, id)) => objects.read_blob(id).map_err(failed),
+    }
+}
+
+/// Makes a document the active contract, whole or not at all.
+pub fn activate(layout: &Layout, bytes: &[u8]) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let path = layout.active_contract();
+    let dir = path.parent().expect("BUG: the active contract lies in a directory");
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|source| Error::io("create", dir, source))?;
+    Ok(store::write_whole(&path, bytes)?)
+}
+
+/// Leaves nothing active; answers whether anything was.
+pub fn deactivate(layout: &Layout) -> Result<bool> {
+    let path = layout.active_contract();
+    match std::fs::remove_file(&path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(Error::io("remove", &path, source)),
+    }
+}

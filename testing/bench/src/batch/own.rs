@@ -1,0 +1,173 @@
+//! norma's own side: the real program on a repository of its own for each batch, so that no batch finds what another
+//! one left behind. What a start costs is seen from a batch of one item.
+
+use super::graph::{AGENT, Graph};
+use super::program::{self, Ended};
+use crate::Result;
+use crate::barriers::must;
+use crate::step::RESPONSE;
+use crate::world::World;
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Files of the repository.
+const FILES: u32 = 100;
+
+/// What the items are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Nothing confined and nothing changed: what peers do.
+    ReadOnly,
+    /// Confined in a workspace, one new file, every gate, a receipt.
+    Full,
+}
+
+/// The batch of which all the time is start-up.
+const ONE: Graph = Graph { levels: 1, width: 1 };
+
+/// Seconds of a batch.
+pub(crate) struct Timed {
+    /// From the start of the program to its end.
+    pub(crate) whole: f64,
+    /// Without what a batch of one item takes.
+    pub(crate) graph: f64,
+    /// The same for each of the other items.
+    pub(crate) item_ms: f64,
+}
+
+/// Why there is nothing to measure, if so.
+pub(crate) fn missing(world: &World) -> Option<String> {
+    let help = must(world.command(&world.norma, &world.dir).args(["batch", "--help"]), 0);
+    help.is_err().then(|| "`norma batch` is not there".to_owned())
+}
+
+/// A batch that is ready to start, and where.
+pub(crate) struct Ready {
+    pub(crate) dir: PathBuf,
+    pub(crate) args: Vec<OsString>,
+}
+
+impl Ready {
+    pub(crate) fn new(world: &World, kind: Kind, graph: Graph, jobs: u32) -> Result<Ready> {
+        let dir = world.repository(&world.fresh_name("batch"), FILES)?;
+        must(world.command(&world.norma, &dir).arg("init"), 0)?;
+        let config = dir.join(".norma/config.json");
+        let settings = configured(serde_json::from_slice(&std::fs::read(&config)?)?, kind);
+        std::fs::write(&config, serde_json::to_vec(&settings)?)?;
+        must(world.command(&world.norma, &dir).arg("trust"), 0)?;
+        let items = world.dir.join(world.fresh_name("items"));
+        std::fs::write(&items, serde_json::to_vec(&graph.work_items(kind == Kind::ReadOnly))?)?;
+        // On its way to the disk it would be charged to the batch.
+        rustix::fs::sync();
+        let args = ["batch".into(), items.into(), "--jobs".into(), jobs.to_string().into(), "--json".into()];
+        Ok(Ready { dir, args: args.into() })
+    }
+
+    fn command(&self, world: &World) -> Command {
+        let mut command = world.command(&world.norma, &self.dir);
+        command.args(&self.args);
+        command
+    }
+}
+
+/// Says no unless so many items succeeded: a batch that does nothing is quick.
+fn all_succeeded(ended: &Ended, graph: Graph) -> Result<()> {
+    let documents = serde_json::Deserializer::from_str(&ended.stdout).into_iter::<Value>();
+    let succeeded: u32 =
+        documents.map(|document| document.map(|document| successes(&document))).sum::<std::result::Result<u32, _>>()?;
+    let asked = graph.items();
+    if succeeded == asked {
+        Ok(())
+    } else {
+        Err(format!("{succeeded} of {asked} items have a receipt and succeeded").into())
+    }
+}
+
+/// How many results of items there are in a document, at any depth, that succeeded and have a receipt.
+fn successes(document: &Value) -> u32 {
+    match document {
+        Value::Object(fields) if fields.get("receipt_id").is_some_and(Value::is_string) => {
+            u32::from(fields.get("status").is_some_and(|status| status == "success"))
+        }
+        Value::Object(fields) => fields.values().map(successes).sum(),
+        Value::Array(values) => values.iter().map(successes).sum(),
+        _ => 0,
+    }
+}
+
+/// The configuration that `norma init` wrote, with our agent.
+fn configured(mut config: Value, kind: Kind) -> Value {
+    let cmd = match kind {
+        Kind::ReadOnly => json!(["/bin/echo", RESPONSE]),
+        Kind::Full => json!(["/bin/sh", "-c", script("made-${NORMA_STEP_DIR##*/}.txt")]),
+    };
+    config["agents"] = json!({AGENT: {"type": "exec", "cmd": cmd}});
+    if kind == Kind::ReadOnly {
+        config["sandbox"] = json!({"backend": "none"});
+    }
+    config
+}
+
+/// What makes a file, and nothing else; the shell needs no other program for it.
+pub(crate) fn script(file: &str) -> String {
+    format!("echo made > \"{file}\"; echo '{RESPONSE}'")
+}
+
+/// Takes the time of a batch of these items, and of one.
+pub(crate) fn time(world: &World, kind: Kind, graph: Graph, jobs: u32) -> Result<Timed> {
+    let whole = |graph: Graph| -> Result<f64> {
+        let ended = program::time(&mut Ready::new(world, kind, graph, jobs)?.command(world))?;
+        all_succeeded(&ended, graph)?;
+        Ok(ended.seconds)
+    };
+    Ok(timed(whole(ONE)?, whole(graph)?, graph))
+}
+
+fn timed(start_up: f64, whole: f64, graph: Graph) -> Timed {
+    let graph_alone = whole - start_up;
+    Timed { whole, graph: graph_alone, item_ms: graph_alone * 1000.0 / f64::from(graph.items() - 1) }
+}
+
+/// The most memory that a batch of these items held, in MB.
+pub(crate) fn peak(world: &World, kind: Kind, graph: Graph, jobs: u32) -> Result<f64> {
+    let (ended, peak) = program::peak(&mut Ready::new(world, kind, graph, jobs)?.command(world))?;
+    all_succeeded(&ended, graph)?;
+    Ok(peak)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_item_is_not_paid_for_twice() {
+        let timed = timed(0.5, 2.5, Graph { levels: 3, width: 7 });
+        assert_eq!((timed.graph, timed.item_ms), (2.0, 100.0));
+    }
+
+    #[test]
+    fn a_batch_counts_only_if_every_item_succeeded_with_a_receipt() {
+        let check = |stdout: &str| {
+            let ended = Ended { seconds: 1.0, stdout: stdout.to_owned() };
+            all_succeeded(&ended, Graph { levels: 1, width: 2 }).is_ok()
+        };
+        let (good, bad) = (r#"{"status":"success","receipt_id":"a"}"#, r#"{"status":"denied","receipt_id":"b"}"#);
+        assert!(check(&format!(r#"{{"status":"success","results":[{good},{good}]}}"#)));
+        assert!(check(&format!("{good}\n{good}\n")));
+        assert!(!check(&format!("[{good},{bad}]")));
+        assert!(!check(&format!("[{good}]")));
+        assert!(!check(r#"[{"status":"success"},{"status":"success"}]"#));
+        assert!(!check(""));
+        assert!(!check("no document"));
+    }
+
+    #[test]
+    fn only_what_peers_do_too_is_not_confined() {
+        let config = |kind| configured(json!({"budgets": {}, "sandbox": {"backend": "native"}}), kind);
+        assert_eq!(config(Kind::ReadOnly)["sandbox"]["backend"], "none");
+        assert_eq!(config(Kind::Full)["sandbox"]["backend"], "native");
+        assert_eq!(config(Kind::Full)["agents"][AGENT]["type"], "exec");
+    }
+}
