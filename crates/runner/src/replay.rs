@@ -56,9 +56,7 @@ impl Replay<'_> {
         machine: &mut Machine<'_>,
         control: &Control,
     ) -> Result<ReplayReport> {
-        if !record.verified {
-            return Err(unverified(&record.run_id));
-        }
+        check_record(record)?;
         let report = self.replay(record, ReplayMode::Reverify, Tests::Again(machine, control));
         let (run, _) = self.reader.load(&record.run_id)?;
         machine.release(&run)?;
@@ -100,9 +98,12 @@ impl Replay<'_> {
 }
 
 /// A run that does not verify is not trusted with a process.
-pub(crate) fn unverified(slug: &str) -> Error {
+pub fn check_record(record: &Verification) -> Result<()> {
+    if record.verified {
+        return Ok(());
+    }
     let why = "it does not verify, so nothing of it was run again".to_owned();
-    store::Error::Damaged { log: slug.to_owned(), why }.into()
+    Err(store::Error::Damaged { log: record.run_id.clone(), why }.into())
 }
 
 /// A run on its way through its own log.
