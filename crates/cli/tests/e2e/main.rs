@@ -11,6 +11,7 @@ mod environment;
 mod hooks;
 mod landing;
 mod pdca;
+mod receipts;
 mod repositories;
 mod sandbox;
 mod scope;
