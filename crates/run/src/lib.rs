@@ -10,7 +10,7 @@ mod state;
 pub mod turn;
 mod workflow;
 
-pub use bounded::bounded;
+pub use bounded::{bounded, bounded_begins_with};
 pub use items::{ItemStage, ItemState, ItemTurn, Line, Worked, levels};
 pub use state::{Illegal, Run, Stage, StepRecord};
 pub use workflow::Due;

@@ -321,6 +321,13 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
             };
             done(message, value(&back))
         }
+        Request::KeepReplay { run, mode, status, at, report } => {
+            let mut bytes = serde_json::to_vec_pretty(&report).expect("BUG: a report is plain data");
+            bytes.push(b'\n');
+            let path = shared.store.keep_replay(&run, mode, status, at, &bytes)?;
+            let shown = shared.store.layout.shown(&path);
+            done(format!("the report is in {shown}"), shown.into())
+        }
         Request::ContractRefused { sha256, kind, violations } => {
             shared.store.audit(contract::Audit::contract_refused(sha256, kind, violations)).wait()?;
             done("the refusal is on record".to_owned(), sha256.to_string().into())

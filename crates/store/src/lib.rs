@@ -18,6 +18,7 @@ mod path_lock;
 mod place;
 mod read;
 mod recover;
+mod replays;
 mod seal;
 mod tasks;
 mod verify;

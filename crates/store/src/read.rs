@@ -188,6 +188,16 @@ impl Reader {
         Ok(statement.query_row([content.to_string()], read).optional()?)
     }
 
+    /// The receipts of every change that is the same as this one, whether or not it still stands where it landed.
+    pub fn receipts_of(&self, content: &Digest) -> Result<Vec<LandedReceipt>> {
+        let sql =
+            "SELECT receipt_id, run_id FROM items WHERE content_hash = ?1 AND commit_id IS NOT NULL ORDER BY run_id";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let read = |row: &Row<'_>| Ok(LandedReceipt { id: row.get(0)?, run_id: row.get(1)? });
+        let found = statement.query_map([content.to_string()], read)?;
+        Ok(found.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// Whether another run goes on from this one's tree.
     pub fn has_child(&self, slug: &str) -> Result<bool> {
         Ok(self.db.query_row("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)", [slug], |row| row.get(0))?)

@@ -4,6 +4,7 @@
 
 mod agents;
 mod approvals;
+mod batches;
 mod bundle;
 mod commands;
 mod conformance;

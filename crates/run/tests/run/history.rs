@@ -55,6 +55,7 @@ pub(crate) fn started(contract: Contract) -> Fact {
         author: Author { name: "A".into(), email: "a@example.org".into() },
         left_out: vec![],
         included: Vec::new(),
+        replay_of: None,
         parent: None,
         run_dir: ".norma/runs/x".into(),
         pid: 1,

@@ -234,6 +234,7 @@ impl<'a> Driving<'a> {
             author: Author { name: "A".into(), email: "a@example.org".into() },
             left_out: vec![],
             included: Vec::new(),
+            replay_of: None,
             parent: None,
             run_dir: store.layout.shown(&dir),
             pid: 1,
