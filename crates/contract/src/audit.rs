@@ -64,7 +64,7 @@ pub enum Audit {
     RunSealed {
         /// Slug.
         run_id: String,
-        /// Digest of the file list of the run's manifest.
+        /// Digest of the exact bytes of the run's manifest.
         evidence: Digest,
     },
     /// A result was moved onto a ref after the run had ended.

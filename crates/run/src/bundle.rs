@@ -129,6 +129,8 @@ fn meta(record: &Record<'_>) -> Value {
     let named = contract.workers.iter().map(|(name, agent)| (name.clone(), agent));
     let agents = contract.agents.iter().map(|(role, agent)| (role.to_string(), agent)).chain(named);
     let agents = agents.map(|(name, agent)| (name, json!({"runner": agent.kind, "model": agent.model})));
+    let environment = environment(record);
+    let canonical = |value| contract::json::canonical(value).expect("BUG: a contract holds only small integers");
     json!({
         "run_id": run.id.slug(),
         "runId": run.id.uuid(),
@@ -141,8 +143,22 @@ fn meta(record: &Record<'_>) -> Value {
         "baseline": started.base,
         "platform": record.surroundings.platform,
         "tool_versions": {"norma": started.version},
-        "sandbox": contract.sandbox,
-        "policies": contract.policies,
+        "environment_sha256": contract::hash::sha256(&canonical(&environment)),
+        "environment": environment,
         "llm_params": agents.collect::<serde_json::Map<String, Value>>(),
+    })
+}
+
+/// What two runs must have in common to have had the same surroundings.
+fn environment(record: &Record<'_>) -> Value {
+    let contract = &record.run.started.contract;
+    json!({
+        "norma": record.run.started.version,
+        "platform": record.surroundings.platform,
+        "policies": contract.policies,
+        "sandbox": contract.sandbox,
+        "sandbox_limits": contract.sandbox_limits,
+        "sandbox_read": contract.sandbox_read,
+        "workspace": contract.workspace,
     })
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// What seed documents ask a bundle to have, for a run with these items.
-const FILES: [&str; 24] = [
+const FILES: [&str; 26] = [
     "contract.json",
     "manifest.json",
     "events.jsonl",
@@ -31,6 +31,8 @@ const FILES: [&str; 24] = [
     "git/patch.diff",
     "git/diff_name_only.txt",
     "tests/command.txt",
+    "tests/stderr.log",
+    "tests/stdout.log",
     "trace/trace_id.txt",
     "proof/replay-alpha.sh",
 ];
@@ -199,6 +201,36 @@ fn the_other_workflow_and_a_canceled_run_have_a_valid_bundle_too() {
         assert_eq!(document(&dir, "reports/task_result.json")["status"], outcome);
         assert_eq!(document(&dir, "reports/test_report.json")["status"], "SKIPPED");
     }
+    env.norma(&["verify", "@last"]).success();
+}
+
+#[test]
+fn the_bundle_of_a_contract_has_its_answer_and_what_was_not_requested() {
+    let env = environment();
+    let answer = json!({"task_id": "task-hello-0001", "status": "SUCCESS", "summary": "done", "evidence_refs": {},
+        "failure": null});
+    let file = json!({"path": "src/made.txt", "content": "made\n"});
+    env.script(json!({"worker": [[{"append_repo": file}, {"respond": {"result": answer}}]]}));
+    env.configure(|config| {
+        let agent = config["agents"]["plan"].clone();
+        config["agents"]["agent-1"] = agent;
+    });
+    let mut contract: Value = serde_json::from_str(include_str!("../../../../contracts/task_contract.json")).unwrap();
+    contract["required_outputs"] = json!([{"name": "patch.diff", "type": "patch", "acceptance": "It is there."}]);
+    contract["allowed_paths"] = json!(["src/made.txt"]);
+    contract["acceptance_tests"] = json!([{"name": "unit", "cmd": "grep -c made src/made.txt", "must_pass": true}]);
+    env.write("contract.json", &contract.to_string());
+    env.norma(&["run", "contract.json"]).success();
+    let dir = env.run_dir();
+    assert_eq!(document(&dir, "artifacts/task-hello-0001.json"), answer);
+    assert_eq!(document(&dir, "reviews/task-hello-0001.json")["verdict"], "BLOCKED");
+    assert_eq!(document(&dir, "ci/task-hello-0001/test_report.json")["status"], "PASS");
+    let result = document(&dir, "reports/task_result.json");
+    assert_eq!(result["task_id"], "task-hello-0001");
+    assert_eq!(result["producer"], json!({"role": "WORKER", "agent_id": "agent-1"}));
+    assert_eq!(result["gates"]["tests_gate"], json!({"passed": true}));
+    assert_eq!(document(&dir, "manifest.json")["status"], "SUCCESS");
+    ended(&replay(&env, "task-hello-0001", &env.root), 0, "✅ Replay successful: hash verified");
     env.norma(&["verify", "@last"]).success();
 }
 

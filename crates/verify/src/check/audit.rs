@@ -1,10 +1,12 @@
 //! The lines of the state directory's own log that are about this run. They are not all of that log, so its chain can be
-//! followed only where they are neighbours; but each state of the run that it knows must be in the run's own chain.
+//! followed only where they are neighbours; but each state of the run that it knows must be in the run's own chain, and
+//! the manifest that it was sealed with must be this one.
 
 use super::log::Log;
 use crate::Found;
+use contract::hash::digest;
 use contract::json::{self, Limits};
-use contract::{Audit, AuditLine, Digest, LINE_BYTES_MAX};
+use contract::{Audit, AuditLine, Digest, Domain, LINE_BYTES_MAX};
 
 /// Reads the lines and compares them with the log of the run.
 pub(crate) fn check(found: &Found<'_>, log: &Log) -> Vec<String> {
@@ -29,7 +31,12 @@ pub(crate) fn check(found: &Found<'_>, log: &Log) -> Vec<String> {
         {
             bad("knows another log of this run");
         }
-        sealed |= matches!(fact, Audit::RunSealed { .. });
+        if let Audit::RunSealed { evidence, .. } = &fact {
+            sealed = true;
+            if *evidence != digest(Domain::Manifest, found.bundle.bytes("run/manifest.json").unwrap_or_default()) {
+                bad("sealed another manifest.json");
+            }
+        }
     }
     if !sealed {
         problems.push("audit.jsonl does not say that the run was sealed".into());
