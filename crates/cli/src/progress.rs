@@ -4,7 +4,7 @@
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::{duration, err, out, raw_out, safe, short, short_id, short_ref};
-use contract::{Event, Fact, StepCommitted, StepRef, StepStatus, TurnEnd};
+use contract::{Event, Fact, ItemEnded, ItemStatus, StepCommitted, StepRef, StepStatus, TurnEnd};
 use run::Run;
 use runner::Progress;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +20,8 @@ const TICK: Duration = Duration::from_millis(250);
 pub(crate) struct Reporter {
     /// For programs: where the lines are read from, exactly as stored, and the last one that was printed.
     lines: Option<(Reader, u64)>,
+    /// Whether a program asked for the result of items and nothing else.
+    quiet: bool,
     color: bool,
     ticker: Option<Ticker>,
     last_step: Option<(StepRef, Instant)>,
@@ -29,10 +31,12 @@ impl Reporter {
     /// A reporter on what happens to a run from its last event on.
     pub(crate) fn new(here: &Surroundings, layout: &Layout, run: &Run) -> Outcome<Reporter> {
         let ticker = (here.terminal && !here.json).then(Ticker::start);
-        let lines = if here.json { Some((Reader::open(layout)?, run.seq - 1)) } else { None };
-        let mut reporter = Reporter { lines, color: here.color, ticker, last_step: None };
+        let quiet = here.json && !run.items.is_empty();
+        let lines = if here.json && !quiet { Some((Reader::open(layout)?, run.seq - 1)) } else { None };
+        let mut reporter = Reporter { lines, quiet, color: here.color, ticker, last_step: None };
         match reporter.lines {
             Some(_) => reporter.print_lines(run),
+            None if quiet => {}
             None => reporter.started(run),
         }
         Ok(reporter)
@@ -64,7 +68,7 @@ impl Reporter {
         }
     }
 
-    fn tell(&mut self, event: &Event) {
+    fn tell(&mut self, run: &Run, event: &Event) {
         match &event.fact {
             Fact::StepStarted { step, .. } => self.step_started(*step),
             Fact::StepCommitted(done) => self.step_committed(done),
@@ -91,9 +95,24 @@ impl Reporter {
                 landing.from.as_deref().map_or("new", short_id),
                 short_id(&landing.commit)
             )),
+            Fact::ItemEnded(ended) => self.item_ended(run, ended),
             Fact::LandingDeclined(declined) => self.detail(&format!("not landed: {}", safe(&declined.why))),
             _ => {}
         }
+    }
+
+    /// One line an item: how it ended, and what of it is on the run's line.
+    fn item_ended(&self, run: &Run, ended: &ItemEnded) {
+        let good = ended.status == ItemStatus::Success;
+        let id = run.items.get(ended.item as usize).map_or("", |state| state.item.id.as_str());
+        let word = self.paint(ended.status.as_str(), good);
+        let [created, edited, deleted] = ended.files;
+        let rest = match (good, ended.commit.as_deref()) {
+            (true, Some(commit)) => format!("+{created} ~{edited} -{deleted} files · {}", short_id(commit)),
+            (true, None) => "nothing had to change".to_owned(),
+            (false, _) => short(&ended.message, 120),
+        };
+        self.detail(&format!("{} {word}: {rest}", safe(id)));
     }
 
     fn step_started(&mut self, step: StepRef) {
@@ -136,11 +155,14 @@ impl Reporter {
 
 impl Progress for Reporter {
     fn recorded(&mut self, run: &Run, events: &[Event]) {
+        if self.quiet {
+            return;
+        }
         if self.lines.is_some() {
             return self.print_lines(run);
         }
         for event in events {
-            self.tell(event);
+            self.tell(run, event);
         }
     }
 }

@@ -494,6 +494,21 @@ impl Fact {
         }
     }
 
+    /// The item that it is about, by its place in the contract.
+    pub fn item(&self) -> Option<u32> {
+        match self {
+            Fact::ItemAdded(added) => Some(added.index),
+            Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => Some(*item),
+            Fact::ItemEnded(ended) => Some(ended.item),
+            Fact::StepStarted { step, .. }
+            | Fact::ReconciledStep { step, .. }
+            | Fact::StepInterrupted { step }
+            | Fact::ProtocolError { step, .. } => step.item,
+            Fact::StepCommitted(done) => done.step.item,
+            _ => None,
+        }
+    }
+
     /// The directory that this fact vouches for, below the run's, and the digest of the list of its files, apart from
     /// their manifest.
     pub fn evidence(&self) -> Option<(String, Digest)> {

@@ -3,6 +3,7 @@
 //! reads a file, a clock or a random number, so every decision can be replayed from the log.
 
 mod bounded;
+pub mod bundle;
 pub mod gate;
 mod items;
 mod state;

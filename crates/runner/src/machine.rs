@@ -110,7 +110,7 @@ impl World for Machine<'_> {
     }
 
     fn diff(&mut self, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
-        whole_change(self.objects, run)
+        diff(self.objects, run)
     }
 
     fn items(&mut self) -> Option<&mut dyn ItemWorld> {
@@ -166,8 +166,8 @@ pub(crate) fn apply_patch(objects: &Objects, run: &Run, patch: &[u8]) -> Result<
     Ok(PatchResult::Tree { tree: applied.tree.to_string(), changes })
 }
 
-/// What a run has changed so far, as text and as names.
-pub(crate) fn whole_change(objects: &Objects, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
+/// The whole change of a run so far, as text and as names.
+pub(crate) fn diff(objects: &Objects, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
     let (old, new) = (id(&run.started.base.tree)?, id(&run.tree)?);
     if old == new {
         return Ok((Vec::new(), Vec::new()));

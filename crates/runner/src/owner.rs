@@ -1,9 +1,10 @@
 //! The owner of a state directory: it holds the lock, has recovered what was left, and takes requests from
 //! other terminals over `norma.sock` while it works. Every verb that changes something goes through it.
 
+use crate::drive::keep_diff;
 use crate::drive::{Control, Driver, Progress, Stop};
 use crate::git::{Objects, Repository};
-use crate::machine::{MARKER, Machine};
+use crate::machine::{MARKER, Machine, diff};
 use crate::process::Supervisor;
 use crate::start::take_up;
 use crate::{Answer, Error, Keys, Request, Result, Trust, landing, workspace};
@@ -283,6 +284,7 @@ fn handle(shared: &Shared, request: Request) -> Answer {
         code: match error {
             Error::Usage { .. } | Error::Store(store::Error::Refused(_)) => 2,
             Error::Declined { .. } => 1,
+            Error::Waiting { .. } => 3,
             _ => 4,
         },
     })
@@ -365,6 +367,7 @@ fn cancel(shared: &Shared, slug: &str) -> Result<Answer> {
             format!("look at it: norma show {slug}"),
         ));
     }
+    keep_diff(&shared.store.layout.run(slug), diff(&shared.objects, &run)?)?;
     let end = contract::End { reason: Some(contract::Reason::Canceled), message: "canceled on request".into() };
     shared.store.append(&mut log, vec![contract::Fact::RunCanceled(end)], Vec::new())?;
     store::seal(&shared.store, slug, &|said| shared.keys.sign(said))?;

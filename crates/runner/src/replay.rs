@@ -13,7 +13,7 @@ mod turns;
 use crate::drive::Control;
 use crate::git::Objects;
 use crate::landing::id;
-use crate::machine::whole_change;
+use crate::machine::diff;
 use crate::policy::Rules;
 use crate::state_hash::Memo;
 use crate::{Error, Machine, Result, World};
@@ -203,7 +203,7 @@ impl Walk<'_, '_, '_> {
 
     /// The change of the whole run, as it is written down beside its evidence.
     fn result(&self) -> Result<Vec<tally::Found>> {
-        let (patch, names) = whole_change(self.with.objects, &self.run)?;
+        let (patch, names) = diff(self.with.objects, &self.run)?;
         let mut found = Vec::new();
         for (name, bytes) in [("patch.diff", patch), ("diff_name_only.txt", names)] {
             match std::fs::read(self.dir.join(name)) {

@@ -3,6 +3,7 @@
 //! here blocks; an acknowledgement can be awaited too ([`Ticket`]).
 
 mod approvals;
+mod bundle;
 pub mod crash;
 mod db;
 mod error;

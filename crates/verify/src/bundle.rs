@@ -61,6 +61,19 @@ impl Bundle {
         Ok(())
     }
 
+    /// A bundle of these files, all of which say something.
+    #[cfg(test)]
+    pub(crate) fn of(files: impl Iterator<Item = (String, Vec<u8>)>) -> Bundle {
+        let kept: BTreeMap<String, Vec<u8>> = files.collect();
+        let listed = |(path, bytes): (&String, &Vec<u8>)| {
+            let mut hasher = contract::hash::DoubleHasher::new();
+            hasher.update(bytes);
+            let done = hasher.finish();
+            ManifestFile { path: path.clone(), size: done.bytes, blake3: done.blake3, sha256: done.sha256 }
+        };
+        Bundle { files: kept.iter().map(listed).collect(), kept }
+    }
+
     /// The bytes of a file that says something, if it is there.
     pub(crate) fn bytes(&self, name: &str) -> Option<&[u8]> {
         self.kept.get(name).map(Vec::as_slice)

@@ -14,7 +14,7 @@ use contract::bundle::{BundleFile, BundleIndex, INDEX, INDEX_SIGNATURE, SEAL};
 use contract::{Digest, Fact, ManifestFile};
 use log::Log;
 use signatures::Statements;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where the run's directory is in a bundle.
 pub(crate) const RUN: &str = "run/";
@@ -33,16 +33,16 @@ pub(crate) fn index(bundle: &Bundle) -> (Option<BundleIndex>, Vec<String>) {
     }
     let odd = index.files.iter().filter(|file| file.at.as_ref().is_some_and(|at| *at != BundleFile::aside(&file.path)));
     problems.extend(odd.map(|file| format!("{} lies where it must not, says {INDEX}", file.path)));
-    let mut there: BTreeMap<&str, ()> = bundle.files.iter().map(|file| (file.path.as_str(), ())).collect();
+    let mut there: BTreeSet<&str> = bundle.files.iter().map(|file| file.path.as_str()).collect();
     for name in [INDEX, INDEX_SIGNATURE] {
         there.remove(name);
     }
     for file in &index.files {
-        if there.remove(file.place()).is_none() {
+        if !there.remove(file.place()) {
             problems.push(format!("{} is missing", file.path));
         }
     }
-    problems.extend(there.into_keys().map(|name| format!("{name} was added")));
+    problems.extend(there.into_iter().map(|name| format!("{name} was added")));
     (Some(index), problems)
 }
 

@@ -80,17 +80,22 @@ fn describe(report: &Report) -> String {
     }
     let verdict = if report.verified { "verified" } else { "NOT verified" };
     let Report { run_id, events, files, bytes, .. } = report;
-    format!("{text}{verdict}: run {}: {events} events, {files} files, {bytes} bytes", run_id.escape_debug())
+    format!("{text}{verdict}: run {}: {events} events, {files} files, {bytes} bytes", safe(run_id))
 }
 
 fn line(check: &Check) -> String {
     let word = if check.problems.is_empty() { "ok" } else { "FAILED" };
     let mut text = format!("{:<14} {word}\n", check.name);
     for problem in &check.problems {
-        // A terminal obeys what a bundle says unless it is escaped.
-        text.push_str(&format!("               {}\n", problem.escape_debug()));
+        text.push_str(&format!("               {}\n", safe(problem)));
     }
     text
+}
+
+/// A terminal obeys what a bundle says unless that is made visible.
+fn safe(text: &str) -> String {
+    let hidden = |c: char| c.is_control() || contract::path::is_invisible(c);
+    text.chars().map(|c| if hidden(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 
 /// A reader that has gone away is no reason to fail.

@@ -136,6 +136,12 @@ impl TestEnvironment {
         std::fs::read_to_string(self.root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
     }
 
+    /// Reads a file of the repository that need not be text.
+    #[track_caller]
+    pub(crate) fn read_bytes(&self, path: &str) -> Vec<u8> {
+        std::fs::read(self.root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+    }
+
     /// Commits everything but the state directory.
     pub(crate) fn commit(&self, message: &str) {
         self.git(&["add", "--all", "--", ".", ":!.norma"]);

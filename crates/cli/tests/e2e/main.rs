@@ -4,6 +4,7 @@
 
 mod agents;
 mod approvals;
+mod batches;
 mod commands;
 mod conformance;
 mod contract;
@@ -11,6 +12,7 @@ mod environment;
 mod hooks;
 mod landing;
 mod pdca;
+mod receipts;
 mod repositories;
 mod sandbox;
 mod scope;

@@ -4,7 +4,7 @@ use crate::environment::{PATCH, Running, TestEnvironment, eventually, is_dead};
 use serde_json::json;
 
 /// A run whose second turn waits for the test: `started` is there while it waits, `go` lets it go on.
-fn waiting_run(env: &TestEnvironment, args: &[&str]) -> Running {
+pub(crate) fn waiting_run(env: &TestEnvironment, args: &[&str]) -> Running {
     env.script_unconfined(json!({
         "do": [[
             {"daemon": {"pid_file": env.at("daemon.pid")}},

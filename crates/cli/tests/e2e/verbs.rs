@@ -466,6 +466,7 @@ fn verify_notices_what_was_changed_after_the_run() {
     state machine  ok
     events.jsonl   ok
     evidence       ok
+    seal           ok
     approvals      ok
     audit log      ok
     verified: 22 events, 105 files
@@ -481,6 +482,7 @@ fn verify_notices_what_was_changed_after_the_run() {
     events.jsonl   ok
     evidence       FAILED
                    steps/002-do/files/test.log differs from what was recorded
+    seal           ok
     approvals      ok
     audit log      ok
     NOT verified: 22 events, 105 files
@@ -566,6 +568,8 @@ fn every_verb_has_help_with_an_example() {
       cancel       End a run; its evidence stays
       resume       Go on with a paused run; with --budget, from where a stopped one ended
       verify       Check a run's log, chain and evidence
+      export       Write a run with its evidence and signatures into one file that can be checked elsewhere
+      keys         Show the key that norma signs with here, or give its public part away
       hash         Print the BLAKE3 state hash of a revision or a directory
       hooks        Hold commits and pushes made by hand to the active contract
       sandbox      Run a program in the sandbox, or see what the sandbox lets through

@@ -41,8 +41,9 @@ fn expected<'a>(log: &'a Log, receipts: &'a [Kept<'_>]) -> Vec<(&'a str, &'a str
             }
             Fact::PatchApplied(applied) => tree = &applied.after,
             Fact::ItemEnded(ended) => {
+                let Some(commit) = &ended.commit else { continue };
                 tree = &ended.after;
-                all.extend(ended.commit.iter().map(|commit| (commit.as_str(), tree, "the commit of a change")));
+                all.push((commit, tree, "the commit of a change"));
             }
             Fact::Landed(landing) => all.push((&landing.commit, tree, "the commit that landed")),
             _ => {}
