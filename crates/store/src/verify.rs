@@ -2,8 +2,6 @@
 //! machine is run over the facts, every file is compared with the digests that the chain carries, and the
 //! state directory's own log must know the run with the same head, and so must the signature that sealed it.
 
-mod approvals;
-
 use crate::evidence::{difference, evidence_digest, files_in, read_bounded, read_manifest};
 use crate::read::{AuditRow, EventRow as Row};
 use crate::seal::run_seal;
@@ -55,7 +53,7 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, op
     }
     let dir = reader.layout().run(slug);
     let (files, evidence) = check_evidence(&dir, slug, &facts, seal);
-    let approvals = approvals::check(&run_of(&rows), &facts, &audit);
+    let approvals = run::approval_problems(&run_of(&rows), &facts, &audit);
     let checks = vec![
         chain,
         check_columns(&rows),
@@ -63,7 +61,7 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, op
         check_mirror(&dir, &rows, seal.is_some()),
         evidence,
         check_seal(reader, slug, seal.is_some(), open)?,
-        approvals,
+        Check { name: "approvals", problems: approvals },
         Check { name: "audit log", problems: audited },
     ];
     let verified = checks.iter().all(|check| check.problems.is_empty());

@@ -1,16 +1,17 @@
 //! The lines of the state directory's own log that are about this run. They are not all of that log, so its chain can be
-//! followed only where they are neighbours; but each state of the run that it knows must be in the run's own chain.
+//! followed only where they are neighbours; but each state of the run that it knows must be in the run's own chain, and
+//! each approval that the run used must have been asked for, given and used there.
 
 use super::log::Log;
 use crate::Found;
 use contract::json::{self, Limits};
-use contract::{Audit, AuditLine, Digest, LINE_BYTES_MAX};
+use contract::{Audit, AuditLine, Digest, Fact, LINE_BYTES_MAX, Timestamp};
 
 /// Reads the lines and compares them with the log of the run.
 pub(crate) fn check(found: &Found<'_>, log: &Log) -> Vec<String> {
     let Some(bytes) = found.bundle.bytes("audit.jsonl") else { return vec!["audit.jsonl is missing".into()] };
     let mut problems = Vec::new();
-    let (mut sealed, mut before) = (false, None);
+    let (mut facts, mut before) = (Vec::new(), None);
     for (number, text) in (1..).zip(bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n')) {
         let mut bad = |why: &str| problems.push(format!("audit.jsonl, line {number} {why}"));
         let Some((line, fact)) = read(text) else {
@@ -21,7 +22,7 @@ pub(crate) fn check(found: &Found<'_>, log: &Log) -> Vec<String> {
             bad("does not follow the line before");
         }
         before = Some((line.seq, contract::hash::chain(line.seq, &line.prev, text)));
-        if fact.run() != Some(&found.index.run_id) {
+        if !is_about(&fact, &found.index.run_id, &facts) {
             bad("is not about this run");
         }
         if let Audit::RunState { seq, head, .. } = &fact
@@ -29,12 +30,26 @@ pub(crate) fn check(found: &Found<'_>, log: &Log) -> Vec<String> {
         {
             bad("knows another log of this run");
         }
-        sealed |= matches!(fact, Audit::RunSealed { .. });
+        facts.push((fact, line.ts));
     }
-    if !sealed {
+    if !facts.iter().any(|(fact, _)| matches!(fact, Audit::RunSealed { .. })) {
         problems.push("audit.jsonl does not say that the run was sealed".into());
     }
+    if let Some(run) = &log.run {
+        let events: Vec<Fact> = log.events.iter().map(|event| event.fact.clone()).collect();
+        problems.extend(run::approval_problems(run, &events, &facts));
+    }
     problems
+}
+
+/// An answer is about the run for which its approval was asked before.
+fn is_about(fact: &Audit, slug: &String, before: &[(Audit, Timestamp)]) -> bool {
+    match fact {
+        Audit::ApprovalAnswered { id, .. } => {
+            before.iter().any(|(fact, _)| matches!(fact, Audit::ApprovalAsked { id: asked, .. } if asked == id))
+        }
+        fact => fact.run() == Some(slug),
+    }
 }
 
 fn read(text: &[u8]) -> Option<(AuditLine, Audit)> {
