@@ -2,6 +2,7 @@
 
 mod approvals;
 mod approve;
+mod batch;
 mod cancel;
 mod completions;
 mod contract;
@@ -29,6 +30,7 @@ mod trial;
 mod trust;
 mod undo;
 mod verify;
+mod work;
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
@@ -68,6 +70,7 @@ pub(crate) enum Verb {
     Task(task::Args),
     Contract(contract::Args),
     Run(run::Args),
+    Batch(batch::Args),
     Runs(runs::Args),
     Show(show::Args),
     Events(events::Args),
@@ -116,6 +119,7 @@ impl Verb {
             Verb::Task(args) => args.run(here),
             Verb::Contract(args) => args.run(here),
             Verb::Run(args) => args.run(here),
+            Verb::Batch(args) => args.run(here),
             Verb::Runs(args) => args.run(here),
             Verb::Show(args) => args.run(here),
             Verb::Events(args) => args.run(here),

@@ -94,6 +94,7 @@ fn classify(error: &runner::Error) -> (u8, Option<String>) {
     match error {
         runner::Error::Usage { .. } => (code::USAGE, None),
         runner::Error::Declined { .. } => (code::FAILED, None),
+        runner::Error::Waiting { .. } => (code::WAITING, None),
         runner::Error::Store(store::Error::Refused(_)) => (code::USAGE, None),
         runner::Error::Store(store::Error::Damaged { .. }) => {
             (code::INTEGRITY, hint("nothing was changed; `norma verify` names every problem"))

@@ -4,7 +4,7 @@
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::{duration, err, out, raw_out, safe, short, short_id, short_ref};
-use contract::{Event, Fact, StepCommitted, StepRef, StepStatus, TurnEnd};
+use contract::{Event, Fact, ItemEnded, ItemStatus, StepCommitted, StepRef, StepStatus, TurnEnd};
 use run::Run;
 use runner::Progress;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,7 +64,7 @@ impl Reporter {
         }
     }
 
-    fn tell(&mut self, event: &Event) {
+    fn tell(&mut self, run: &Run, event: &Event) {
         match &event.fact {
             Fact::StepStarted { step, .. } => self.step_started(*step),
             Fact::StepCommitted(done) => self.step_committed(done),
@@ -91,9 +91,24 @@ impl Reporter {
                 landing.from.as_deref().map_or("new", short_id),
                 short_id(&landing.commit)
             )),
+            Fact::ItemEnded(ended) => self.item_ended(run, ended),
             Fact::LandingDeclined(declined) => self.detail(&format!("not landed: {}", safe(&declined.why))),
             _ => {}
         }
+    }
+
+    /// One line an item: how it ended, and what of it is on the run's line.
+    fn item_ended(&self, run: &Run, ended: &ItemEnded) {
+        let good = ended.status == ItemStatus::Success;
+        let id = run.items.get(ended.item as usize).map_or("", |state| state.item.id.as_str());
+        let word = self.paint(ended.status.as_str(), good);
+        let [created, edited, deleted] = ended.files;
+        let rest = match (good, ended.commit.as_deref()) {
+            (true, Some(commit)) => format!("+{created} ~{edited} -{deleted} files · {}", short_id(commit)),
+            (true, None) => "nothing had to change".to_owned(),
+            (false, _) => short(&ended.message, 120),
+        };
+        self.detail(&format!("{} {word}: {rest}", safe(id)));
     }
 
     fn step_started(&mut self, step: StepRef) {
@@ -140,7 +155,7 @@ impl Progress for Reporter {
             return self.print_lines(run);
         }
         for event in events {
-            self.tell(event);
+            self.tell(run, event);
         }
     }
 }

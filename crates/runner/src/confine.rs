@@ -6,6 +6,7 @@ use crate::machine::MARKER;
 use crate::show::borrowed_at;
 use crate::world::TurnOrder;
 use crate::{Error, Result};
+use contract::work::NetworkRight;
 use contract::{AgentConfig, Backend, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
 use sandbox::{
     HostPort, Identity, Level, Limits, Network, Overlay, Placed, Policy, Probe, Root, Sandbox, Upper, visible,
@@ -151,7 +152,8 @@ impl Scene<'_> {
         env.insert(MARKER.to_owned(), order.run.id.slug());
         env.insert("NORMA_STEP_DIR".to_owned(), order.step_dir.to_string_lossy().into_owned());
         let named = [program].into_iter().chain(arguments).collect();
-        let mut policy = self.policy(Program { cwd, named, env, network: &agent.network })?;
+        let network = if may_reach(order) { agent.network.as_slice() } else { &[] };
+        let mut policy = self.policy(Program { cwd, named, env, network })?;
         match order.step.item {
             None => policy.overlays.extend([earlier_steps(run_dir), step(order)]),
             // Other items come and go meanwhile: of the run's steps only those are shown that this one builds on.
@@ -295,6 +297,13 @@ fn step(order: &TurnOrder<'_>) -> Overlay {
         writable: true,
         reason: "the step's own directory, all that is kept of the turn".to_owned(),
     }
+}
+
+/// Whether the agent of a turn may reach what it is configured for. What is given on request was given with the
+/// approval that let the run start.
+fn may_reach(order: &TurnOrder<'_>) -> bool {
+    let item = order.step.item.map(|place| &order.run.items[place as usize].item);
+    item.is_none_or(|item| item.rights.network != NetworkRight::Deny)
 }
 
 fn earlier_step(run_dir: &Path, dir: &str) -> Placed {

@@ -3,7 +3,7 @@
 
 use crate::book::{Book, Pending};
 use crate::world::World;
-use crate::{Error, Machine, Result, change, items, landing, turn};
+use crate::{Error, Machine, Result, approval, change, items, landing, turn};
 use contract::{End, Event, Fact, Policies, Reason, Status, StepRef};
 use run::{Due, Run};
 use std::fs::File;
@@ -155,7 +155,7 @@ impl<'w, 'a> Driver<'w, 'a> {
             match due {
                 Due::Turn(StepRef { item: Some(_), .. }) | Due::Item { .. } => items::work(self)?,
                 Due::Turn(step) => turn::take(self, step)?,
-                Due::Approval => return Err(Error::usage("no approval can be asked for yet", "ask for less")),
+                Due::Approval => self.wait_for_approval()?,
                 Due::Change { change, step } => change::judge_and_apply(self, change, step)?,
                 Due::Land => landing::land(self)?,
                 Due::End { status, end, budget } => {
@@ -168,6 +168,11 @@ impl<'w, 'a> Driver<'w, 'a> {
         }
     }
 
+    /// Ends a run that a person said no to.
+    pub fn deny(&mut self, end: End) -> Result<()> {
+        self.end(vec![Fact::ended(Status::Denied, end)])
+    }
+
     /// Evidence that is not what was recorded proves nothing: the run ends here, before anything is accepted.
     fn freeze_if_evidence_is_lost(&mut self) -> Result<bool> {
         let findings = store::lost_evidence(&self.reader, &self.run.id.slug())?;
@@ -177,6 +182,12 @@ impl<'w, 'a> Driver<'w, 'a> {
         self.record(vec![Fact::EvidenceLost { findings: run::bounded(findings) }], Vec::new())?;
         self.world.release(&self.run)?;
         Ok(true)
+    }
+
+    /// Asks for the yes that the contract needs, and leaves the run waiting for it.
+    fn wait_for_approval(&mut self) -> Result<()> {
+        let wait = approval::ask(self.store, &self.run, self.run.started.contract.approval_for.clone())?;
+        self.record(vec![Fact::RunWaiting(wait)], Vec::new())
     }
 
     fn stop(&mut self, stop: Stop) -> Result<()> {

@@ -40,6 +40,14 @@ pub enum Error {
         /// What to do next.
         hint: Option<String>,
     },
+    /// A person has to say yes first.
+    #[error("{message}")]
+    Waiting {
+        /// To what.
+        message: String,
+        /// What to do next.
+        hint: Option<String>,
+    },
     /// It could be done, but not safely, so it was not.
     #[error("{message}")]
     Declined {
@@ -69,6 +77,11 @@ impl Error {
         Error::Declined { message: message.into(), hint: Some(hint.into()) }
     }
 
+    /// Something that waits for a person.
+    pub fn waiting(message: impl Into<String>, hint: impl Into<String>) -> Error {
+        Error::Waiting { message: message.into(), hint: Some(hint.into()) }
+    }
+
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Error {
         Error::Io { action, path: path.to_owned(), source }
     }
@@ -76,9 +89,10 @@ impl Error {
     /// What to do next, where it is known.
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Error::Usage { hint, .. } | Error::Environment { hint, .. } | Error::Declined { hint, .. } => {
-                hint.as_deref()
-            }
+            Error::Usage { hint, .. }
+            | Error::Environment { hint, .. }
+            | Error::Declined { hint, .. }
+            | Error::Waiting { hint, .. } => hint.as_deref(),
             _ => None,
         }
     }

@@ -283,6 +283,7 @@ fn handle(shared: &Shared, request: Request) -> Answer {
         code: match error {
             Error::Usage { .. } | Error::Store(store::Error::Refused(_)) => 2,
             Error::Declined { .. } => 1,
+            Error::Waiting { .. } => 3,
             _ => 4,
         },
     })

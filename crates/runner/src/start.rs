@@ -1,6 +1,7 @@
 //! Starting a run, and going on with one: from what a person asked for to a compiled contract, a base, and the
 //! first fact of the log.
 
+use crate::approval::{self, Redeemed};
 use crate::git::{DirtyPath, Objects, Repository, Swap};
 use crate::landing::id;
 use crate::machine::base_ref;
@@ -8,8 +9,8 @@ use crate::trust::invalid;
 use crate::workspace::include;
 use crate::{Error, Result, Settings, Trust};
 use contract::{
-    AcceptanceCriterion, AgentConfig, AgentType, Author, Base, Budgets, Contract, ContractSchema, Fact, Item,
-    ItemAdded, Policies, RunId, RunStarted, Status, Workflow,
+    AcceptanceCriterion, AgentConfig, AgentType, Author, Base, Budgets, Contract, ContractSchema, End, Fact, Item,
+    ItemAdded, Policies, Reason, RunId, RunStarted, Status, Workflow,
 };
 use run::Run;
 use std::collections::BTreeMap;
@@ -251,11 +252,25 @@ fn base_of(head: &crate::git::Head, parent: Option<&Run>) -> Base {
     }
 }
 
-/// Takes up a paused run where it was left, under the policies it was started under.
-pub fn resume(store: &Store, policies: &Policies, slug: &str) -> Result<(Run, RunLog)> {
+/// A run that goes on.
+pub struct Resumed {
+    /// The run.
+    pub run: Run,
+    /// The end of its log.
+    pub log: RunLog,
+    /// How it ends, where a person said no.
+    pub denied: Option<End>,
+}
+
+/// Takes up a paused run where it was left, or one that waited for a yes, under the policies it was started under.
+pub fn resume(store: &Store, policies: &Policies, slug: &str) -> Result<Resumed> {
     let (run, log) = Reader::open(&store.layout)?.load(slug)?;
     match run.status {
         Status::Paused => same_policies(&run, policies)?,
+        Status::Waiting => {
+            same_policies(&run, policies)?;
+            return redeemed(store, run, log);
+        }
         Status::Stopped => {
             let hint = format!("give it more: norma resume {slug} --budget max_iterations=10");
             return Err(Error::declined(format!("run {slug} is stopped: its budget is used up"), hint));
@@ -265,13 +280,36 @@ pub fn resume(store: &Store, policies: &Policies, slug: &str) -> Result<(Run, Ru
             return Err(Error::declined(format!("run {slug} is {status}; only a paused run can be resumed"), hint));
         }
     }
-    take_up(store, run, log)
+    let (run, log) = take_up(store, run, log)?;
+    Ok(Resumed { run, log, denied: None })
+}
+
+/// Goes on with a run that waited for a yes, if there is one; a no is how it ends.
+fn redeemed(store: &Store, run: Run, log: RunLog) -> Result<Resumed> {
+    let Some(wait) = run.waits.clone() else { unreachable!("BUG: a run that waits says what for") };
+    let denied = |message: String| Some(End { reason: Some(Reason::ApprovalDenied), message });
+    let (more, denied) = match approval::redeem(store, &run, &wait)? {
+        Redeemed::Granted { by } => (Some(Fact::ApprovalUsed { approval: wait.approval, by }), None),
+        Redeemed::Denied { by, reason } => (None, denied(format!("{by} said no: {reason}"))),
+        Redeemed::Expired => (None, denied("nobody said yes in time".to_owned())),
+        Redeemed::Pending => {
+            let hint = format!("say yes: norma approve {0}; or no: norma deny {0} --reason …", wait.approval);
+            return Err(Error::waiting(format!("run {} waits for approval {}", run.id.slug(), wait.approval), hint));
+        }
+    };
+    let (run, log) = go_on(store, run, log, more)?;
+    Ok(Resumed { run, log, denied })
 }
 
 /// Puts on record that a paused run goes on.
-pub(crate) fn take_up(store: &Store, mut run: Run, mut log: RunLog) -> Result<(Run, RunLog)> {
-    for event in store.append(&mut log, vec![Fact::RunResumed { pid: std::process::id() }], Vec::new())? {
-        run.apply(&event).expect("BUG: a paused run can be resumed");
+pub(crate) fn take_up(store: &Store, run: Run, log: RunLog) -> Result<(Run, RunLog)> {
+    go_on(store, run, log, None)
+}
+
+fn go_on(store: &Store, mut run: Run, mut log: RunLog, more: Option<Fact>) -> Result<(Run, RunLog)> {
+    let facts = std::iter::once(Fact::RunResumed { pid: std::process::id() }).chain(more).collect();
+    for event in store.append(&mut log, facts, Vec::new())? {
+        run.apply(&event).expect("BUG: a run that is held can be resumed");
     }
     Ok((run, log))
 }

@@ -167,7 +167,8 @@ fn record(here: &Surroundings, submitted: &Submitted) -> Outcome<()> {
     }
 }
 
-fn read(path: &Path) -> Outcome<Vec<u8>> {
+/// Reads a document.
+pub(super) fn read(path: &Path) -> Outcome<Vec<u8>> {
     let shown = safe(&path.to_string_lossy());
     let refused = |message: String| CommandError::usage(message, "name a file with a task contract or work items");
     let failed = |error: std::io::Error| refused(format!("could not read {shown}: {error}"));

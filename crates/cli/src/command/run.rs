@@ -1,12 +1,16 @@
 //! `norma run`: carries out a task, a goal, or every task that is ready.
 
+use super::work::Work;
 use crate::error::{CommandError, Outcome, code};
 use crate::progress::{Reporter, waiting_for};
 use crate::surroundings::Surroundings;
 use crate::text::{out, safe, short_id, short_ref};
-use contract::{Config, Mode, Reason, RunView, SandboxConfig, Status, TaskStatus, TaskView};
+use contract::{Config, End, Mode, Reason, RunView, SandboxConfig, Status, TaskStatus, TaskView};
 use run::Run;
-use runner::{Context, Control, Driver, Hands, Machine, Order, Owner, Settings, Starting, Stop, Taken, load_settings};
+use runner::{
+    Context, Control, Driver, Hands, Machine, Order, Owner, Resumed, Settings, Starting, Stop, Taken, WorkOrder,
+    load_settings,
+};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,13 +22,13 @@ pub(crate) const JOBS_DEFAULT: usize = 2;
 /// How often a waiting norma asks for the lock again.
 const LOCK_POLL: Duration = Duration::from_millis(100);
 
-/// Run a task, a goal, or every task that is ready
+/// Run a task, a contract, a goal, or every task that is ready
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma run 1\n  norma run --goal \"fix the parser\" --ac \"cargo test passes\"\n  norma run --continue   # every ready task, dependencies first, past failures"
+    after_help = "Examples:\n  norma run 1\n  norma run contract.json\n  norma run --goal \"fix the parser\" --ac \"cargo test passes\"\n  norma run --continue   # every ready task, dependencies first, past failures"
 )]
 pub(crate) struct Args {
-    /// A task id (all digits)
+    /// A task id (all digits), or a file with a contract or a work item
     #[arg(conflicts_with = "goal")]
     what: Option<String>,
     /// Make a task of this goal and run it
@@ -47,11 +51,8 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         if let Some(file) = self.what.as_deref().filter(|what| !what.bytes().all(|b| b.is_ascii_digit())) {
-            let hint = "name a task by its number (norma task list), or give a goal: norma run --goal \"…\"";
-            return Err(CommandError::usage(
-                format!("{:?} is not a task id, and contract files are not available yet", safe(file)),
-                hint,
-            ));
+            let (new, no_wait) = (self.new, self.no_wait);
+            return Work { file: file.into(), jobs: JOBS_DEFAULT, new, no_wait, many: false }.run(here);
         }
         if let Some(goal) = &self.goal {
             super::task::require_words(goal, &self.ac)?;
@@ -154,7 +155,13 @@ impl Session<'_> {
 
     pub(crate) fn start(&self, order: Order) -> Outcome<RunView> {
         let (run, log) = self.starting(|starting| starting.start(order))?;
-        self.drive(run, log, 1)
+        self.drive(run, log, None, 1)
+    }
+
+    /// Starts the items of a contract or a batch, so many at once.
+    pub(crate) fn start_work(&self, order: WorkOrder, jobs: usize) -> Outcome<RunView> {
+        let (run, log) = self.starting(|starting| starting.start_work(order))?;
+        self.drive(run, log, None, jobs)
     }
 
     fn starting<T>(&self, start: impl FnOnce(Starting<'_>) -> runner::Result<T>) -> Outcome<T> {
@@ -180,8 +187,8 @@ impl Session<'_> {
         let sandbox = SandboxConfig { backend: run.started.contract.sandbox, ..self.settings.config.sandbox.clone() };
         runner::check_sandbox(&sandbox, self.mode(), &self.context.sandbox)?;
         runner::check_workspace(&run.started.contract.workspace, sandbox.backend, &self.context.sandbox)?;
-        let (run, log) = runner::resume(self.owner.store(), &self.settings.policies, slug)?;
-        self.drive(run, log, jobs)
+        let Resumed { run, log, denied } = runner::resume(self.owner.store(), &self.settings.policies, slug)?;
+        self.drive(run, log, denied, jobs)
     }
 
     /// The stricter of what the configuration and the environment say.
@@ -189,7 +196,7 @@ impl Session<'_> {
         self.settings.config.mode.max(self.here.mode)
     }
 
-    fn drive(&self, run: Run, log: RunLog, jobs: usize) -> Outcome<RunView> {
+    fn drive(&self, run: Run, log: RunLog, denied: Option<End>, jobs: usize) -> Outcome<RunView> {
         let control = Control::new()?;
         let slug = run.id.slug();
         let mut reporter = Reporter::new(self.here, &self.context.layout, &run)?;
@@ -202,7 +209,10 @@ impl Session<'_> {
         let mut own = machine();
         let driven =
             Driver::new(self.owner.store(), run, log, &mut own, &mut reporter, control, &self.settings.policies)
-                .and_then(|driver| driver.with_hands(hands).drive());
+                .and_then(|driver| match denied {
+                    None => driver.with_hands(hands).drive(),
+                    Some(end) => driver.with_hands(hands).deny(end),
+                });
         self.interrupts.watch(None);
         self.owner.set_current(None);
         driven?;
@@ -222,6 +232,7 @@ pub(crate) fn exit_code(view: &RunView) -> ExitCode {
     match view.status {
         Status::Succeeded => ExitCode::SUCCESS,
         Status::Paused => ExitCode::from(code::INTERRUPTED),
+        Status::Waiting => ExitCode::from(code::WAITING),
         _ if view.reason == Some(Reason::SandboxUnavailable) => ExitCode::from(code::ENVIRONMENT),
         _ => ExitCode::from(code::FAILED),
     }
@@ -249,6 +260,9 @@ pub(crate) fn ending(view: &RunView) -> String {
         (Status::Succeeded, None) => {
             format!("{message} · nothing had to change\n{evidence}\nnext: look: norma show {slug}")
         }
+        (Status::Waiting, _) => format!(
+            "waiting: {message}\n{untouched}\n{evidence}\nnext: see it: norma approvals · say yes: norma approve ID · then: norma resume {slug}"
+        ),
         (Status::Paused, _) => format!("paused: {message}\n{untouched}\n{evidence}\nnext: norma resume {slug}"),
         (Status::Stopped, _) => format!(
             "what happened: stopped: {message}\n{untouched}\n{evidence}\nnext: look: norma show {slug} · go on: norma resume {slug} --budget max_iterations=N"

@@ -1,7 +1,11 @@
 //! Approvals from the command line: what is shown, who may say what, and that nobody says it twice.
 
 use crate::environment::TestEnvironment;
-use contract::Wait;
+use contract::{RepoPath, Wait};
+use run::Run;
+use run::gate::policy::Extent;
+use runner::Redeemed;
+use runner::git::{Objects, Repository, UserEnvironment};
 use serde_json::json;
 use store::{Layout, Reader, Store};
 
@@ -16,13 +20,25 @@ fn with_paused_run() -> TestEnvironment {
     env
 }
 
-/// Has the newest run ask for this, as a run that needs it does.
-fn ask(env: &TestEnvironment, reasons: &[&str]) -> Wait {
+/// The newest run, and the store it is in.
+fn newest(env: &TestEnvironment) -> (Run, Store) {
     let layout = Layout::new(&env.root, None);
     let slug = env.last()["run_id"].as_str().unwrap().to_owned();
     let (run, _) = Reader::open(&layout).unwrap().load(&slug).unwrap();
+    (run, Store::open(&layout).unwrap())
+}
+
+/// Has the newest run ask for this, as a run that needs it does.
+fn ask(env: &TestEnvironment, reasons: &[&str]) -> Wait {
+    let (run, store) = newest(env);
     let reasons = reasons.iter().map(|reason| (*reason).to_owned()).collect();
-    runner::ask(&Store::open(&layout).unwrap(), &run, reasons).unwrap()
+    runner::ask(&store, &run, reasons).unwrap()
+}
+
+/// What the newest run gets for what it waits for.
+fn redeem(env: &TestEnvironment, wait: &Wait) -> Result<Redeemed, String> {
+    let (run, store) = newest(env);
+    runner::redeem(&store, &run, wait).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -97,4 +113,38 @@ fn nobody_answers_for_a_run_that_has_ended() {
     ! error: approval <uuid> cannot be answered: run <run> is canceled already
     [exit 2]
     ");
+}
+
+#[test]
+fn a_run_goes_on_only_with_a_yes_to_exactly_what_it_waits_for() {
+    let env = with_paused_run();
+    let (yes, no) = (ask(&env, &["a"]), ask(&env, &["b"]));
+    assert_eq!(redeem(&env, &yes), Ok(Redeemed::Pending));
+    env.norma(&["approve", &yes.approval]).success();
+    env.norma(&["deny", &no.approval, "--reason", "too much"]).success();
+    let by = "Ada <ada@example.org>".to_owned();
+    assert_eq!(redeem(&env, &yes), Ok(Redeemed::Granted { by: by.clone() }));
+    assert_eq!(redeem(&env, &no), Ok(Redeemed::Denied { by, reason: "too much".into() }));
+    // A yes to one question is none to another, and a part of an id is not its name.
+    let other = Wait { reasons: vec!["b".into()], ..yes.clone() };
+    assert!(redeem(&env, &other).unwrap_err().contains("is about something else"));
+    let part = Wait { approval: yes.approval[..30].to_owned(), ..yes };
+    assert!(redeem(&env, &part).unwrap_err().contains("is about something else"));
+}
+
+#[test]
+fn the_extent_of_a_scope_is_counted_in_files() {
+    let env = TestEnvironment::initialized();
+    env.write("src-more/a.txt", "a\n");
+    env.write("src/deep/b.txt", "b\n");
+    env.commit("more");
+    let user = Repository::discover(&env.root, UserEnvironment::default()).unwrap();
+    let objects = Objects::open_or_create(&env.root.join(".norma/git"), &user).unwrap();
+    let extent = |paths: &[&str]| {
+        let paths: Vec<RepoPath> = paths.iter().map(|path| RepoPath::parse(path).unwrap()).collect();
+        runner::extent(&objects, user.head().unwrap().tree, &paths).unwrap()
+    };
+    assert_eq!(extent(&["src"]), Extent { files: 4, allowed: 2 });
+    assert_eq!(extent(&["src", "src/deep", "README.md"]), Extent { files: 4, allowed: 3 });
+    assert_eq!(extent(&["nowhere"]), Extent { files: 4, allowed: 0 });
 }

@@ -88,9 +88,11 @@ fn a_commit_within_the_contract_is_made_and_one_outside_is_refused() {
 #[test]
 fn both_sides_of_a_move_links_binaries_and_protected_paths_are_judged() {
     let env = hooked();
+    env.git(&["config", "diff.ignoreSubmodules", "all"]);
     for (make, rule) in [
         ("git mv README.md src/README.md", "outside_scope: README.md"),
         ("ln -s /etc/passwd src/link && git add src", "symlink: src/link"),
+        ("git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),src/sub", "submodule: src/sub"),
         ("printf 'a\\0b' > src/bin && git add src", "binary: src/bin"),
         ("echo x > src/.gitmodules && git add src", "protected_path: src/.gitmodules"),
         ("git add -f .norma/config.json", "state_directory: .norma/config.json"),
@@ -100,7 +102,7 @@ fn both_sides_of_a_move_links_binaries_and_protected_paths_are_judged() {
         assert!(made.unwrap().success(), "{make}");
         git(&env, &["commit", "-m", "x"]).refused(rule);
         git(&env, &["reset", "-q", "--hard"]).done();
-        git(&env, &["clean", "-qfd"]).done();
+        git(&env, &["clean", "-qfd", "--", "src"]).done();
     }
 }
 
@@ -120,6 +122,9 @@ fn what_is_judged_is_what_would_be_committed() {
 fn judging_changes_nothing_and_runs_no_filter() {
     let env = hooked();
     env.write("src/new.txt", "new\n");
+    // A file that is newer than the index is one that git looks at again, through its filters, when it writes an index.
+    let ahead = std::time::SystemTime::now() + std::time::Duration::from_secs(1 << 20);
+    std::fs::File::options().write(true).open(env.root.join("src/new.txt")).unwrap().set_modified(ahead).unwrap();
     git(&env, &["add", "src"]);
     env.write(".git/info/attributes", "* filter=evil\n");
     env.git(&["config", "filter.evil.clean", &format!("sh -c 'touch {}; cat'", env.at("filtered"))]);

@@ -1,6 +1,7 @@
 //! What a run may change: the scope of its contract, the policies it is bound to, and whose they are.
 
 use crate::environment::{PATCH, TestEnvironment};
+use contract::policy::POLICY_FILES;
 use serde_json::{Value, json};
 
 fn new_file(path: &str) -> String {
@@ -118,7 +119,7 @@ fn a_run_names_the_policies_it_is_judged_by_and_a_missing_one_is_the_built_in_on
     let env = TestEnvironment::new(json!({}));
     env.norma(&["run", "1"]).success();
     let bound = env.event("run_started")["contract"]["policies"].clone();
-    assert_eq!(bound.as_object().unwrap().len(), 4, "{bound}");
+    assert_eq!(bound.as_object().unwrap().len(), POLICY_FILES.len(), "{bound}");
     std::fs::remove_file(env.root.join(".norma/policies/scratch_paths.json")).unwrap();
     let output = env.norma(&["run", "1", "--new"]);
     let note =
@@ -129,7 +130,7 @@ fn a_run_names_the_policies_it_is_judged_by_and_a_missing_one_is_the_built_in_on
     env.norma(&["run", "1", "--new"]).success();
     assert_eq!(env.event("run_started")["contract"]["policies"], bound);
     let written = env.json(&["init"])["policies_written"].clone();
-    assert_eq!(written.as_array().unwrap().len(), 4, "{written}");
+    assert_eq!(written.as_array().unwrap().len(), POLICY_FILES.len(), "{written}");
 }
 
 #[test]

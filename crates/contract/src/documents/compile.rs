@@ -3,7 +3,7 @@
 
 use super::{AgentRegistry, AgentRole, task_contract, work_item};
 use crate::json::{self, Limits, Report, Violation};
-use crate::policy::{McpAllowlist, allowed_path_outside, split};
+use crate::policy::{McpAllowlist, allowed_path_outside, is_trivial, split};
 use crate::work::Item;
 use crate::{AgentConfig, RepoPath, schema};
 use serde::Serialize;
@@ -19,9 +19,6 @@ const ID_BYTES_MAX: usize = 64;
 
 /// A week: nobody waits longer for a turn, and milliseconds stay exact.
 const WAIT_MS_MAX: u64 = 7 * 24 * 60 * 60 * 1000;
-
-/// Programs that succeed whatever was done: a test of them proves nothing.
-const TRIVIAL: [&str; 4] = ["true", ":", "echo", "printf"];
 
 /// What a document is held against.
 pub struct Terms<'a> {
@@ -196,9 +193,8 @@ pub(super) fn test_words(line: &str, terms: &Terms<'_>) -> Result<Vec<String>, S
 
 /// Refuses a test that cannot fail.
 pub(super) fn not_trivial(argv: Vec<String>) -> Result<Vec<String>, String> {
-    let program = argv[0].rsplit('/').next().unwrap_or_default();
-    match TRIVIAL.contains(&program) {
-        true => Err(format!("`{program}` succeeds whatever was done; name a command that can fail")),
+    match is_trivial(&argv) {
+        true => Err(format!("`{}` succeeds whatever was done; name a command that can fail", argv[0])),
         false => Ok(argv),
     }
 }

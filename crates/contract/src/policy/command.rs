@@ -3,6 +3,7 @@
 //! does not mean what its writer thought is refused before it decides anything.
 
 mod allow;
+mod contracted;
 mod refuse;
 mod split;
 mod words;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 pub use allow::{AllowRule, Fit};
+pub use contracted::{forbidden_word, is_trivial};
 pub use refuse::{RefuseRule, Wrapper};
 pub use split::{SplitError, split};
 pub use words::{Operands, Style, Words};

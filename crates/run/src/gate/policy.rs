@@ -3,7 +3,7 @@
 //! whoever is asked, and whoever checks later, gets the same reasons.
 
 use contract::work::{NetworkRight, ShellRight};
-use contract::{Backend, Contract, Item, Policies};
+use contract::{Item, Policies};
 
 /// How much of the tree an item's scope holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,7 +18,7 @@ pub struct Extent {
 ///
 /// An item without allowed paths comes from a document that has no field for them, and is held by the protected paths
 /// alone: there is no width to judge. One that may change nothing is not wide, whatever it names.
-pub fn needs_approval(contract: &Contract, item: &Item, policies: &Policies, extent: Extent) -> Vec<String> {
+pub fn needs_approval(item: &Item, policies: &Policies, extent: Extent) -> Vec<String> {
     let mut reasons = if item.read_only { Vec::new() } else { wide(item, policies, extent) };
     if item.rights.network == NetworkRight::OnRequest {
         reasons.push("network on-request requires approval: the agent may reach what it is configured for".into());
@@ -31,9 +31,6 @@ pub fn needs_approval(contract: &Contract, item: &Item, policies: &Policies, ext
     };
     if let Some(right) = shell {
         reasons.push(format!("shell {right} requires approval: the agent may start commands that no rule allows"));
-    }
-    if contract.sandbox == Backend::None {
-        reasons.push("sandbox none requires approval: nothing confines the agent".into());
     }
     if item.scope.allow_binary {
         reasons.push("binary files require approval: nobody can read what changes in them".into());

@@ -182,18 +182,6 @@ impl GitCommand {
         self
     }
 
-    /// Reads the index as it is and writes it, if at all, as one file: a split one has parts in the git directory.
-    pub(crate) fn whole_index(mut self, path: &Path) -> Self {
-        self.flags.extend(["-c", "core.splitIndex=false"].map(OsString::from));
-        self.index(path)
-    }
-
-    /// Writes new objects to this directory.
-    pub(crate) fn objects_to(mut self, path: &Path) -> Self {
-        self.set("GIT_OBJECT_DIRECTORY", path);
-        self
-    }
-
     /// Adds `--` and paths relative to the work tree.
     pub(crate) fn paths(mut self, paths: &[&[u8]]) -> Self {
         self.arguments.push("--".into());

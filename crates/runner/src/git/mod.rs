@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `command.rs` | the one place that starts the program `git`, and its environment |
 //! | `repository.rs` | the user's repository: where it is, its HEAD, its refs, its dirty paths |
+//! | `staged.rs` | what a commit of an index would change |
 //! | `objects.rs` | norma's own repository: reading, writing, pinning, exporting objects |
 //! | `tree.rs` | trees: parse, encode, compare, walk, edit |
 //! | `contents.rs` | trees and blobs for those who read a whole state |
@@ -26,6 +27,7 @@ mod landing;
 pub(crate) mod objects;
 mod patch;
 mod repository;
+mod staged;
 pub(crate) mod sweep;
 pub(crate) mod tree;
 

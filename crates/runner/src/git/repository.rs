@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::command::{GitCommand, Place, Program, chunks, git, words};
-use super::{GitError, IoContext, ObjectId, Objects, is_git_directory, sweep, sync_directory};
+use super::{GitError, IoContext, ObjectId, is_git_directory, sweep, sync_directory};
 
 /// Where norma keeps its state inside the work tree unless told otherwise.
 const STATE_DIRECTORY: &[u8] = b".norma";
@@ -280,20 +280,6 @@ impl Repository {
     /// The index of this work tree.
     pub fn index(&self) -> PathBuf {
         self.git_dir.join("index")
-    }
-
-    /// The tree that a commit of this index would have, in norma's repository. What is looked at is a copy: neither the
-    /// index nor the user's objects are written, and no filter runs, since an index names contents by their ids.
-    pub fn index_tree(&self, objects: &Objects, index: &Path) -> Result<ObjectId, GitError> {
-        let copy = objects.scratch("index");
-        match std::fs::copy(index, &copy.path) {
-            // Before the first `git add` there is none.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            copied => drop(copied.context("copy", index)?),
-        }
-        let command = self.git("write-tree").whole_index(&copy.path).objects_to(&objects.dir.join("objects"));
-        // In a partial clone, files that nobody touched need not be here.
-        parse_id("write-tree", &without_newline(command.args(&["--missing-ok"]).run()?))
     }
 
     /// Where a commit's history left what a remote was last known to have; none if they share nothing.

@@ -2,7 +2,7 @@
 //! agents judges the difference of two trees, and whatever keeps it from being asked is a refusal: no contract, one that
 //! cannot be read, policies that nobody trusts, objects that are not there.
 
-use crate::git::{GitError, ObjectId, Objects, Repository};
+use crate::git::{GitError, ObjectId, Objects, Repository, TreeChange};
 use crate::policy::{load_policies, read};
 use crate::{Error, Result, Trust, observe};
 use contract::documents::TaskContract;
@@ -104,8 +104,8 @@ pub fn judge(user: &Repository, layout: &Layout, trust: &Trust, subject: &Subjec
     }
     let objects = Objects::open_or_create(&layout.git(), user)?;
     let mut findings = Vec::new();
-    for Trees { subject, old, new } in trees(user, &objects, subject)? {
-        let changes = observe::changes(&objects, &objects.diff(old, new)?)?;
+    for Difference { subject, changes } in differences(user, &objects, subject)? {
+        let changes = observe::changes(&objects, &changes)?;
         let found = active.judge(Observed { changes, ..Observed::default() }, &policies, layout);
         findings.extend(found.into_iter().map(|finding| Refusal { subject: subject.clone(), finding }));
     }
@@ -159,33 +159,38 @@ impl Active {
     }
 }
 
-/// What is compared.
-struct Trees {
+/// What would become different, and where.
+struct Difference {
     subject: String,
-    old: ObjectId,
-    new: ObjectId,
+    changes: Vec<TreeChange>,
 }
 
-fn trees(user: &Repository, objects: &Objects, subject: &Subject) -> Result<Vec<Trees>> {
+fn differences(user: &Repository, objects: &Objects, subject: &Subject) -> Result<Vec<Difference>> {
     match subject {
         Subject::Commit { index } => {
-            let old = match user.head() {
+            let head = match user.head() {
                 Ok(head) => head.tree,
                 Err(GitError::NoCommits { .. }) => ObjectId::empty_tree(user.format),
                 Err(error) => return Err(error.into()),
             };
-            Ok(vec![Trees { subject: "commit".into(), old, new: user.index_tree(objects, index)? }])
+            Ok(vec![Difference { subject: "commit".into(), changes: user.staged(head, index)? }])
         }
         Subject::Push { remote, refs } => {
             // A ref that is deleted brings nothing.
             let brought = refs.iter().filter_map(|pushed| Some((pushed, pushed.new?)));
-            brought.map(|(pushed, new)| pushed_trees(user, objects, remote, pushed, new)).collect()
+            brought.map(|(pushed, new)| brought_by(user, objects, remote, pushed, new)).collect()
         }
     }
 }
 
 /// What a push brings to a ref: the difference to what it is at, or, for a new one, to what its remote is known to have.
-fn pushed_trees(user: &Repository, objects: &Objects, remote: &str, pushed: &Pushed, new: ObjectId) -> Result<Trees> {
+fn brought_by(
+    user: &Repository,
+    objects: &Objects,
+    remote: &str,
+    pushed: &Pushed,
+    new: ObjectId,
+) -> Result<Difference> {
     let commit = |id: ObjectId, hint: &str| {
         let message =
             || format!("{id}, which {} is or shall be at, is no commit that is here", pushed.name.escape_debug());
@@ -197,7 +202,7 @@ fn pushed_trees(user: &Repository, objects: &Objects, remote: &str, pushed: &Pus
         None => user.known_to_remote(new, remote)?,
     };
     let old = old.map_or(Ok(ObjectId::empty_tree(user.format)), |old| objects.tree_of(old))?;
-    Ok(Trees { subject: pushed.name.clone(), old, new: objects.tree_of(new)? })
+    Ok(Difference { subject: pushed.name.clone(), changes: objects.diff(old, objects.tree_of(new)?)? })
 }
 
 #[cfg(test)]

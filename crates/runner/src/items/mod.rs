@@ -18,7 +18,10 @@ pub(crate) use judge::Judged;
 use run::{Due, Run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use store::crash;
+use store::{Holder, PathLock, PathLocks, Taken, crash};
+
+/// How often somebody who waits looks again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What only items need of the world.
 pub trait ItemWorld {
@@ -154,6 +157,7 @@ fn work_on(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
     if !wait_before_retry(driver, place) {
         return Ok(());
     }
+    let Some(_locked) = lock_paths(driver, place)? else { return Ok(()) };
     let (step, opened) = open(driver, place);
     let sealed = turn::carry_out(driver, step, opened)?;
     crash::point("step.after_commit");
@@ -182,12 +186,32 @@ fn wait_before_retry(driver: &Driver<'_, '_>, place: u32) -> bool {
     let state = &driver.run.items[place as usize];
     let failed = state.turns.last().is_some_and(|turn| turn.end != contract::TurnEnd::Interrupted);
     let mut left = Duration::from_millis(if failed { state.item.retry_backoff_ms } else { 0 });
-    const PAUSE: Duration = Duration::from_millis(100);
     while !left.is_zero() && driver.control.requested().is_none() {
         std::thread::sleep(left.min(PAUSE));
         left = left.saturating_sub(PAUSE);
     }
     driver.control.requested().is_none()
+}
+
+/// Locks what an item declares to write, waiting for whoever has some of it; none if it was asked to stop meanwhile.
+/// Items of one run that declare the same paths follow each other anyway: this is about other runs.
+fn lock_paths(driver: &Driver<'_, '_>, place: u32) -> Result<Option<Option<PathLock>>> {
+    let item = &driver.run.items[place as usize].item;
+    if item.read_only || item.scope.allowed_paths.is_empty() {
+        return Ok(Some(None));
+    }
+    let run_id = driver.run.id.slug();
+    let pid = std::process::id();
+    let owner = format!("run:{run_id}:pid:{pid}");
+    let who = Holder { run_id, task: item.id.clone(), pid, owner, since: store::now() };
+    let locks = PathLocks::open(&driver.store.layout)?;
+    while driver.control.requested().is_none() {
+        match locks.try_take(&item.scope.allowed_paths, &who)? {
+            Taken::Ours(lock) => return Ok(Some(Some(lock))),
+            Taken::Theirs(_) => std::thread::sleep(PAUSE),
+        }
+    }
+    Ok(None)
 }
 
 /// What only items need of the driver's world.

@@ -4,6 +4,7 @@ use super::super::compile::{Problems, Terms, id, not_trivial, test_words};
 use super::super::{AgentRef, Filesystem, agent_registry::RegisteredAgent};
 use super::{OutputKind, RollbackStrategy, RuntimeOptions, TaskContract, bound, role_view};
 use crate::json::{Report, Violation};
+use crate::policy::forbidden_word;
 use crate::work::{Constraints, Item, Rights, TestCommand, TestsPolicy};
 use crate::{RepoPath, Scope, hash};
 
@@ -154,11 +155,11 @@ fn tests(contract: &TaskContract, terms: &Terms<'_>, problems: &mut Problems<'_>
         let pointer = format!("/acceptance_tests/{index}/cmd");
         let argv = test_words(&test.cmd, terms).and_then(|argv| if strict { not_trivial(argv) } else { Ok(argv) });
         let command = |argv| TestCommand { name: test.name.clone(), argv, must_pass: test.must_pass };
-        tests.extend(problems.take(&pointer, argv).map(command));
-        let forbidden = contract.forbidden_actions.iter().find(|word| test.cmd.contains(word.as_str()));
-        if let Some(word) = forbidden.filter(|word| !word.trim().is_empty()) {
+        let Some(argv) = problems.take(&pointer, argv) else { continue };
+        if let Some(word) = forbidden_word(&argv, &contract.forbidden_actions) {
             problems.add(&pointer, format!("contains {word:?}, which the contract itself forbids"));
         }
+        tests.push(command(argv));
     }
     if !contract.acceptance_tests.iter().any(|test| test.must_pass) {
         problems.add("/acceptance_tests", "none of the tests must pass");

@@ -1,0 +1,129 @@
+//! Carrying out a document: a task contract, or work items. What `norma run FILE` and `norma batch FILE` share.
+
+use super::contract::read;
+use super::run::{Interrupts, Session, exit_code, trusted_settings, wait_for_lock};
+use crate::error::Outcome;
+use crate::surroundings::Surroundings;
+use crate::text::{safe, short};
+use contract::documents::{Kind, RunResult, TaskContract};
+use contract::{Item, ItemStatus, RunView, Status};
+use run::gate::policy::{Extent, needs_approval};
+use runner::{Answer, WorkOrder};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use store::Reader;
+
+/// What was asked for on the command line.
+pub(crate) struct Work {
+    /// The document.
+    pub(crate) file: PathBuf,
+    /// How many items at once.
+    pub(crate) jobs: usize,
+    /// Start over, and let a change land that has landed before.
+    pub(crate) new: bool,
+    /// Do not wait for another norma.
+    pub(crate) no_wait: bool,
+    /// Whether the answer is a list, however many there are.
+    pub(crate) many: bool,
+}
+
+impl Work {
+    /// Reads, checks and carries out the document, or goes on with it where it was left.
+    pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
+        let bytes = read(&here.cwd.join(&self.file))?;
+        let interrupts = Interrupts::install()?;
+        let context = here.context()?;
+        let settings = trusted_settings(here, &context)?;
+        let owner = wait_for_lock(here, &context, self.no_wait)?;
+        let (user, objects) = (&context.user, owner.objects());
+        let submitted = runner::submit(user, objects, &context.layout, &settings, &bytes)?;
+        if let Some(refusal) = submitted.refusal()
+            && let Answer::Refused { message, hint, code } = owner.handle(refusal)
+        {
+            return Err(crate::error::CommandError::refused(code, message, hint));
+        }
+        let kind = submitted.kind;
+        let items = submitted.into_items(&safe(&self.file.to_string_lossy()))?;
+        let session = Session { here, context: &context, owner: &owner, settings, interrupts };
+        let view = match self.left(&session, &items)? {
+            Some(slug) => session.resume(&slug, self.jobs)?,
+            None => session.start_work(self.order(&session, kind, items, bytes)?, self.jobs)?,
+        };
+        self.finish(&session, &view)
+    }
+
+    /// The run of exactly these items that was left before its end, if there is one.
+    fn left(&self, session: &Session<'_>, items: &[Item]) -> Outcome<Option<String>> {
+        if self.new {
+            return Ok(None);
+        }
+        let reader = Reader::open(&session.context.layout)?;
+        for slug in reader.unsealed()?.into_iter().rev() {
+            let (run, _) = reader.load(&slug)?;
+            let same =
+                || run.items.iter().map(|state| state.item.submitted).eq(items.iter().map(|item| item.submitted));
+            if matches!(run.status, Status::Paused | Status::Waiting) && !run.items.is_empty() && same() {
+                return Ok(Some(slug));
+            }
+        }
+        Ok(None)
+    }
+
+    fn order(&self, session: &Session<'_>, kind: Option<Kind>, items: Vec<Item>, bytes: Vec<u8>) -> Outcome<WorkOrder> {
+        let objects = session.owner.objects();
+        let tree = session.context.user.head()?.tree;
+        let mut approval_for = Vec::new();
+        for item in &items {
+            let extent = match item.scope.allowed_paths.is_empty() || item.read_only {
+                true => Extent::default(),
+                false => runner::extent(objects, tree, &item.scope.allowed_paths)?,
+            };
+            let reasons = needs_approval(item, &session.settings.policies, extent);
+            approval_for.extend(reasons.into_iter().map(|reason| format!("{}: {reason}", item.id)));
+        }
+        let baseline = match kind {
+            Some(Kind::TaskContract) => {
+                serde_json::from_slice(&bytes).ok().map(|it: TaskContract| it.rollback.baseline_ref)
+            }
+            _ => None,
+        };
+        let goal = match &items[..] {
+            [only] => only.goal.clone(),
+            several => format!("{} work items", several.len()),
+        };
+        Ok(WorkOrder {
+            goal,
+            items,
+            submitted: bytes,
+            baseline,
+            again: self.new,
+            approval_for: run::bounded(approval_for),
+        })
+    }
+
+    /// Says what came of it.
+    fn finish(&self, session: &Session<'_>, view: &RunView) -> Outcome<ExitCode> {
+        let here = session.here;
+        let layout = &session.context.layout;
+        let (run, _) = Reader::open(layout)?.load(&view.run_id)?;
+        let results = runner::results(layout, &run)?;
+        let text = || format!("{}{}", table(&results), super::run::ending(view));
+        match (self.many, &results[..]) {
+            (false, [only]) => here.print(only, text),
+            (false, []) => here.print(view, text),
+            _ => here.print(&results, text),
+        };
+        Ok(exit_code(view))
+    }
+}
+
+/// One line for each item that did not succeed; a batch of a thousand is not read line by line.
+fn table(results: &[RunResult]) -> String {
+    let failed = results.iter().filter(|result| result.status != ItemStatus::Success);
+    let line = |result: &RunResult| {
+        let why = result.denial_reason.as_deref().or(result.error.as_deref()).unwrap_or_default();
+        let id = result.id.as_deref().unwrap_or_default();
+        format!("{} {}: {}\n", safe(id), result.status, short(why, 200))
+    };
+    failed.map(line).collect()
+}

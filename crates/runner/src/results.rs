@@ -1,0 +1,63 @@
+//! What came of the items of a run, as whoever submitted them reads it.
+
+use crate::{Error, Result};
+use contract::documents::RunResult;
+use contract::documents::run_result::RunMetrics;
+use contract::receipt::{ArtifactKind, Receipt, ReceiptArtifact};
+use contract::{ItemEnded, ItemStatus};
+use run::{ItemState, Run};
+use std::io::Read;
+use std::path::Path;
+use store::Layout;
+
+/// How much of what tests printed is part of a result; all of it is in the evidence.
+const TEST_OUTPUT_BYTES_MAX: u64 = 64 * 1024;
+
+/// The result of every item that has come to its end, in the order of the contract.
+pub fn results(layout: &Layout, run: &Run) -> Result<Vec<RunResult>> {
+    let ended = |state: &std::sync::Arc<ItemState>| state.ended().map(|ended| (state.item.id.clone(), ended.clone()));
+    let run_dir = layout.run(&run.id.slug());
+    run.items.iter().filter_map(ended).map(|(id, ended)| result(layout, &run_dir, id, &ended)).collect()
+}
+
+fn result(layout: &Layout, run_dir: &Path, id: String, ended: &ItemEnded) -> Result<RunResult> {
+    let path = run_dir.join(format!("changes/{:03}/RECEIPT.json", ended.change));
+    let bytes = std::fs::read(&path).map_err(|source| Error::io("read", &path, source))?;
+    let damaged = |why: String| store::Error::Damaged { log: path.display().to_string(), why };
+    let receipt: Receipt = serde_json::from_slice(&bytes).map_err(|e| damaged(e.to_string()))?;
+    let absolute = |artifact: &ReceiptArtifact| layout.root.join(&artifact.path).to_string_lossy().into_owned();
+    // What did not land changed nothing of the user's.
+    let landed = || receipt.artifacts.iter().filter(|_| ended.status == ItemStatus::Success);
+    let of = |kind| landed().filter(|it| it.kind == kind).map(absolute).collect();
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    Ok(RunResult {
+        id: Some(id),
+        status: ended.status,
+        receipt_id: receipt.id.clone(),
+        receipt_path: text(&path),
+        modified_files: of(ArtifactKind::Edit),
+        created_files: of(ArtifactKind::Create),
+        deleted_files: of(ArtifactKind::Delete),
+        output_hash: receipt.after_hash,
+        artifact_hashes: landed().filter_map(|it| Some((absolute(it), it.content_hash?))).collect(),
+        metrics: RunMetrics {
+            execution_time_ms: ended.took_ms,
+            tool_ops_count: ended.tool_ops,
+            delta_size: ended.delta_size,
+            files_touched: ended.files.iter().sum(),
+            tests_passed: ended.tests.map(|tests| tests.passed),
+            tests_failed: ended.tests.map(|tests| tests.failed),
+        },
+        test_output: receipt.test_log_path.as_ref().map(|log| first_of(&run_dir.join(log))).transpose()?,
+        proof_script: receipt.proof_artifacts.first().map(|script| text(&run_dir.join(script))),
+        error: receipt.error,
+        denial_reason: receipt.denial_reason,
+    })
+}
+
+fn first_of(path: &Path) -> Result<String> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|source| Error::io("open", path, source))?;
+    file.take(TEST_OUTPUT_BYTES_MAX).read_to_end(&mut bytes).map_err(|source| Error::io("read", path, source))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
