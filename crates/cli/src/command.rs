@@ -20,6 +20,7 @@ mod init;
 mod keys;
 mod land;
 mod reindex;
+mod replay;
 mod resume;
 pub(crate) mod run;
 mod runs;
@@ -83,6 +84,7 @@ pub(crate) enum Verb {
     Cancel(cancel::Args),
     Resume(resume::Args),
     Verify(verify::Args),
+    Replay(replay::Args),
     Export(export::Args),
     Keys(keys::Args),
     Hash(hash::Args),
@@ -132,6 +134,7 @@ impl Verb {
             Verb::Cancel(args) => args.run(here),
             Verb::Resume(args) => args.run(here),
             Verb::Verify(args) => args.run(here),
+            Verb::Replay(args) => args.run(here),
             Verb::Export(args) => args.run(here),
             Verb::Keys(args) => args.run(here),
             Verb::Hash(args) => args.run(here),

@@ -20,6 +20,8 @@ const TICK: Duration = Duration::from_millis(250);
 pub(crate) struct Reporter {
     /// For programs: where the lines are read from, exactly as stored, and the last one that was printed.
     lines: Option<(Reader, u64)>,
+    /// Whether a program asked for the result of items and nothing else.
+    quiet: bool,
     color: bool,
     ticker: Option<Ticker>,
     last_step: Option<(StepRef, Instant)>,
@@ -29,10 +31,12 @@ impl Reporter {
     /// A reporter on what happens to a run from its last event on.
     pub(crate) fn new(here: &Surroundings, layout: &Layout, run: &Run) -> Outcome<Reporter> {
         let ticker = (here.terminal && !here.json).then(Ticker::start);
-        let lines = if here.json { Some((Reader::open(layout)?, run.seq - 1)) } else { None };
-        let mut reporter = Reporter { lines, color: here.color, ticker, last_step: None };
+        let quiet = here.json && !run.items.is_empty();
+        let lines = if here.json && !quiet { Some((Reader::open(layout)?, run.seq - 1)) } else { None };
+        let mut reporter = Reporter { lines, quiet, color: here.color, ticker, last_step: None };
         match reporter.lines {
             Some(_) => reporter.print_lines(run),
+            None if quiet => {}
             None => reporter.started(run),
         }
         Ok(reporter)
@@ -151,6 +155,9 @@ impl Reporter {
 
 impl Progress for Reporter {
     fn recorded(&mut self, run: &Run, events: &[Event]) {
+        if self.quiet {
+            return;
+        }
         if self.lines.is_some() {
             return self.print_lines(run);
         }

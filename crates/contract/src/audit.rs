@@ -1,7 +1,9 @@
 //! The state directory's own log: tasks, run states, approvals, landings asked for later. It is a chain like a run's, and every
 //! state change of a run is a line of it too, so that no run can vanish or be rewritten alone.
 
+use crate::documents::ReexecStatus;
 use crate::json::{self, Violation};
+use crate::replay::ReplayMode;
 use crate::{AcceptanceCriterion, ApprovalDecision, Digest, Landing, Reason, Status, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -62,7 +64,7 @@ pub enum Audit {
     RunSealed {
         /// Slug.
         run_id: String,
-        /// Digest of the file list of the run's manifest.
+        /// Digest of the exact bytes of the run's manifest.
         evidence: Digest,
     },
     /// A result was moved onto a ref after the run had ended.
@@ -119,6 +121,17 @@ pub enum Audit {
         to: String,
         /// Why it does not belong.
         why: String,
+    },
+    /// A run was judged or carried out again, and this is what came of it.
+    Replayed {
+        /// Slug.
+        run_id: String,
+        /// How.
+        mode: ReplayMode,
+        /// What came of it.
+        status: ReexecStatus,
+        /// SHA-256 of the report, which is kept below `replays/`.
+        report: Digest,
     },
     /// A document was not taken for a contract; nothing was run.
     ContractRefused {

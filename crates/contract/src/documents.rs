@@ -27,7 +27,7 @@ pub use compile::{ITEM_BYTES_MAX, Kind, Terms, compile, kind_of};
 pub use evidence_bundle::EvidenceBundle;
 pub use evidence_report::EvidenceReport;
 pub use orchestrator_event::OrchestratorEvent;
-pub use reexec_report::ReexecReport;
+pub use reexec_report::{Difference, ReexecReport, ReexecStatus};
 pub use review_report::ReviewReport;
 pub use run_manifest::RunManifest;
 pub use run_result::RunResult;

@@ -48,7 +48,7 @@ pub struct EventLine {
     pub event_type: String,
     /// One sentence for people.
     pub message: String,
-    /// The task the run belongs to, or empty.
+    /// The item that it is about, or else the task the run belongs to, or empty.
     pub task_id: String,
     /// Which try.
     pub attempt: u32,

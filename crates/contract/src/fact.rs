@@ -443,6 +443,10 @@ pub struct RunStarted {
     pub included: Vec<String>,
     /// The run whose tree this one goes on from.
     pub parent: Option<String>,
+    /// The run that it carries out again, under the same contract and from the same base. Its result is for comparing
+    /// only: it never lands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay_of: Option<String>,
     /// How many items the contract has; each follows as a fact of its own, so that no line grows with their number.
     /// The contract is given here without them, and its digest is that of the whole.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -486,6 +490,21 @@ impl Fact {
             Fact::RunTimedOut(end) => Some((Status::TimedOut, end.reason)),
             Fact::RunStopped(end) => Some((Status::Stopped, end.reason)),
             Fact::RunCanceled(end) => Some((Status::Canceled, end.reason)),
+            _ => None,
+        }
+    }
+
+    /// The item that it is about, by its place in the contract.
+    pub fn item(&self) -> Option<u32> {
+        match self {
+            Fact::ItemAdded(added) => Some(added.index),
+            Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => Some(*item),
+            Fact::ItemEnded(ended) => Some(ended.item),
+            Fact::StepStarted { step, .. }
+            | Fact::ReconciledStep { step, .. }
+            | Fact::StepInterrupted { step }
+            | Fact::ProtocolError { step, .. } => step.item,
+            Fact::StepCommitted(done) => done.step.item,
             _ => None,
         }
     }

@@ -18,6 +18,7 @@ pub mod json;
 pub mod path;
 pub mod policy;
 pub mod receipt;
+pub mod replay;
 pub mod schema;
 mod status;
 mod terms;

@@ -9,6 +9,7 @@ use crate::documents::{
 use crate::policy::{
     CommandAllowlist, ForbiddenActions, McpAllowlist, ProtectedPathsFile, ScratchPathsFile, WidePathsFile,
 };
+use crate::replay::ReplayReport;
 use crate::{
     AgentRequest, AgentResponse, ApprovalView, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt,
     RunView, TaskView, VerdictFile,
@@ -51,6 +52,7 @@ schemas! {
     "protected_paths.v1.json" => ProtectedPathsFile,
     "receipt.v1.json" => Receipt,
     "reexec_report.v1.json" => ReexecReport,
+    "replay_report.v1.json" => ReplayReport,
     "review_report.v1.json" => ReviewReport,
     "run_manifest.v1.json" => RunManifest,
     "run_result.v1.json" => RunResult,

@@ -18,6 +18,12 @@ pub fn bounded(mut texts: Vec<String>) -> Vec<String> {
     kept
 }
 
+/// Whether [`bounded`] may have made this of these texts and others that follow them.
+pub fn bounded_begins_with(kept: &[String], texts: &[String]) -> bool {
+    let texts = &texts[..texts.len().min(TEXTS_MAX)];
+    kept.starts_with(texts)
+}
+
 /// How many texts [`bounded`] makes of so many.
 pub(crate) fn bounded_len(texts: u64) -> u64 {
     texts.min(TEXTS_MAX as u64) + u64::from(texts > TEXTS_MAX as u64)
@@ -28,5 +34,25 @@ pub(crate) fn cut(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_bounded_begins_with_what_it_was_made_of() {
+        let texts = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>();
+        let check = |all: usize, first: &[String], expected: bool| {
+            assert_eq!(bounded_begins_with(&bounded(texts(all)), first), expected, "{all}: {first:?}");
+        };
+        check(5, &texts(5), true);
+        check(5, &texts(3), true);
+        check(5, &[], true);
+        check(3, &texts(5), false);
+        check(5, &["other".to_owned()], false);
+        check(90, &bounded(texts(60)), true);
+        check(90, &bounded(texts(10)), true);
     }
 }

@@ -4,6 +4,7 @@
 
 mod approvals;
 mod bounded;
+pub mod bundle;
 pub mod gate;
 mod items;
 mod state;
@@ -11,7 +12,7 @@ pub mod turn;
 mod workflow;
 
 pub use approvals::approval_problems;
-pub use bounded::bounded;
+pub use bounded::{bounded, bounded_begins_with};
 pub use items::{ItemStage, ItemState, ItemTurn, Line, Worked, levels};
 pub use state::{Illegal, Run, Stage, StepRecord};
 pub use workflow::Due;

@@ -14,7 +14,7 @@ pub use outcome::{Acceptance, CommandOutcome, LogFile, Side};
 
 use crate::confine::{self, Shown};
 use crate::execute::{confinement, kept};
-use crate::git::{Entry, ObjectId, PatchProblem, TreeChange, sweep};
+use crate::git::{Entry, ObjectId, Objects, PatchProblem, TreeChange, sweep};
 use crate::machine::{MARKER, Machine};
 use crate::process::{self, Command, End, Limits, Outcome, confined};
 use crate::setup::SetUp;
@@ -54,41 +54,13 @@ impl Machine<'_> {
         let changes = self.objects.diff(base, candidate)?;
         let touched = files.changed(changes.iter().map(|change| change.path.as_slice()));
         let mut log = Log::new(item, touched);
-        match self.sides(item.tests_policy, candidate, &changes, &files) {
+        match sides(self.objects, item.tests_policy, candidate, &changes, &files)? {
             Ok(sides) => self.try_sides(run, item, &sides, &mut log)?,
-            Err(PatchProblem::Git(error)) => return Err(error.into()),
-            Err(problem) => {
-                let message = format!("the baseline's tests cannot be put back into the change: {problem}");
-                log.impossible(Finding::whole(Rule::TestsFailed, message));
-            }
+            Err(why) => log.impossible(why),
         }
         // Whoever works here next finds nothing of this.
         self.workspace.make_anew();
         Ok(log.finish())
-    }
-
-    /// The trees that the tests are run on.
-    fn sides(
-        &self,
-        policy: TestsPolicy,
-        candidate: ObjectId,
-        changes: &[TreeChange],
-        files: &TestFiles,
-    ) -> std::result::Result<Vec<(Side, ObjectId)>, PatchProblem> {
-        if policy == TestsPolicy::Candidate {
-            return Ok(vec![(Side::Candidate, candidate)]);
-        }
-        let decides = |change: &&TreeChange| files.why(&change.path).is_some();
-        let back: Vec<(Vec<u8>, Option<Entry>)> =
-            changes.iter().filter(decides).map(|change| (change.path.clone(), change.old)).collect();
-        let baseline = if back.is_empty() { candidate } else { self.objects.edit(candidate, &back)? };
-        Ok(match policy {
-            TestsPolicy::Both if baseline != candidate => {
-                vec![(Side::Candidate, candidate), (Side::Baseline, baseline)]
-            }
-            TestsPolicy::Candidate | TestsPolicy::Both => vec![(Side::Candidate, candidate)],
-            TestsPolicy::Baseline => vec![(Side::Baseline, baseline)],
-        })
     }
 
     fn try_sides(&mut self, run: &Run, item: &Item, sides: &[(Side, ObjectId)], log: &mut Log<'_>) -> Result<()> {
@@ -217,6 +189,38 @@ impl Machine<'_> {
         }
         variables
     }
+}
+
+/// The trees that the tests are run on, or why there are none.
+pub(crate) fn sides(
+    objects: &Objects,
+    policy: TestsPolicy,
+    candidate: ObjectId,
+    changes: &[TreeChange],
+    files: &TestFiles,
+) -> Result<std::result::Result<Vec<(Side, ObjectId)>, Finding>> {
+    if policy == TestsPolicy::Candidate {
+        return Ok(Ok(vec![(Side::Candidate, candidate)]));
+    }
+    let decides = |change: &&TreeChange| files.why(&change.path).is_some();
+    let back: Vec<(Vec<u8>, Option<Entry>)> =
+        changes.iter().filter(decides).map(|change| (change.path.clone(), change.old)).collect();
+    let edited = if back.is_empty() { Ok(candidate) } else { objects.edit(candidate, &back) };
+    let baseline = match edited {
+        Ok(tree) => tree,
+        Err(PatchProblem::Git(error)) => return Err(error.into()),
+        Err(problem) => {
+            let message = format!("the baseline's tests cannot be put back into the change: {problem}");
+            return Ok(Err(Finding::whole(Rule::TestsFailed, message)));
+        }
+    };
+    Ok(Ok(match policy {
+        TestsPolicy::Both if baseline != candidate => {
+            vec![(Side::Candidate, candidate), (Side::Baseline, baseline)]
+        }
+        TestsPolicy::Candidate | TestsPolicy::Both => vec![(Side::Candidate, candidate)],
+        TestsPolicy::Baseline => vec![(Side::Baseline, baseline)],
+    }))
 }
 
 /// One command that can be started.

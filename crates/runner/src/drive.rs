@@ -204,12 +204,9 @@ impl<'w, 'a> Driver<'w, 'a> {
     }
 
     /// The end: what the run changed is written down beside its evidence, then the end goes on record, then
-    /// the directory is sealed.
+    /// its bundle is completed and the directory is sealed.
     pub(crate) fn end(&mut self, facts: Vec<Fact>) -> Result<()> {
-        let (patch, names) = self.world.diff(&self.run)?;
-        for (name, bytes) in [("patch.diff", patch), ("diff_name_only.txt", names)] {
-            write_synced(&self.run_dir().join(name), &bytes)?;
-        }
+        keep_diff(&self.run_dir(), self.world.diff(&self.run)?)?;
         self.record(facts, Vec::new())?;
         crash::point("end.after_commit");
         self.world.release(&self.run)?;
@@ -250,6 +247,12 @@ impl<'w, 'a> Driver<'w, 'a> {
     pub(crate) fn run_dir(&self) -> PathBuf {
         self.store.layout.run(&self.run.id.slug())
     }
+}
+
+/// Writes down what a run changed, before its end is on record.
+pub(crate) fn keep_diff(run_dir: &Path, (patch, names): (Vec<u8>, Vec<u8>)) -> Result<()> {
+    write_synced(&run_dir.join("patch.diff"), &patch)?;
+    write_synced(&run_dir.join("diff_name_only.txt"), &names)
 }
 
 /// On disk when this returns: no commit holds these bytes, and recovery has no git to make them again.

@@ -107,6 +107,10 @@ pub fn land_later(store: &Store, user: &Repository, objects: &Objects, slug: &st
         let why = format!("run {slug} is {}; only a run that has passed can land", run.status);
         return Err(Error::declined(why, format!("look at it: norma show {slug}")));
     }
+    if let Some(first) = &run.started.replay_of {
+        let why = format!("run {slug} was carried out only to be compared with {first}");
+        return Err(Error::declined(why, format!("land that one: norma land {first}")));
+    }
     if let Some(landed) = view.landing.filter(|landing| landing.checkout) {
         return Err(Error::declined(
             format!("run {slug} is on {} already", short_ref(&landed.target)),

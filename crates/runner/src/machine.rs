@@ -14,7 +14,7 @@ use crate::{Context, ItemWorld, Keys, Result, observe};
 use contract::path::PathProblem;
 use contract::{Backend, Digest, Item, Landing, LandingMode, Reason, RepoPath, StepRef, Workflow};
 use run::Run;
-use run::gate::{Finding, Rule};
+use run::gate::{Finding, Rule, shown};
 use std::rc::Rc;
 
 /// Names the turn in the environment of every process that belongs to it, so that what outlives a killed norma
@@ -81,18 +81,12 @@ impl World for Machine<'_> {
     }
 
     fn apply(&mut self, run: &Run, patch: &[u8]) -> Result<PatchResult> {
-        let most = u64::from(run.started.contract.limits.change_mb) << 20;
-        let binary = run.started.contract.scope.allow_binary;
-        let limits = PatchLimits { patch_bytes_max: most, result_bytes_max: most, binary };
-        let applied = match self.objects.apply(id(&run.tree)?, patch, &limits) {
-            Ok(applied) => applied,
-            Err(PatchProblem::Git(error)) => return Err(error.into()),
-            Err(problem) => return Ok(refused(&problem)),
-        };
-        let changes = observe::changes(self.objects, &applied.changes)?;
-        // Durable before it can be mentioned.
-        self.objects.pin(&format!("runs/{}/tree", run.id.slug()), applied.tree)?;
-        Ok(PatchResult::Tree { tree: applied.tree.to_string(), changes })
+        let applied = apply_patch(self.objects, run, patch)?;
+        if let PatchResult::Tree { tree, .. } = &applied {
+            // Durable before it can be mentioned.
+            self.objects.pin(&format!("runs/{}/tree", run.id.slug()), id(tree)?)?;
+        }
+        Ok(applied)
     }
 
     fn plan_landing(&mut self, run: &Run) -> Result<Landing> {
@@ -116,16 +110,7 @@ impl World for Machine<'_> {
     }
 
     fn diff(&mut self, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
-        let (old, new) = (id(&run.started.base.tree)?, id(&run.tree)?);
-        if old == new {
-            return Ok((Vec::new(), Vec::new()));
-        }
-        let mut names = Vec::new();
-        for change in self.objects.diff(old, new)? {
-            names.extend_from_slice(String::from_utf8_lossy(&change.path).escape_debug().to_string().as_bytes());
-            names.push(b'\n');
-        }
-        Ok((self.objects.diff_text(old, new)?, names))
+        diff(self.objects, run)
     }
 
     fn items(&mut self) -> Option<&mut dyn ItemWorld> {
@@ -165,6 +150,34 @@ impl ItemWorld for Machine<'_> {
     fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, base: ObjectId) -> Result<Acceptance> {
         Machine::accept(self, run, item, candidate, base)
     }
+}
+
+/// Applies a patch to a run's tree, on objects.
+pub(crate) fn apply_patch(objects: &Objects, run: &Run, patch: &[u8]) -> Result<PatchResult> {
+    let most = u64::from(run.started.contract.limits.change_mb) << 20;
+    let binary = run.started.contract.scope.allow_binary;
+    let limits = PatchLimits { patch_bytes_max: most, result_bytes_max: most, binary };
+    let applied = match objects.apply(id(&run.tree)?, patch, &limits) {
+        Ok(applied) => applied,
+        Err(PatchProblem::Git(error)) => return Err(error.into()),
+        Err(problem) => return Ok(refused(&problem)),
+    };
+    let changes = observe::changes(objects, &applied.changes)?;
+    Ok(PatchResult::Tree { tree: applied.tree.to_string(), changes })
+}
+
+/// The whole change of a run so far, as text and as names.
+pub(crate) fn diff(objects: &Objects, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
+    let (old, new) = (id(&run.started.base.tree)?, id(&run.tree)?);
+    if old == new {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let mut names = Vec::new();
+    for change in objects.diff(old, new)? {
+        names.extend_from_slice(shown(&change.path).as_bytes());
+        names.push(b'\n');
+    }
+    Ok((objects.diff_text(old, new)?, names))
 }
 
 /// Where the bases of runs are kept.

@@ -1,9 +1,10 @@
 //! The owner of a state directory: it holds the lock, has recovered what was left, and takes requests from
 //! other terminals over `norma.sock` while it works. Every verb that changes something goes through it.
 
+use crate::drive::keep_diff;
 use crate::drive::{Control, Driver, Progress, Stop};
 use crate::git::{Objects, Repository};
-use crate::machine::{MARKER, Machine};
+use crate::machine::{MARKER, Machine, diff};
 use crate::process::Supervisor;
 use crate::start::take_up;
 use crate::{Answer, Error, Keys, Request, Result, Trust, landing, workspace};
@@ -320,6 +321,13 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
             };
             done(message, value(&back))
         }
+        Request::KeepReplay { run, mode, status, at, report } => {
+            let mut bytes = serde_json::to_vec_pretty(&report).expect("BUG: a report is plain data");
+            bytes.push(b'\n');
+            let path = shared.store.keep_replay(&run, mode, status, at, &bytes)?;
+            let shown = shared.store.layout.shown(&path);
+            done(format!("the report is in {shown}"), shown.into())
+        }
         Request::ContractRefused { sha256, kind, violations } => {
             shared.store.audit(contract::Audit::contract_refused(sha256, kind, violations)).wait()?;
             done("the refusal is on record".to_owned(), sha256.to_string().into())
@@ -359,6 +367,7 @@ fn cancel(shared: &Shared, slug: &str) -> Result<Answer> {
             format!("look at it: norma show {slug}"),
         ));
     }
+    keep_diff(&shared.store.layout.run(slug), diff(&shared.objects, &run)?)?;
     let end = contract::End { reason: Some(contract::Reason::Canceled), message: "canceled on request".into() };
     shared.store.append(&mut log, vec![contract::Fact::RunCanceled(end)], Vec::new())?;
     store::seal(&shared.store, slug, &|said| shared.keys.sign(said))?;

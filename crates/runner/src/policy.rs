@@ -2,9 +2,11 @@
 //! can write. What cannot be read or is not valid is never taken for a default: nothing starts then.
 
 use crate::{Error, Result};
-use contract::Policies;
 use contract::json::Violation;
 use contract::policy::{POLICY_FILES, PolicyViolation};
+use contract::{Policies, RepoPath};
+use run::gate::Finding;
+use run::gate::scope::{self, Observed, Scope};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -16,6 +18,25 @@ use store::Layout;
 
 /// A policy is at most this large; the document's own limit names it.
 const POLICY_BYTES_MAX: u64 = contract::Limits::DOCUMENT.bytes_max as u64;
+
+/// What changes are judged by, whichever run they are of: the policies, and where norma's own directory is.
+#[derive(Clone)]
+pub(crate) struct Rules<'a> {
+    policies: &'a Policies,
+    state_dir: Option<RepoPath>,
+}
+
+impl<'a> Rules<'a> {
+    pub(crate) fn new(policies: &'a Policies, layout: &Layout) -> Rules<'a> {
+        Rules { policies, state_dir: layout.state_in_repository() }
+    }
+
+    /// What the scope gate has against what was observed.
+    pub(crate) fn scope_findings(&self, scope: &contract::Scope, observed: &Observed) -> Vec<Finding> {
+        let scope = Scope::new(scope, self.policies.scratch_paths());
+        scope::judge(observed, &scope, &self.policies.protected_paths(), self.state_dir.as_ref())
+    }
+}
 
 /// Reads every policy. One without a file is the built-in one, so that older state directories keep working.
 pub fn load_policies(layout: &Layout) -> Result<Policies> {

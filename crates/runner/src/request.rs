@@ -1,7 +1,9 @@
 //! What one norma process can ask of the one that owns the state directory, over `norma.sock`. The same
 //! function carries it out when nobody owns it and the asking process takes the lock itself.
 
-use contract::{ApprovalDecision, Digest, Violation};
+use contract::documents::ReexecStatus;
+use contract::replay::ReplayMode;
+use contract::{ApprovalDecision, Digest, Timestamp, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -42,6 +44,19 @@ pub enum Request {
     Undo {
         /// Slug.
         run: String,
+    },
+    /// Keep what came of replaying a run.
+    KeepReplay {
+        /// Slug.
+        run: String,
+        /// How it was replayed.
+        mode: ReplayMode,
+        /// What came of it.
+        status: ReexecStatus,
+        /// When.
+        at: Timestamp,
+        /// The report.
+        report: Value,
     },
     /// Put on record that a document was not taken for a contract.
     ContractRefused {

@@ -113,6 +113,33 @@ impl Starting<'_> {
         self.begin(id, started, items, Some(&order.submitted))
     }
 
+    /// Starts a run that carries out the contract of another one again, from where that one started. It lands nothing.
+    pub fn start_again(&self, recorded: &Run) -> Result<(Run, RunLog)> {
+        let RunStarted { contract, base, tree, author, parent, items, .. } = &*recorded.started;
+        same_policies(recorded, &self.settings.policies)?;
+        let agents = contract.agents.iter().map(|(role, agent)| (role.as_str(), agent));
+        let workers = contract.workers.iter().map(|(name, agent)| (name.as_str(), agent));
+        self.preflight(agents.chain(workers), tree)?;
+        let (id, slug) = (store::new_run_id(), recorded.id.slug());
+        let started = RunStarted {
+            contract_digest: recorded.started.contract_digest,
+            tree: tree.clone(),
+            author: author.clone(),
+            parent: parent.clone(),
+            replay_of: Some(slug.clone()),
+            items: *items,
+            ..self.started(id, contract.clone(), base.clone())?
+        };
+        let submitted = self.store.layout.run(&slug).join("submitted").join("document.json");
+        let submitted = match std::fs::read(&submitted) {
+            Ok(bytes) => Some(bytes),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            Err(e) => return Err(Error::io("read", &submitted, e)),
+        };
+        let items = recorded.items.iter().map(|state| (*state.item).clone()).collect();
+        self.begin(id, started, items, submitted.as_deref())
+    }
+
     /// What every contract under these settings says.
     fn terms(&self, workflow: Workflow) -> Result<Contract> {
         let Settings { config, path, policies, .. } = self.settings;
@@ -154,6 +181,7 @@ impl Starting<'_> {
             left_out: left_out(&self.user.dirty()?, &include.secrets),
             included: capped(include.files.iter().map(|path| shown(path)).collect()),
             parent: None,
+            replay_of: None,
             items: 0,
             run_dir: layout.shown(&layout.run(&id.slug())),
             pid: std::process::id(),
@@ -177,7 +205,9 @@ impl Starting<'_> {
         self.store.create_run_dir(&slug, &started, &items)?;
         let files = submitted.map_or(Ok(Vec::new()), |bytes| self.keep_submitted(&slug, bytes))?;
         crash::point("run.before_start");
-        let mut log = RunLog::new(id, started.contract.task_id, &started.contract_digest);
+        // What is carried out again says nothing about the task.
+        let task = started.contract.task_id.filter(|_| started.replay_of.is_none());
+        let mut log = RunLog::new(id, task, &started.contract_digest);
         let items = (0..).zip(items).map(|(index, item)| Fact::ItemAdded(Box::new(ItemAdded { index, item })));
         let facts = std::iter::once(Fact::RunStarted(Box::new(started))).chain(items).collect();
         let events = self.store.append(&mut log, facts, files)?;
@@ -316,7 +346,7 @@ fn go_on(store: &Store, mut run: Run, mut log: RunLog, more: Option<Fact>) -> Re
 
 /// A run is judged by one set of policies from its start to its end. One from before there were policies names
 /// none, and goes on under those of today.
-fn same_policies(run: &Run, policies: &Policies) -> Result<()> {
+pub(crate) fn same_policies(run: &Run, policies: &Policies) -> Result<()> {
     let today = policies.digests();
     let bound = run.started.contract.policies.iter();
     let other: Vec<&str> =

@@ -7,18 +7,21 @@ use crate::drive::Driver;
 use crate::world::{Execution, TurnOrder};
 use crate::{Error, Result};
 use contract::{
-    AgentRequest, Fact, Item, PROTOCOL_VERSION, RequestContext, RequestPaths, RequestStep, RequestTerms, StepCommitted,
-    StepRef, Timestamp,
+    AgentRequest, Fact, Item, PROTOCOL_VERSION, ProcessEnd, RequestContext, RequestPaths, RequestStep, RequestTerms,
+    StepCommitted, StepRef, Timestamp,
 };
 use run::gate::verdict::IterationFiles;
 use run::turn::{Judgement, TurnEvidence, judge};
 use run::{ItemStage, Run, Stage};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use store::{Preparing, crash, now};
+use store::{Preparing, Reader, crash, now};
 
 /// How long free-form notes in a request may be; the rest is in the log.
 const NOTES_CHARS_MAX: usize = 16 * 1024;
+
+/// A verdict is read one byte further than its limit, so that the judge sees that it is too long.
+pub(crate) const VERDICT_BYTES_MAX: u64 = contract::Limits::DOCUMENT.bytes_max as u64 + 1;
 
 /// Takes the turn that is due, and waits until it is on record.
 pub(crate) fn take(driver: &mut Driver<'_, '_>, step: StepRef) -> Result<()> {
@@ -75,7 +78,15 @@ fn seal(
     evidence.write("sandbox.json", &pretty(&execution.sandbox))?;
     evidence.write("logs/stdout.txt", &execution.stdout)?;
     evidence.write("logs/stderr.txt", &execution.stderr)?;
-    let judged = judged(driver, step, &evidence, &execution, notes)?;
+    let kept = Kept {
+        names: evidence.names(),
+        process: &execution.process,
+        stdout: &execution.stdout,
+        stdout_truncated: execution.stdout_truncated,
+        verdict: evidence.read("verdict.json", VERDICT_BYTES_MAX)?,
+        notes,
+    };
+    let judged = worth(&driver.reader, &driver.run, step, kept)?;
     evidence.write("output.json", &pretty(&judged.response))?;
     let left = execution.captured.filter(|_| judged.end == contract::TurnEnd::Answered);
     if let Some(lying_about) = left.as_ref().and_then(crate::observe::lying_about) {
@@ -117,30 +128,40 @@ fn item_of(run: &Run, step: StepRef) -> Option<&Item> {
     step.item.map(|place| &*run.items[place as usize].item)
 }
 
-fn judged(
-    driver: &Driver<'_, '_>,
-    step: StepRef,
-    evidence: &Preparing,
-    execution: &Execution,
-    notes: Vec<String>,
-) -> Result<Judgement> {
-    let slug = driver.run.id.slug();
-    let mut files = IterationFiles::new(&step.dir_name(), evidence.names());
-    for dir in driver.run.iteration_dirs() {
-        let name = dir.trim_start_matches("steps/");
-        files.add(name, driver.reader.file_names(&slug, dir)?);
+/// What is kept of a turn that is to be judged.
+pub(crate) struct Kept<'k> {
+    /// The names of its files, but for those that norma writes once it has judged.
+    pub(crate) names: Vec<String>,
+    /// How its process ended.
+    pub(crate) process: &'k ProcessEnd,
+    /// What it printed.
+    pub(crate) stdout: &'k [u8],
+    /// Whether it printed more.
+    pub(crate) stdout_truncated: bool,
+    /// Its `verdict.json`.
+    pub(crate) verdict: Option<Vec<u8>>,
+    /// What was noticed meanwhile.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Judges a turn by what is kept of it: one that was just taken, or one that is judged again. `run` is the run in which
+/// it is open.
+pub(crate) fn worth(reader: &Reader, run: &Run, step: StepRef, kept: Kept<'_>) -> Result<Judgement> {
+    let slug = run.id.slug();
+    let mut files = IterationFiles::new(&step.dir_name(), kept.names);
+    for dir in run.iteration_dirs() {
+        files.add(dir.trim_start_matches("steps/"), reader.file_names(&slug, dir)?);
     }
-    let verdict = evidence.read("verdict.json", contract::Limits::DOCUMENT.bytes_max as u64 + 1)?;
     let turn = TurnEvidence {
-        process: execution.process.clone(),
-        stdout: &execution.stdout,
-        stdout_truncated: execution.stdout_truncated,
-        verdict: verdict.as_deref(),
+        process: kept.process.clone(),
+        stdout: kept.stdout,
+        stdout_truncated: kept.stdout_truncated,
+        verdict: kept.verdict.as_deref(),
         files: &files,
-        item: item_of(&driver.run, step),
-        notes,
+        item: item_of(run, step),
+        notes: kept.notes,
     };
-    Ok(judge(&driver.run.started.contract, &slug, step, &turn))
+    Ok(judge(&run.started.contract, &slug, step, &turn))
 }
 
 fn request(driver: &Driver<'_, '_>, step: StepRef, repo_root: &Path, step_dir: &Path, notes: &str) -> AgentRequest {
@@ -185,7 +206,7 @@ fn cut_note(stream: &str, truncated: bool) -> Option<String> {
     truncated.then(|| format!("{stream} was longer than limits.output_mb and was cut"))
 }
 
-fn pretty(value: &impl serde::Serialize) -> Vec<u8> {
+pub(crate) fn pretty(value: &impl serde::Serialize) -> Vec<u8> {
     let mut bytes = serde_json::to_vec_pretty(value).expect("BUG: a document is plain data");
     bytes.push(b'\n');
     bytes

@@ -152,7 +152,7 @@ pub fn temporary_name(target: &Path) -> PathBuf {
     target.with_file_name(format!("{name}.tmp-{random}"))
 }
 
-fn hash_while_writing(
+pub(crate) fn hash_while_writing(
     path: &str,
     from: &mut dyn Read,
     to: &mut dyn Write,
@@ -220,26 +220,37 @@ pub(crate) fn read_bounded(path: &Path) -> Result<Vec<u8>> {
 
 /// What is wrong with a file that should be as listed; none if it is.
 pub(crate) fn difference(dir: &Path, listed: &ManifestFile) -> Option<String> {
-    let path = dir.join(&listed.path);
+    match hashed(dir, &listed.path) {
+        Ok(found) => contrast(&found, listed.size, &listed.sha256, Some(&listed.blake3)),
+        Err(what) => Some(what),
+    }
+}
+
+/// How a file differs from what was recorded of it.
+pub(crate) fn contrast(found: &ManifestFile, size: u64, sha256: &Digest, blake3: Option<&Digest>) -> Option<String> {
+    if found.size == 0 && size > 0 {
+        return Some("is empty".into());
+    }
+    let same = found.size == size && found.sha256 == *sha256 && blake3.is_none_or(|blake3| found.blake3 == *blake3);
+    (!same).then(|| "differs from what was recorded".into())
+}
+
+/// What a file below a directory is now, or why that cannot be known. Links are not followed.
+pub(crate) fn hashed(dir: &Path, path: &str) -> std::result::Result<ManifestFile, String> {
+    let at = dir.join(path);
+    let opened = File::options().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(&at);
+    let mut file = opened.map_err(|_| "is missing".to_owned())?;
     let mut hasher = DoubleHasher::new();
-    let opened = File::options().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(&path);
-    let mut file = match opened {
-        Ok(file) => file,
-        Err(_) => return Some("is missing".into()),
-    };
     let mut buffer = vec![0; SMALL_FILE_BYTES_MAX as usize];
     loop {
         match file.read(&mut buffer) {
             Ok(0) => break,
             Ok(n) => drop(hasher.update(&buffer[..n])),
-            Err(error) => return Some(format!("cannot be read: {error}")),
+            Err(error) => return Err(format!("cannot be read: {error}")),
         }
     }
-    let found = hasher.finish();
-    if found.bytes == 0 && listed.size > 0 {
-        return Some("is empty".into());
-    }
-    (found.blake3 != listed.blake3 || found.sha256 != listed.sha256).then(|| "differs from what was recorded".into())
+    let done = hasher.finish();
+    Ok(ManifestFile { path: path.to_owned(), size: done.bytes, blake3: done.blake3, sha256: done.sha256 })
 }
 
 pub(crate) fn sync_dir(dir: &Path) -> Result<()> {

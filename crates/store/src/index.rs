@@ -117,6 +117,7 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
         Audit::Initialized { .. }
         | Audit::RunState { task_id: None, .. }
         | Audit::Quarantined { .. }
+        | Audit::Replayed { .. }
         | Audit::ContractRefused { .. }
         | Audit::Reindexed { .. } => Ok(()),
     }

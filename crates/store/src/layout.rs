@@ -107,6 +107,11 @@ impl Layout {
         self.runs().join(slug)
     }
 
+    /// `replays/<slug>/`: reports of what was judged or carried out again. They are no part of the run, which is sealed.
+    pub fn replays(&self, slug: &str) -> PathBuf {
+        self.state.join("replays").join(slug)
+    }
+
     /// `worktrees/<slug>/`.
     pub fn worktree(&self, slug: &str) -> PathBuf {
         self.state.join("worktrees").join(slug)

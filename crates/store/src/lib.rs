@@ -3,6 +3,7 @@
 //! here blocks; an acknowledgement can be awaited too ([`Ticket`]).
 
 mod approvals;
+mod bundle;
 pub mod crash;
 mod db;
 mod error;
@@ -17,6 +18,7 @@ mod path_lock;
 mod place;
 mod read;
 mod recover;
+mod replays;
 mod seal;
 mod tasks;
 mod verify;

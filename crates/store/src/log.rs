@@ -11,7 +11,7 @@ use contract::{Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX,
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -251,21 +251,31 @@ pub struct RunLog {
     pub seq: u64,
     /// The last hash; before the first event, the hash of run id and contract.
     pub head: Digest,
+    /// What its items are called, for the lines about them.
+    pub(crate) items: Arc<Vec<String>>,
 }
 
 impl RunLog {
     /// A log without events.
     pub fn new(run: RunId, task: Option<i64>, contract: &Digest) -> RunLog {
         let head = contract::hash::chain_start(&run.uuid(), contract);
-        RunLog { name: LogName { run, task }, seq: 0, head }
+        RunLog { name: LogName { run, task }, seq: 0, head, items: Arc::default() }
     }
 
-    fn prepare(&self, facts: Vec<Fact>, ts: Timestamp) -> Vec<Prepared> {
+    /// The lines of facts, and the log's end after them.
+    fn prepare(&self, facts: Vec<Fact>, ts: Timestamp) -> (Vec<Prepared>, RunLog) {
         let mut prev = self.head;
+        let mut items = self.items.clone();
         let mut prepared = Vec::with_capacity(facts.len());
         for (seq, fact) in (self.seq + 1..).zip(facts) {
             let id = contract::id::uuid_v7(ts.unix_ms(), random10());
-            let line = EventLine::new(&self.name, id, seq, prev, ts, &fact);
+            let mut line = EventLine::new(&self.name, id, seq, prev, ts, &fact);
+            if let Fact::ItemAdded(added) = &fact {
+                Arc::make_mut(&mut items).push(added.item.id.clone());
+            }
+            if let Some(item) = fact.item().and_then(|place| items.get(place as usize)) {
+                line.task_id.clone_from(item);
+            }
             let bytes = line.to_bytes();
             prev = contract::hash::chain(seq, &prev, &bytes);
             prepared.push(Prepared {
@@ -279,7 +289,8 @@ impl RunLog {
                 hash_text: prev.to_string(),
             });
         }
-        prepared
+        let seq = self.seq + prepared.len() as u64;
+        (prepared, RunLog { name: self.name.clone(), seq, head: prev, items })
     }
 }
 
@@ -366,13 +377,8 @@ impl Store {
         facts: Vec<Fact>,
         files: Vec<(String, StepFile)>,
     ) -> (Vec<Event>, RunLog, Ticket<()>) {
-        let lines = log.prepare(facts, now());
+        let (lines, end) = log.prepare(facts, now());
         let events: Vec<Event> = lines.iter().map(|line| line.event.clone()).collect();
-        let end = RunLog {
-            name: log.name.clone(),
-            seq: log.seq + lines.len() as u64,
-            head: lines.last().map_or(log.head, |line| line.hash),
-        };
         let log = log.clone();
         let ticket = self.queue_up(move |tx| tx.append(&log, &lines, &files));
         (events, end, ticket)

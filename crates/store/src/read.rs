@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// A read-only view of the store.
 pub struct Reader {
@@ -142,19 +143,26 @@ impl Reader {
     /// A run's whole log: its events and its end.
     pub fn log(&self, slug: &str) -> Result<(RunId, Vec<Event>, RunLog)> {
         let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
-        let mut events = Vec::new();
-        let mut last = None;
+        let (mut events, mut items) = (Vec::new(), Vec::new());
+        let (mut task, mut last) = (None, None);
         for text in self.lines(slug, 0, i64::MAX as u64)? {
             let line = EventLine::parse(text.as_bytes()).map_err(|v| damaged(format!("{v:?}")))?;
-            events.push(line.event().map_err(damaged)?);
+            let event = line.event().map_err(damaged)?;
+            match &event.fact {
+                // Lines about items have the item's name there.
+                Fact::RunStarted(_) => task = line.task_id.parse().ok(),
+                Fact::ItemAdded(added) => items.push(added.item.id.clone()),
+                _ => {}
+            }
+            events.push(event);
             last = Some(line);
         }
         let last = last.ok_or_else(|| damaged("there are no events".into()))?;
         let sql = "SELECT hash FROM events WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1";
         let head: String = self.db.query_row(sql, [slug], |row| row.get(0))?;
         let head = Digest::from_str(&head).map_err(|e| damaged(e.to_string()))?;
-        let name = LogName { run: last.run_uuid, task: last.task_id.parse().ok() };
-        Ok((last.run_uuid, events, RunLog { name, seq: last.seq, head }))
+        let name = LogName { run: last.run_uuid, task };
+        Ok((last.run_uuid, events, RunLog { name, seq: last.seq, head, items: Arc::new(items) }))
     }
 
     /// A run as its log tells it, and the log's end.
@@ -183,6 +191,16 @@ impl Reader {
         let mut statement = self.db.prepare_cached(sql)?;
         let read = |row: &Row<'_>| Ok(LandedReceipt { id: row.get(0)?, run_id: row.get(1)? });
         Ok(statement.query_row([content.to_string()], read).optional()?)
+    }
+
+    /// The receipts of every change that is the same as this one, whether or not it still stands where it landed.
+    pub fn receipts_of(&self, content: &Digest) -> Result<Vec<LandedReceipt>> {
+        let sql =
+            "SELECT receipt_id, run_id FROM items WHERE content_hash = ?1 AND commit_id IS NOT NULL ORDER BY run_id";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let read = |row: &Row<'_>| Ok(LandedReceipt { id: row.get(0)?, run_id: row.get(1)? });
+        let found = statement.query_map([content.to_string()], read)?;
+        Ok(found.collect::<rusqlite::Result<_>>()?)
     }
 
     /// Whether another run goes on from this one's tree.

@@ -2,14 +2,17 @@
 //! machine is run over the facts, every file is compared with the digests that the chain carries, and the
 //! state directory's own log must know the run with the same head, and so must the signature that sealed it.
 
-use crate::evidence::{difference, evidence_digest, files_in, read_bounded, read_manifest};
+use crate::evidence::{contrast, difference, evidence_digest, files_in, hashed, read_bounded, read_manifest};
 use crate::read::{AuditRow, EventRow as Row};
 use crate::seal::run_seal;
 use crate::{Error, Reader, Result};
 use contract::bundle::SEAL;
+use contract::documents::RunManifest;
+use contract::documents::run_manifest::{EVIDENCE, RunStatus};
+use contract::hash::digest;
 use contract::{
-    Audit, AuditLine, Check, Digest, EventLine, Fact, Manifest, ManifestFile, Role, RunId, Statement, StepStatus,
-    Timestamp, TurnEnd,
+    Audit, AuditLine, Check, Digest, Domain, EventLine, Fact, Manifest, ManifestFile, Role, RunId, Statement,
+    StepStatus, Timestamp, TurnEnd,
 };
 use run::Run;
 use serde::Serialize;
@@ -44,15 +47,15 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, op
     let (audit, mut audited) = check_audit_chain(&reader.audit_rows()?, checkpoint);
     check_known(slug, &audit, &rows, &mut audited);
     // The audit log says what is sealed; the column only saves looking there.
-    let seal = audit.iter().rev().find_map(|(fact, ts)| match fact {
-        Audit::RunSealed { run_id, evidence } if run_id == slug => Some((*evidence, *ts)),
+    let seal = audit.iter().rev().find_map(|(fact, _)| match fact {
+        Audit::RunSealed { run_id, evidence } if run_id == slug => Some(*evidence),
         _ => None,
     });
     if seal.is_some() != reader.is_sealed(slug)? {
         audited.push("the index and the audit log disagree on whether the run is sealed".into());
     }
     let dir = reader.layout().run(slug);
-    let (files, evidence) = check_evidence(&dir, slug, &facts, seal);
+    let (files, evidence, found) = check_evidence(&dir, slug, &facts, seal);
     let approvals = run::approval_problems(&run_of(&rows), &facts, &audit);
     let checks = vec![
         chain,
@@ -60,7 +63,7 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, op
         check_machine(reader, slug, &rows)?,
         check_mirror(&dir, &rows, seal.is_some()),
         evidence,
-        check_seal(reader, slug, seal.is_some(), open)?,
+        check_seal(reader, slug, found.as_deref(), open)?,
         Check { name: "approvals", problems: approvals },
         Check { name: "audit log", problems: audited },
     ];
@@ -171,7 +174,13 @@ fn check_mirror(dir: &Path, rows: &[Row], sealed: bool) -> Check {
     Check { name: "events.jsonl", problems }
 }
 
-fn check_evidence(dir: &Path, slug: &str, facts: &[Fact], seal: Option<Seal>) -> (u64, Check) {
+/// How many files were read, what is wrong with them, and what those of a sealed run are.
+fn check_evidence(
+    dir: &Path,
+    slug: &str,
+    facts: &[Fact],
+    seal: Option<Digest>,
+) -> (u64, Check, Option<Vec<ManifestFile>>) {
     let mut problems = Vec::new();
     let mut files = 0;
     for (sub, evidence) in facts.iter().filter_map(Fact::evidence) {
@@ -182,9 +191,8 @@ fn check_evidence(dir: &Path, slug: &str, facts: &[Fact], seal: Option<Seal>) ->
             files += check_reconciled(&dir.join(sub), sub, *evidence, &mut problems);
         }
     }
-    if let Some(seal) = seal {
-        files += check_run_dir(dir, slug, seal, &mut problems);
-    }
+    let found = seal.map(|seal| check_run_dir(dir, seal, &mut problems));
+    files += found.as_ref().map_or(0, |found| found.len() as u64);
     if let Some(Fact::RunStarted(started)) = facts.first() {
         let items = facts.iter().filter_map(|fact| match fact {
             Fact::ItemAdded(added) => Some(&added.item),
@@ -196,7 +204,7 @@ fn check_evidence(dir: &Path, slug: &str, facts: &[Fact], seal: Option<Seal>) ->
             }
         }
     }
-    (files, Check { name: "evidence", problems })
+    (files, Check { name: "evidence", problems }, found)
 }
 
 fn check_dir(dir: &Path, shown: &str, evidence: Digest, facts: &[Fact], problems: &mut Vec<String>) -> u64 {
@@ -239,55 +247,66 @@ fn check_listed(dir: &Path, shown: &str, manifest: &Manifest, problems: &mut Vec
             tell(problems, format!("{shown}{} {what}", file.path));
         }
     }
-    let listed: BTreeSet<PathBuf> = manifest.files.iter().map(|file| PathBuf::from(&file.path)).collect();
+    check_added(dir, shown, manifest.files.iter().map(|file| file.path.as_str()), problems);
+    manifest.files.len() as u64
+}
+
+/// Nothing is there that is not listed.
+fn check_added<'a>(dir: &Path, shown: &str, listed: impl Iterator<Item = &'a str>, problems: &mut Vec<String>) {
+    let listed: BTreeSet<&Path> = listed.map(Path::new).collect();
     let mut there = Vec::new();
     list_files(dir, Path::new(""), &mut there);
     for path in there {
         // The seal of a run vouches for its manifest, so it cannot be in it.
         let unlisted = path == Path::new("manifest.json") || (shown.is_empty() && path == Path::new(SEAL));
-        if !listed.contains(&path) && !unlisted {
+        if !listed.contains(path.as_path()) && !unlisted {
             tell(problems, format!("{shown}{} was added", path.display()));
         }
     }
-    manifest.files.len() as u64
 }
 
-/// What the audit log says of a sealed run: the digest of its file list, and when.
-type Seal = (Digest, Timestamp);
-
-fn check_run_dir(dir: &Path, slug: &str, (evidence, sealed_at): Seal, problems: &mut Vec<String>) -> u64 {
-    let manifest = match read_manifest(dir) {
-        Ok(manifest) => manifest,
-        Err(error) => {
-            problems.push(format!("manifest.json: {error}"));
-            return 0;
-        }
-    };
-    let own = Manifest {
-        version: 1,
-        run_id: slug.to_owned(),
-        dir: ".".into(),
-        sealed_at,
-        files: manifest.files.clone(),
-        outcome: Vec::new(),
-    };
-    if manifest != own || evidence_digest(manifest.files.iter()) != evidence {
+/// A sealed run's manifest is the one that was sealed, and its directory holds exactly what that lists. Answers what the
+/// listed files are.
+fn check_run_dir(dir: &Path, evidence: Digest, problems: &mut Vec<String>) -> Vec<ManifestFile> {
+    let bytes = read_bounded(&dir.join("manifest.json")).unwrap_or_default();
+    if digest(Domain::Manifest, &bytes) != evidence {
         problems.push("manifest.json is not the one that was sealed".into());
     }
-    check_listed(dir, "", &manifest, problems)
+    let manifest: RunManifest = match serde_json::from_slice(&bytes) {
+        Ok(manifest) => manifest,
+        Err(error) => {
+            problems.push(format!("manifest.json cannot be read: {error}"));
+            return Vec::new();
+        }
+    };
+    let lacks = |name: &&&str| manifest.status == RunStatus::Success && !manifest.evidence_hashes.contains_key(**name);
+    problems.extend(EVIDENCE.iter().filter(lacks).map(|name| format!("{name} is missing, and the run succeeded")));
+    let mut found = Vec::new();
+    for listed in &manifest.artifacts {
+        let now = hashed(dir, &listed.path);
+        let wrong = match &now {
+            Ok(now) => contrast(now, listed.size_bytes.unwrap_or_default(), &listed.sha256.0, None),
+            Err(what) => Some(what.clone()),
+        };
+        if let Some(what) = wrong {
+            tell(problems, format!("{} {what}", listed.path));
+        }
+        found.extend(now);
+    }
+    check_added(dir, "", manifest.artifacts.iter().map(|listed| listed.path.as_str()), problems);
+    found
 }
 
 /// The signature beside a sealed run is that of this manifest, these files and this log.
-fn check_seal(reader: &Reader, slug: &str, sealed: bool, open: Open<'_>) -> Result<Check> {
+fn check_seal(reader: &Reader, slug: &str, found: Option<&[ManifestFile]>, open: Open<'_>) -> Result<Check> {
     let dir = reader.layout().run(slug);
-    let said = sealed.then(|| read_bounded(&dir.join(SEAL)).map_err(|e| e.to_string()).and_then(|bytes| open(&bytes)));
-    let problems = match said {
+    let read = || read_bounded(&dir.join(SEAL)).map_err(|e| e.to_string()).and_then(|bytes| open(&bytes));
+    let problems = match found.map(|found| (found, read())) {
         None => Vec::new(),
-        Some(Err(why)) => vec![why],
-        Some(Ok(said)) => {
-            let listed = read_manifest(&dir).map(|manifest| manifest.files).unwrap_or_default();
+        Some((_, Err(why))) => vec![why],
+        Some((found, Ok(said))) => {
             let manifest = read_bounded(&dir.join("manifest.json")).unwrap_or_default();
-            run_seal(reader, slug, listed.iter())?.contradictions(&said, &manifest)
+            run_seal(reader, slug, found.iter())?.contradictions(&said, &manifest)
         }
     };
     Ok(Check { name: "seal", problems: problems.into_iter().map(|what| format!("{SEAL} {what}")).collect() })

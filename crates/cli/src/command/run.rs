@@ -176,19 +176,26 @@ impl Session<'_> {
 
     pub(crate) fn resume(&self, slug: &str, jobs: usize) -> Outcome<RunView> {
         let (run, _) = Reader::open(&self.context.layout)?.load(slug)?;
+        self.require_own(&run, "it is not gone on with")?;
+        let Resumed { run, log, denied } = runner::resume(self.owner.store(), &self.settings.policies, slug)?;
+        self.drive(run, log, denied, jobs)
+    }
+
+    /// Carries out the contract of a run again, to be compared.
+    pub(crate) fn again(&self, run: &Run, jobs: usize) -> Outcome<RunView> {
+        let (run, log) = self.starting(|starting| starting.start_again(run))?;
+        self.drive(run, log, None, jobs)
+    }
+
+    /// Something of a recorded run is started only by whoever started the run here, and only confined as the run was.
+    pub(crate) fn require_own(&self, run: &Run, so: &str) -> Outcome<()> {
         if !self.context.trust.started(&run.started.contract_digest) {
-            let hint = "start it anew: norma run … --new";
-            return Err(CommandError::new(
-                code::ENVIRONMENT,
-                format!("run {slug} was not started by you on this machine, so it is not gone on with"),
-                hint,
-            ));
+            let message = format!("run {} was not started by you on this machine, so {so}", run.id.slug());
+            return Err(CommandError::new(code::ENVIRONMENT, message, "start it anew: norma run … --new"));
         }
         let sandbox = SandboxConfig { backend: run.started.contract.sandbox, ..self.settings.config.sandbox.clone() };
         runner::check_sandbox(&sandbox, self.mode(), &self.context.sandbox)?;
-        runner::check_workspace(&run.started.contract.workspace, sandbox.backend, &self.context.sandbox)?;
-        let Resumed { run, log, denied } = runner::resume(self.owner.store(), &self.settings.policies, slug)?;
-        self.drive(run, log, denied, jobs)
+        Ok(runner::check_workspace(&run.started.contract.workspace, sandbox.backend, &self.context.sandbox)?)
     }
 
     /// The stricter of what the configuration and the environment say.
@@ -369,7 +376,7 @@ impl Interrupts {
         Ok(Interrupts { current })
     }
 
-    fn watch(&self, control: Option<Control>) {
+    pub(crate) fn watch(&self, control: Option<Control>) {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = control;
     }
 }

@@ -4,6 +4,8 @@
 
 mod agents;
 mod approvals;
+mod batches;
+mod bundle;
 mod commands;
 mod conformance;
 mod contract;

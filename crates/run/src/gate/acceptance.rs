@@ -92,7 +92,12 @@ pub fn exit_code(end: &ProcessEnd) -> i32 {
 
 /// Whether nothing more needs to be tried after a command that ended like this.
 pub fn stops(must_pass: bool, end: &ProcessEnd) -> bool {
-    *end == ProcessEnd::Canceled || (must_pass && TestStatus::of(Some(end)) != TestStatus::Pass)
+    *end == ProcessEnd::Canceled || stops_at(must_pass, TestStatus::of(Some(end)))
+}
+
+/// The same by what a command came to, once it is over.
+pub fn stops_at(must_pass: bool, status: TestStatus) -> bool {
+    must_pass && status != TestStatus::Pass
 }
 
 /// What all commands prove, each with whether it must pass: the first that must and did not decides. Where none must,

@@ -63,7 +63,7 @@ mod tests {
     use serde_json::{Value, json};
 
     /// The reasons for an item that differs so from one that asks for nothing.
-    fn reasons(change: Value, sandbox: &str, extent: (u64, u64)) -> Vec<String> {
+    fn reasons(change: Value, extent: (u64, u64)) -> Vec<String> {
         let mut item = json!({
             "id": "t", "agent_id": "a", "role": "WORKER", "worker": "w", "goal": "g", "timeout_ms": 1,
             "submitted": "0".repeat(64), "scope": {"allowed_paths": ["src/a"]},
@@ -71,37 +71,32 @@ mod tests {
         for (name, value) in change.as_object().unwrap() {
             item[name] = value.clone();
         }
-        let contract = json!({
-            "schema": "contract.v1", "workflow": "batch", "goal": "g", "acceptance_criteria": [], "sandbox": sandbox,
-            "budgets": {"max_iterations": 1}, "limits": contract::TurnLimits::default(),
-            "landing": contract::LandingConfig::default(), "agents": {},
-        });
-        let (contract, item) = (serde_json::from_value(contract).unwrap(), serde_json::from_value(item).unwrap());
+        let item = serde_json::from_value(item).unwrap();
         let extent = Extent { files: extent.0, allowed: extent.1 };
-        needs_approval(&contract, &item, &Policies::built_in(), extent)
+        needs_approval(&item, &Policies::built_in(), extent)
     }
 
     #[test]
     fn a_narrow_item_without_rights_needs_nobody() {
-        assert_eq!(reasons(json!({}), "native", (100, 50)), [""; 0]);
-        assert_eq!(reasons(json!({"scope": {"allowed_paths": ["README.md"]}}), "native", (1, 1)), [""; 0]);
-        assert_eq!(reasons(json!({"rights": {"shell": "never", "network": "allow"}}), "native", (9, 1)), [""; 0]);
+        assert_eq!(reasons(json!({}), (100, 50)), [""; 0]);
+        assert_eq!(reasons(json!({"scope": {"allowed_paths": ["README.md"]}}), (1, 1)), [""; 0]);
+        assert_eq!(reasons(json!({"rights": {"shell": "never", "network": "allow"}}), (9, 1)), [""; 0]);
     }
 
     #[test]
     fn a_wide_scope_is_told_by_its_name_and_by_its_share() {
         assert_eq!(
-            reasons(json!({"scope": {"allowed_paths": ["src", "x"]}}), "native", (100, 2)),
+            reasons(json!({"scope": {"allowed_paths": ["src", "x"]}}), (100, 2)),
             ["wide paths require approval: src: it is where most of a repository's code lies"]
         );
         assert_eq!(
-            reasons(json!({"scope": {"allowed_paths": ["a", "b"]}}), "native", (100, 51)),
+            reasons(json!({"scope": {"allowed_paths": ["a", "b"]}}), (100, 51)),
             ["wide paths require approval: they hold 51 of 100 files, more than 50 % of the tree"]
         );
-        assert_eq!(reasons(json!({"scope": {"allowed_paths": ["SRC"]}}), "native", (9, 1)).len(), 1);
-        assert_eq!(reasons(json!({"scope": {"allowed_paths": ["src/lib"]}}), "native", (9, 1)), [""; 0]);
-        assert_eq!(reasons(json!({"scope": {"allowed_paths": ["src"]}, "read_only": true}), "native", (9, 9)), [""; 0]);
-        assert_eq!(reasons(json!({"scope": {}}), "native", (100, 100)), [""; 0]);
+        assert_eq!(reasons(json!({"scope": {"allowed_paths": ["SRC"]}}), (9, 1)).len(), 1);
+        assert_eq!(reasons(json!({"scope": {"allowed_paths": ["src/lib"]}}), (9, 1)), [""; 0]);
+        assert_eq!(reasons(json!({"scope": {"allowed_paths": ["src"]}, "read_only": true}), (9, 9)), [""; 0]);
+        assert_eq!(reasons(json!({"scope": {}}), (100, 100)), [""; 0]);
     }
 
     #[test]
@@ -111,15 +106,14 @@ mod tests {
             "scope": {"allowed_paths": ["a"], "allow_binary": true},
         });
         assert_eq!(
-            reasons(all, "none", (9, 1)),
+            reasons(all, (9, 1)),
             [
                 "network on-request requires approval: the agent may reach what it is configured for",
                 "shell on-request requires approval: the agent may start commands that no rule allows",
-                "sandbox none requires approval: nothing confines the agent",
                 "binary files require approval: nobody can read what changes in them",
             ]
         );
-        let untrusted = reasons(json!({"rights": {"shell": "untrusted"}}), "native", (9, 1));
+        let untrusted = reasons(json!({"rights": {"shell": "untrusted"}}), (9, 1));
         assert_eq!(untrusted, ["shell untrusted requires approval: the agent may start commands that no rule allows"]);
     }
 }

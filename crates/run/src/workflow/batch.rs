@@ -20,8 +20,7 @@ pub(super) fn due(run: &Run) -> Box<dyn Iterator<Item = Due> + '_> {
 
 fn items(run: &Run) -> Box<dyn Iterator<Item = Due> + '_> {
     let Some(level) = run.level() else {
-        let unchanged = run.line.head.commit == run.started.base.commit;
-        return Box::new(std::iter::once(if unchanged { end(run) } else { Due::Land }));
+        return Box::new(std::iter::once(if run.has_to_land() { Due::Land } else { end(run) }));
     };
     let here = (0..).zip(&run.items).filter(move |(_, state)| state.level == level);
     Box::new(here.filter_map(|(place, state)| item(run, place, state)))

@@ -24,7 +24,7 @@ fn after_answer(run: &Run, step: StepRef, patch: bool) -> Due {
         Role::Do => turn(run, Role::Check, step.iteration),
         // Nothing goes on past a check whose verdict is not on record.
         Role::Check if run.judged != Some(step) => Due::Nothing,
-        Role::Check if run.verdict == Some(Verdict::Pass) && run.tree == run.started.base.tree => passed(run),
+        Role::Check if run.verdict == Some(Verdict::Pass) && !run.has_to_land() => passed(run),
         Role::Check if run.verdict == Some(Verdict::Pass) => Due::Land,
         Role::Check => turn(run, Role::Act, step.iteration),
         Role::Act if patch => Due::Change { change: run.changes + 1, step },

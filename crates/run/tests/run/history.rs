@@ -3,8 +3,8 @@
 
 use contract::{
     Author, Backend, Base, BudgetExceeded, Budgets, ChangeDropped, Contract, ContractSchema, Digest, End, Event, Fact,
-    Landing, LandingConfig, LandingDeclined, PatchApplied, ProcessEnd, Reason, Role, RunId, RunStarted, Status,
-    StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, TurnLimits, Verdict, VerdictGiven, Workflow,
+    ItemAdded, Landing, LandingConfig, LandingDeclined, PatchApplied, ProcessEnd, Reason, Role, RunId, RunStarted,
+    Status, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, TurnLimits, Verdict, VerdictGiven, Workflow,
 };
 use run::{Due, Illegal, Run};
 
@@ -55,6 +55,7 @@ pub(crate) fn started(contract: Contract) -> Fact {
         author: Author { name: "A".into(), email: "a@example.org".into() },
         left_out: vec![],
         included: Vec::new(),
+        replay_of: None,
         parent: None,
         run_dir: ".norma/runs/x".into(),
         pid: 1,
@@ -117,6 +118,21 @@ impl History {
         let first = Event { seq: 1, ts: Timestamp::from_unix_ms(0), fact: started(contract) };
         let run = Run::start(run_id(), &first).expect("the first fact is legal");
         History { run, events: vec![first], now_ms: 0, trees: 0 }
+    }
+
+    /// A run of the items of a contract, all of them on record.
+    pub(crate) fn of_items(mut contract: Contract) -> History {
+        let digest = contract.digest();
+        let items = std::mem::take(&mut contract.items);
+        let Fact::RunStarted(mut first) = started(contract) else { unreachable!("a run starts") };
+        (first.items, first.contract_digest) = (items.len() as u32, digest);
+        let first = Event { seq: 1, ts: Timestamp::from_unix_ms(0), fact: Fact::RunStarted(first) };
+        let run = Run::start(run_id(), &first).expect("the first fact is legal");
+        let mut history = History { run, events: vec![first], now_ms: 0, trees: 0 };
+        for (index, item) in (0..).zip(items) {
+            history.record(Fact::ItemAdded(Box::new(ItemAdded { index, item })));
+        }
+        history
     }
 
     /// Lets time pass before the next fact.

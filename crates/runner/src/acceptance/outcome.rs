@@ -8,12 +8,13 @@ use contract::work::{TestCommand, TestCounts};
 use contract::{Digest, Item};
 use run::gate::acceptance::{TestStatus, exit_code, total, verdict};
 use run::gate::{Finding, Rule};
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::time::Duration;
 
-/// What the tests of an item came to.
-#[derive(Debug, Clone)]
+/// What the tests of an item came to. All but the files is on record beside them, in `gates.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Acceptance {
     /// All of them together; `PASS` exactly where there are tests that must pass and no findings.
     pub status: TestStatus,
@@ -26,11 +27,12 @@ pub struct Acceptance {
     /// What the change itself touches of what decides about them. No reason to refuse it, but one to look.
     pub tests_changed: Vec<Finding>,
     /// What is kept: paths below the change's directory, and bytes.
+    #[serde(skip)]
     pub files: Vec<(String, Vec<u8>)>,
 }
 
 /// Whose version of the tests a command was run with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
     /// The change's own.
@@ -40,7 +42,8 @@ pub enum Side {
 }
 
 /// What one command came to.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CommandOutcome {
     /// What it is called.
     pub name: String,
@@ -75,7 +78,8 @@ pub struct CommandOutcome {
 }
 
 /// A kept file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LogFile {
     /// Below the change's directory.
     pub path: String,
@@ -93,13 +97,27 @@ impl Acceptance {
 
     /// What is put on record beside the files.
     pub fn report(&self) -> Value {
-        json!({
-            "status": self.status,
-            "commands": self.commands,
-            "counts": self.counts,
-            "findings": self.findings,
-            "tests_changed": self.tests_changed,
-        })
+        serde_json::to_value(self).expect("BUG: what tests came to is plain data")
+    }
+
+    /// What follows from what each command came to. `impossible` is why none could be tried.
+    pub(crate) fn conclude(&mut self, impossible: Option<Finding>) {
+        let commands = &self.commands;
+        self.status = verdict(commands.iter().map(|command| (command.must_pass, command.status)));
+        // With two versions of the tests, most of them are the same tests.
+        let first = commands.first().map(|command| command.tests);
+        let of_first = commands.iter().filter(|command| Some(command.tests) == first);
+        self.counts = total(of_first.map(|command| command.counts));
+        self.findings = impossible.into_iter().chain(commands.iter().filter_map(CommandOutcome::finding)).collect();
+    }
+}
+
+impl CommandOutcome {
+    /// Why the change is refused because of it; none if it is not.
+    fn finding(&self) -> Option<Finding> {
+        let why = self.why.as_ref().filter(|_| self.must_pass)?;
+        let with = if self.tests == Side::Baseline { " with the baseline's tests" } else { "" };
+        Some(Finding::whole(Rule::TestsFailed, format!("{}{with}: {why}", self.name.escape_debug())))
     }
 }
 
@@ -133,6 +151,8 @@ impl Tried {
 pub(super) struct Log<'i> {
     item: &'i Item,
     acceptance: Acceptance,
+    /// Why none could be tried.
+    impossible: Option<Finding>,
 }
 
 impl Log<'_> {
@@ -145,12 +165,12 @@ impl Log<'_> {
             tests_changed,
             files: Vec::new(),
         };
-        Log { item, acceptance }
+        Log { item, acceptance, impossible: None }
     }
 
     /// Nothing can be tried, for this reason.
     pub(super) fn impossible(&mut self, why: Finding) {
-        self.acceptance.findings.push(why);
+        self.impossible = Some(why);
         for test in &self.item.tests {
             self.add(Side::Baseline, test, None);
         }
@@ -177,11 +197,6 @@ impl Log<'_> {
         };
         if let Some(tried) = tried {
             self.keep(&mut outcome, tried);
-        }
-        if let Some(why) = outcome.why.as_ref().filter(|_| test.must_pass) {
-            let with = if side == Side::Baseline { " with the baseline's tests" } else { "" };
-            let message = format!("{}{with}: {why}", test.name.escape_debug());
-            self.acceptance.findings.push(Finding::whole(Rule::TestsFailed, message));
         }
         self.acceptance.commands.push(outcome);
     }
@@ -212,13 +227,8 @@ impl Log<'_> {
 
     /// The verdict over all of them.
     pub(super) fn finish(self) -> Acceptance {
-        let Log { mut acceptance, .. } = self;
-        let commands = &acceptance.commands;
-        acceptance.status = verdict(commands.iter().map(|command| (command.must_pass, command.status)));
-        // With two versions of the tests, most of them are the same tests.
-        let first = commands.first().map(|command| command.tests);
-        let of_first = commands.iter().filter(|command| Some(command.tests) == first);
-        acceptance.counts = total(of_first.map(|command| command.counts));
+        let Log { mut acceptance, impossible, .. } = self;
+        acceptance.conclude(impossible);
         acceptance
     }
 }

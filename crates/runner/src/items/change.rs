@@ -14,6 +14,8 @@ use run::gate::shown;
 /// The difference between two trees.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Change {
+    /// From which tree to which; empty where none was looked at.
+    pub(crate) trees: (String, String),
     /// In the words of the scope gate.
     pub(crate) paths: Vec<ChangedPath>,
     /// Each path in one of four.
@@ -26,8 +28,9 @@ pub(crate) struct Change {
 
 impl Change {
     pub(crate) fn between(objects: &Objects, old: &str, new: &str) -> Result<Change> {
+        let trees = (old.to_owned(), new.to_owned());
         if old == new {
-            return Ok(Change::default());
+            return Ok(Change { trees, ..Change::default() });
         }
         let (old, new) = (id(old)?, id(new)?);
         let found = objects.diff(old, new)?;
@@ -42,7 +45,7 @@ impl Change {
             after: it.new.map(|entry| entry.id.to_string()),
         });
         let deltas = delta::deltas(&sides.collect::<Vec<_>>());
-        Ok(Change { deltas, patch: objects.diff_text(old, new)?, paths, artifacts })
+        Ok(Change { trees, deltas, patch: objects.diff_text(old, new)?, paths, artifacts })
     }
 
     /// Paths that are created, edited and deleted.

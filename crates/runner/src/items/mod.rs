@@ -2,10 +2,13 @@
 //! at, does it, and asks again. Agents work and changes are judged side by side; changes land one after another, in
 //! the order of the contract.
 
+mod bench;
 mod change;
 mod finish;
 mod judge;
 mod land;
+mod merge;
+mod papers;
 
 use crate::acceptance::Acceptance;
 use crate::book::{Book, Page, Pending};
@@ -13,8 +16,10 @@ use crate::drive::{Control, Driver};
 use crate::git::{ObjectId, Objects};
 use crate::turn;
 use crate::{Error, Result};
+pub(crate) use bench::{Bench, Put, duplicate_of};
 use contract::{Digest, Fact, Item, Role, StepRef};
 pub(crate) use judge::Judged;
+pub(crate) use papers::{Ending, Landed, commit, ended, gates_json, receipt, refusals};
 use run::{Due, Run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -216,5 +221,9 @@ fn lock_paths(driver: &Driver<'_, '_>, place: u32) -> Result<Option<Option<PathL
 
 /// What only items need of the driver's world.
 fn world<'d>(driver: &'d mut Driver<'_, '_>) -> Result<&'d mut dyn ItemWorld> {
-    driver.world.items().ok_or_else(|| Error::usage("this world has no items", "carry them out with a machine"))
+    driver.world.items().ok_or_else(no_items)
+}
+
+fn no_items() -> Error {
+    Error::usage("this world has no items", "carry them out with a machine")
 }

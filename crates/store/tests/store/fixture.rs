@@ -234,6 +234,7 @@ impl<'a> Driving<'a> {
             author: Author { name: "A".into(), email: "a@example.org".into() },
             left_out: vec![],
             included: Vec::new(),
+            replay_of: None,
             parent: None,
             run_dir: store.layout.shown(&dir),
             pid: 1,
@@ -382,8 +383,7 @@ impl<'a> Driving<'a> {
                     self.record(vec![Fact::Landed(landing)], vec![]);
                 }
                 Due::End { status, end, budget } => {
-                    std::fs::write(self.dir().join("patch.diff"), "--- a/f\n+++ b/f\n").expect("patch.diff");
-                    std::fs::write(self.dir().join("diff_name_only.txt"), "f\n").expect("diff_name_only.txt");
+                    self.keep_diff();
                     let mut facts: Vec<Fact> = budget.map(Fact::BudgetExceeded).into_iter().collect();
                     facts.push(Fact::ended(status, end));
                     self.record(facts, vec![]);
@@ -395,6 +395,12 @@ impl<'a> Driving<'a> {
         if self.run.status.is_terminal() && !self.is_sealed() {
             store::seal(self.store, &self.slug(), &sign).expect("the run is sealed");
         }
+    }
+
+    /// What the run changed, as whoever ends a run writes it down first.
+    pub(crate) fn keep_diff(&self) {
+        std::fs::write(self.dir().join("patch.diff"), "--- a/f\n+++ b/f\n").expect("patch.diff");
+        std::fs::write(self.dir().join("diff_name_only.txt"), "f\n").expect("diff_name_only.txt");
     }
 
     fn is_sealed(&self) -> bool {

@@ -226,11 +226,20 @@ fn an_ended_run_is_sealed_on_start() {
         driving.record(vec![contract::Fact::RunCanceled(end)], vec![]);
         driving.slug()
     };
-    // What a crash leaves of writing one of the run's own files.
-    std::fs::write(world.layout.run(&slug).join("manifest.json.tmp-0badcafe"), "{").unwrap();
+    // What a crash leaves of writing one of the run's own files, and what a power cut leaves of its bundle.
+    let dir = world.layout.run(&slug);
+    std::fs::write(dir.join("manifest.json.tmp-0badcafe"), "{").unwrap();
+    std::fs::create_dir_all(dir.join("reports")).unwrap();
+    std::fs::write(dir.join("reports/task_result.json"), [0; 512]).unwrap();
+    std::fs::write(dir.join("meta.json"), "").unwrap();
     world.recover_twice();
     assert!(world.reader().is_sealed(&slug).unwrap());
     assert_eq!(world.problems(&slug), [""; 0]);
+    let meta: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("meta.json")).unwrap()).unwrap();
+    assert_eq!(meta["run_id"], slug.as_str(), "the bundle was made again");
+    // Nobody wrote down what the run changed, and nothing is made up for it.
+    let report = std::fs::read_to_string(dir.join("reports/evidence_report.json")).unwrap();
+    assert!(report.contains("\"fail\"") && report.contains("\"patch.diff\""), "{report}");
 }
 
 /// A run whose first change was opened and got a directory, but no record.

@@ -1,11 +1,13 @@
 //! The lines of the state directory's own log that are about this run. They are not all of that log, so its chain can be
-//! followed only where they are neighbours; but each state of the run that it knows must be in the run's own chain, and
-//! each approval that the run used must have been asked for, given and used there.
+//! followed only where they are neighbours; but each state of the run that it knows must be in the run's own chain, the
+//! manifest that it was sealed with must be this one, and each approval that the run used must have been asked for,
+//! given and used there.
 
 use super::log::Log;
 use crate::Found;
+use contract::hash::digest;
 use contract::json::{self, Limits};
-use contract::{Audit, AuditLine, Digest, Fact, LINE_BYTES_MAX, Timestamp};
+use contract::{Audit, AuditLine, Digest, Domain, Fact, LINE_BYTES_MAX, Timestamp};
 
 /// Reads the lines and compares them with the log of the run.
 pub(crate) fn check(found: &Found<'_>, log: &Log) -> Vec<String> {
@@ -25,11 +27,7 @@ pub(crate) fn check(found: &Found<'_>, log: &Log) -> Vec<String> {
         if !is_about(&fact, &found.index.run_id, &facts) {
             bad("is not about this run");
         }
-        if let Audit::RunState { seq, head, .. } = &fact
-            && seq.checked_sub(1).and_then(|at| log.heads.get(at as usize)) != Some(head)
-        {
-            bad("knows another log of this run");
-        }
+        contradiction(&fact, found, log).into_iter().for_each(bad);
         facts.push((fact, line.ts));
     }
     if !facts.iter().any(|(fact, _)| matches!(fact, Audit::RunSealed { .. })) {
@@ -49,6 +47,19 @@ fn is_about(fact: &Audit, slug: &String, before: &[(Audit, Timestamp)]) -> bool 
             before.iter().any(|(fact, _)| matches!(fact, Audit::ApprovalAsked { id: asked, .. } if asked == id))
         }
         fact => fact.run() == Some(slug),
+    }
+}
+
+/// What a line says of the run that is not so in this bundle.
+fn contradiction(fact: &Audit, found: &Found<'_>, log: &Log) -> Option<&'static str> {
+    let manifest = || digest(Domain::Manifest, found.bundle.bytes("run/manifest.json").unwrap_or_default());
+    match fact {
+        Audit::RunState { seq, head, .. } => {
+            let known = seq.checked_sub(1).and_then(|at| log.heads.get(at as usize)) == Some(head);
+            (!known).then_some("knows another log of this run")
+        }
+        Audit::RunSealed { evidence, .. } => (*evidence != manifest()).then_some("sealed another manifest.json"),
+        _ => None,
     }
 }
 

@@ -131,6 +131,7 @@ fn started(user: &Repository, objects: &Objects) -> RunStarted {
     };
     RunStarted {
         items: 0,
+        replay_of: None,
         contract_digest: contract.digest(),
         contract,
         base: Base { commit: commit.to_string(), tree: tree.clone(), branch: Some("refs/heads/main".into()) },

@@ -98,7 +98,7 @@ impl World {
         acceptance
     }
 
-    fn context(&self) -> Context {
+    pub(crate) fn context(&self) -> Context {
         let at = self.repo.parent().unwrap();
         let environment = UserEnvironment {
             path: Some(self.path()),
@@ -119,13 +119,13 @@ impl World {
         }
     }
 
-    fn path(&self) -> OsString {
+    pub(crate) fn path(&self) -> OsString {
         let system = ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from);
         std::env::join_paths(self.path_first.iter().chain([&self.bin]).chain(&system)).unwrap()
     }
 
     /// Every file of the user's checkout but norma's own, with its content.
-    fn seen(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub(crate) fn seen(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let (mut seen, mut due) = (BTreeMap::new(), vec![self.repo.clone()]);
         while let Some(dir) = due.pop() {
             for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {

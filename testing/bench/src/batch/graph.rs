@@ -83,10 +83,12 @@ mod tests {
     #[test]
     fn what_is_written_for_norma_are_work_items() {
         let graph = Graph { levels: 50, width: 20 };
-        let text = serde_json::to_vec(&graph.work_items(false)).expect("JSON");
-        let document = contract::json::parse(&text, &Limits::DOCUMENT).expect("it is not too large");
-        let items: Vec<WorkItem> = serde_json::from_value(document).expect("work items");
-        assert_eq!(items.len(), 1000);
+        for (read_only, expected) in [(true, Some(true)), (false, None)] {
+            let text = serde_json::to_vec(&graph.work_items(read_only)).expect("JSON");
+            let document = contract::json::parse(&text, &Limits::DOCUMENT).expect("it is not too large");
+            let items: Vec<WorkItem> = serde_json::from_value(document).expect("work items");
+            assert_eq!((items.len(), items[999].read_only), (1000, expected));
+        }
     }
 
     #[test]

@@ -117,7 +117,10 @@ fn process(layout: &Layout, outside: &Mutex<Outside>, runs: u64) -> runner::Resu
     let views = Reader::open(layout)?.runs(None)?;
     let paused = views.iter().find(|view| view.status == Status::Paused).map(|view| view.run_id.clone());
     let (run, log) = match paused {
-        Some(slug) => runner::resume(&store, &POLICIES, &slug)?,
+        Some(slug) => {
+            let resumed = runner::resume(&store, &POLICIES, &slug)?;
+            (resumed.run, resumed.log)
+        }
         None if views.len() as u64 == runs => return Ok(Lived::Done),
         None => start(&store, outside)?,
     };
@@ -172,6 +175,7 @@ fn start(store: &Store, outside: &Mutex<Outside>) -> runner::Result<(Run, RunLog
         author: Author { name: "A".into(), email: "a@example.org".into() },
         left_out: Vec::new(),
         included: Vec::new(),
+        replay_of: None,
         parent: None,
         run_dir: store.layout.shown(&store.layout.run(&id.slug())),
         pid: 1,

@@ -1,0 +1,195 @@
+//! `norma replay`: is what is on record of a run what follows from its evidence, and does it come out the same again?
+
+use super::run::{Interrupts, JOBS_DEFAULT, Session, exit_code, trusted_settings, wait_for_lock};
+use crate::error::{Outcome, code};
+use crate::surroundings::Surroundings;
+use crate::text::{safe, short};
+use contract::documents::{Difference, ReexecReport, ReexecStatus};
+use contract::replay::{ReplayCheck, ReplayMode, ReplayReport};
+use contract::{Reason, RunView, Timestamp};
+use runner::git::Objects;
+use runner::{Control, Machine, Replay, Request};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use store::Reader;
+
+/// How much of a value is shown to people.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// Judge a run again: on its evidence, with its tests, or by carrying it out again
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  norma replay @last              # nothing is started; exit 0 the same, 5 not\n  norma replay @last --reverify   # its patches and its tests, no agent\n  norma replay @last --reexec     # its agents too; lands nothing"
+)]
+pub(crate) struct Args {
+    /// Run id, a unique prefix of it, or @last
+    run: String,
+    /// Judge everything again on the evidence that is kept; nothing is started (the default)
+    #[arg(long, group = "how")]
+    rehydrate: bool,
+    /// Apply its patches and run its tests again; no agent is asked
+    #[arg(long, group = "how")]
+    reverify: bool,
+    /// Carry out its contract again from where it started, and compare; lands nothing
+    #[arg(long, group = "how")]
+    reexec: bool,
+    /// Do not wait if another norma is at work; exit 4
+    #[arg(long)]
+    no_wait: bool,
+}
+
+impl Args {
+    pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
+        match (self.reverify, self.reexec) {
+            (false, false) => rehydrate(here, &self.run),
+            (true, _) => self.reverify(here),
+            (_, true) => self.reexec(here),
+        }
+    }
+
+    fn reverify(&self, here: &Surroundings) -> Outcome<ExitCode> {
+        let report = self.in_session(here, |session, reader, slug| {
+            let record = runner::verify_run(reader, &session.context.trust, slug)?;
+            session.require_own(&reader.load(slug)?.0, "nothing of it is run again")?;
+            let control = Control::new()?;
+            session.interrupts.watch(Some(control.clone()));
+            let (objects, policies) = (session.owner.objects(), &session.settings.policies);
+            let mut machine = Machine::new(session.context, objects, session.owner.keys(), control.cancel.clone());
+            let report = Replay { reader, objects, policies }.reverify(&record, &mut machine, &control);
+            session.interrupts.watch(None);
+            if control.requested().is_some() {
+                return Ok(Err(ExitCode::from(code::INTERRUPTED)));
+            }
+            Ok(Ok(report?))
+        })?;
+        report.map_or_else(Ok, |report| tell(here, &report))
+    }
+
+    fn reexec(&self, here: &Surroundings) -> Outcome<ExitCode> {
+        let report = self.in_session(here, |session, reader, slug| {
+            runner::check_record(&runner::verify_run(reader, &session.context.trust, slug)?)?;
+            let (run, _) = reader.load(slug)?;
+            session.require_own(&run, "it is not carried out again")?;
+            let again = session.again(&run, JOBS_DEFAULT)?;
+            if !again.status.is_terminal() || again.reason == Some(Reason::SandboxUnavailable) {
+                session.finish(&again);
+                return Ok(Err(exit_code(&again)));
+            }
+            Ok(Ok((runner::compare(reader, slug, &again.run_id)?, again)))
+        })?;
+        report.map_or_else(Ok, |(report, again)| tell_reexec(here, &report, &again))
+    }
+
+    /// Does something as the owner of the state directory. What is told is told afterwards, by whoever owns it then.
+    fn in_session<T>(
+        &self,
+        here: &Surroundings,
+        act: impl FnOnce(&Session<'_>, &Reader, &str) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let interrupts = Interrupts::install()?;
+        let context = here.context()?;
+        let settings = trusted_settings(here, &context)?;
+        let owner = wait_for_lock(here, &context, self.no_wait)?;
+        let reader = Reader::open(&context.layout)?;
+        let slug = reader.find_run(&self.run)?;
+        act(&Session { here, context: &context, owner: &owner, settings, interrupts }, &reader, &slug)
+    }
+}
+
+/// Takes no lock and starts nothing.
+fn rehydrate(here: &Surroundings, given: &str) -> Outcome<ExitCode> {
+    let user = here.repository()?;
+    let layout = here.layout_of(&user);
+    let reader = Reader::open(&layout)?;
+    let slug = reader.find_run(given)?;
+    let policies = runner::load_policies(&layout)?;
+    let objects = Objects::open_or_create(&layout.git(), &user)?;
+    let record = runner::verify_run(&reader, &here.trust_of(&layout), &slug)?;
+    let replay = Replay { reader: &reader, objects: &objects, policies: &policies };
+    tell(here, &replay.rehydrate(&record)?)
+}
+
+fn tell(here: &Surroundings, report: &ReplayReport) -> Outcome<ExitCode> {
+    let at = report.replayed_at;
+    let told = describe(report);
+    keep(here, &report.run_id, report.mode, report.status, at, json!(report), &told)
+}
+
+fn tell_reexec(here: &Surroundings, report: &ReexecReport, again: &RunView) -> Outcome<ExitCode> {
+    let told = describe_reexec(report, again);
+    keep(here, &report.run_id, ReplayMode::Reexec, report.status, report.reexec_ts, json!(report), &told)
+}
+
+/// Has the report kept beside the runs, and prints it.
+fn keep(
+    here: &Surroundings,
+    run: &str,
+    mode: ReplayMode,
+    status: ReexecStatus,
+    at: Timestamp,
+    report: Value,
+    told: &str,
+) -> Outcome<ExitCode> {
+    let request = Request::KeepReplay { run: run.to_owned(), mode, status, at, report: report.clone() };
+    let (_, path) = here.request(request)?;
+    let value = json!({"run_id": run, "mode": mode, "status": status, "path": path, "report": report});
+    here.print(&value, || format!("{told}\nreport: {}", path.as_str().unwrap_or_default()));
+    Ok(match status {
+        ReexecStatus::Pass => ExitCode::SUCCESS,
+        ReexecStatus::Fail => ExitCode::from(code::INTEGRITY),
+    })
+}
+
+fn describe(report: &ReplayReport) -> String {
+    let mut text: String = report.checks.iter().map(describe_check).collect();
+    let verdict = match report.status {
+        ReexecStatus::Pass => "the same",
+        ReexecStatus::Fail => "NOT the same",
+    };
+    let done = match report.mode {
+        ReplayMode::Rehydrate => "judged again on its evidence",
+        ReplayMode::Reverify | ReplayMode::Reexec => "patches applied and tests run again",
+    };
+    text.push_str(&format!("{verdict}: run {} {done}", report.run_id));
+    text
+}
+
+fn describe_check(check: &ReplayCheck) -> String {
+    let word = if check.differences.is_empty() { "ok" } else { "FAILED" };
+    let mut text = format!("{:<14} {word:<6} {}\n", check.name, check.compared);
+    for difference in &check.differences {
+        text.push_str(&format!("               {}\n", safe(&difference.to_string())));
+    }
+    for note in &check.notes {
+        text.push_str(&format!("               note: {}\n", safe(note)));
+    }
+    text
+}
+
+fn describe_reexec(report: &ReexecReport, again: &RunView) -> String {
+    let mut text = String::new();
+    for (name, differences, word) in
+        [("must not differ", &report.hard_diffs, "FAILED"), ("may differ", &report.soft_diffs, "differs")]
+    {
+        let word = if differences.is_empty() { "ok" } else { word };
+        text.push_str(&format!("{name:<15} {word}\n"));
+        text.extend(differences.iter().map(describe_difference));
+    }
+    for error in &report.errors {
+        text.push_str(&format!("not compared: {}\n", safe(error)));
+    }
+    let verdict = match report.status {
+        ReexecStatus::Pass => "the same",
+        ReexecStatus::Fail => "NOT the same",
+    };
+    text.push_str(&format!("{verdict}: run {} carried out again as {}; nothing landed", report.run_id, again.run_id));
+    text
+}
+
+fn describe_difference(difference: &Difference) -> String {
+    let shown = |value: &Option<Value>| {
+        value.as_ref().map_or_else(|| "nothing".to_owned(), |value| short(&value.to_string(), SHOWN_CHARS_MAX))
+    };
+    let (was, is) = (shown(&difference.expected), shown(&difference.actual));
+    format!("                {}: {was} → {is}\n", safe(&difference.key))
+}

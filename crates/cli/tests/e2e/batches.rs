@@ -1,0 +1,328 @@
+//! Contracts and batches: what lands whole, what leaves no trace, and in which order.
+
+use crate::environment::TestEnvironment;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// A worker that finds out which item it is for and then does what a shell script of the repository says.
+const WORKER: &str = r#"#!/bin/sh
+request=$(cat)
+id=$(printf %s "$request" | sed -n 's/.*"contract":{"id":"\([^"]*\)".*/\1/p')
+. agents/do.sh
+echo '{"version":1,"status":"ok","summary":"did it"}'
+"#;
+
+/// An environment whose worker does this, with `$id` for the item's id.
+fn with_worker(script: &str) -> TestEnvironment {
+    let env = TestEnvironment::initialized();
+    env.write("agents/worker.sh", WORKER);
+    env.write("agents/do.sh", script);
+    env.git(&["update-index", "--add", "--chmod=+x", "agents/worker.sh"]);
+    std::fs::set_permissions(env.root.join("agents/worker.sh"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    env.commit("a worker");
+    env.configure(|config| {
+        config["agents"] = json!({"worker": {"type": "exec", "cmd": ["./agents/worker.sh"]}});
+    });
+    env
+}
+
+fn item(id: &str, change: Value) -> Value {
+    let mut item = json!({"id": id, "agent_id": "agent-1", "description": format!("do {id}"), "dependencies": []});
+    for (name, value) in change.as_object().unwrap() {
+        item[name] = value.clone();
+    }
+    item
+}
+
+/// Runs items and answers their results.
+fn batch(env: &TestEnvironment, items: &[Value], code: i32) -> Vec<Value> {
+    env.write("items.json", &Value::from(items.to_vec()).to_string());
+    let output = env.norma(&["batch", "items.json", "--jobs", "4", "--json"]);
+    output.exits(code);
+    serde_json::from_str(&output.raw).unwrap_or_else(|e| panic!("{e}: {}", output.raw))
+}
+
+fn statuses(results: &[Value]) -> Vec<&str> {
+    results.iter().map(|result| result["status"].as_str().unwrap()).collect()
+}
+
+fn state_hash(env: &TestEnvironment) -> String {
+    env.json(&["hash", "HEAD"])["hash"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_usage_example_of_the_document_runs_as_it_stands() {
+    let env = with_worker("mkdir -p docs/contracts && echo KnowledgeStore > docs/contracts/KnowledgeStore.contract.md");
+    env.write("validate-contract.mjs", "import {readFileSync} from 'node:fs';\nif (!readFileSync(`docs/contracts/${process.argv[2]}.contract.md`, 'utf8').includes(process.argv[2])) process.exit(1);\n");
+    env.commit("a validator");
+    let results = batch(
+        &env,
+        &[json!({
+            "id": "work-item-1", "agent_id": "agent-1", "description": "Implement KnowledgeStore contract",
+            "dependencies": [],
+            "constraints": {"max_files": 5, "max_tool_ops": 20, "max_delta_size": 50, "timeout_ms": 60000},
+            "budget": {"time_estimate_ms": 30000, "complexity": "medium"},
+            "output_files": ["/docs/contracts/KnowledgeStore.contract.md"],
+            "test_command": "node validate-contract.mjs KnowledgeStore",
+        })],
+        0,
+    );
+    assert_eq!(statuses(&results), ["success"]);
+    let made = env.root.join("docs/contracts/KnowledgeStore.contract.md");
+    assert_eq!(results[0]["created_files"], json!([made]));
+    assert_eq!(results[0]["output_hash"], state_hash(&env));
+    let receipt: Value =
+        serde_json::from_slice(&std::fs::read(results[0]["receipt_path"].as_str().unwrap()).unwrap()).unwrap();
+    assert_eq!(receipt["id"], results[0]["receipt_id"]);
+    let message = env.git(&["log", "-1", "--format=%B"]);
+    for trailer in ["Norma-Run: ", "Norma-Receipt: sha256:", "Norma-Contract: "] {
+        assert!(message.contains(trailer), "{message}");
+    }
+    env.norma(&["verify", "@last"]).success();
+}
+
+#[test]
+fn an_item_that_fails_leaves_the_state_bit_for_bit_as_it_was() {
+    let env = with_worker(
+        "echo x > new; rm README.md; chmod +x src/lib.txt; ln -s /etc/passwd l; echo y >> src/lib.txt; exit 3",
+    );
+    let (before, repository) = (state_hash(&env), env.repository());
+    let results = batch(&env, &[item("a", json!({}))], 1);
+    assert_eq!(statuses(&results), ["failure"]);
+    assert!(results[0]["error"].as_str().unwrap().contains("exit code 3"));
+    assert_eq!(state_hash(&env), before);
+    let after = env.repository();
+    assert_eq!(
+        repository.keys().filter(|key| **key != "items.json").collect::<Vec<_>>(),
+        after.keys().filter(|key| *key != "items.json").collect::<Vec<_>>()
+    );
+    assert!(results[0]["receipt_id"].is_string());
+}
+
+#[test]
+fn admission_refuses_in_the_words_of_the_document() {
+    let env = with_worker("echo 1 > one; echo 2 > two");
+    let before = state_hash(&env);
+    let limited = |limits: Value| item("a", json!({"constraints": limits}));
+    let results = batch(&env, &[limited(json!({"max_files": 1}))], 1);
+    assert_eq!((statuses(&results)[0], &results[0]["denial_reason"]), ("denied", &json!("Exceeded max files: 2 > 1")));
+    let results = batch(&env, &[limited(json!({"max_delta_size": 1}))], 1);
+    assert_eq!(results[0]["denial_reason"], "Exceeded max delta size: 2 > 1");
+    assert_eq!(state_hash(&env), before);
+    assert_eq!(statuses(&batch(&env, &[limited(json!({"max_files": 2}))], 0)), ["success"]);
+}
+
+#[test]
+fn tool_operations_are_counted_from_what_the_agent_says() {
+    let script = r#"for i in $(seq 1 $(cat ops)); do echo '{"type":"tool_completed","id":"'$i'","name":"edit"}' >> $NORMA_STEP_DIR/events.jsonl; done"#;
+    let env = with_worker(script);
+    for (ops, code, status) in [("50", 0, "success"), ("51", 1, "denied")] {
+        env.write("ops", ops);
+        env.commit("ops");
+        let results = batch(&env, &[item("a", json!({}))], code);
+        assert_eq!(statuses(&results), [status], "{results:?}");
+        if status == "denied" {
+            assert_eq!(results[0]["denial_reason"], "Exceeded max tool ops: 51 > 50");
+        }
+    }
+}
+
+#[test]
+fn a_test_that_fails_drops_the_change_and_its_output_is_kept() {
+    let env = with_worker("echo 1 > one");
+    env.write("t.sh", "echo junk > junk; echo it was bad; exit 1\n");
+    env.commit("a test");
+    let before = state_hash(&env);
+    let results = batch(&env, &[item("a", json!({"test_command": "sh t.sh"}))], 1);
+    assert_eq!(statuses(&results), ["failure"]);
+    assert!(results[0]["error"].as_str().unwrap().starts_with("Tests failed"), "{results:?}");
+    assert_eq!(results[0]["test_output"], "it was bad\n");
+    assert_eq!(state_hash(&env), before);
+    let types = env.event_types();
+    assert!(types.contains(&"gate_failed".to_owned()), "{types:?}");
+}
+
+#[test]
+fn what_is_expected_or_needed_and_missing_is_named() {
+    let env = with_worker("echo 1 > one");
+    let results = batch(&env, &[item("a", json!({"output_files": ["/two"]}))], 1);
+    assert_eq!(statuses(&results), ["failure"]);
+    assert!(results[0]["error"].as_str().unwrap().contains("two"));
+    let results = batch(&env, &[item("a", json!({"input_files": ["nowhere"]}))], 1);
+    assert_eq!(statuses(&results), ["denied"]);
+    assert!(!env.event_types().contains(&"step_started".to_owned()), "no agent was started");
+}
+
+#[test]
+fn an_item_that_takes_too_long_times_out() {
+    let env = with_worker("sleep 100");
+    let results = batch(&env, &[item("a", json!({"constraints": {"timeout_ms": 300}}))], 1);
+    assert_eq!(statuses(&results), ["timeout"]);
+}
+
+#[test]
+fn levels_follow_each_other_and_what_a_failure_holds_up_is_denied() {
+    // Each says which of the others it can see.
+    let env = with_worker(
+        "[ $id != bad ] || exit 1; ls made 2>/dev/null | tr '\\n' ' ' > saw-$id; mkdir -p made; echo > made/$id",
+    );
+    let needs = |id: &str, needs: &[&str]| item(id, json!({"dependencies": needs}));
+    let items = [
+        needs("c", &["a", "b"]),
+        needs("a", &[]),
+        needs("b", &[]),
+        needs("bad", &[]),
+        needs("late", &["bad"]),
+        needs("never", &["late"]),
+    ];
+    let results = batch(&env, &items, 1);
+    assert_eq!(statuses(&results), ["success", "success", "success", "failure", "denied", "denied"]);
+    assert_eq!(results[4]["denial_reason"], "dependency_failed: bad did not succeed");
+    assert_eq!(
+        (env.read("saw-a"), env.read("saw-b"), env.read("saw-c")),
+        (String::new(), String::new(), "a b ".into())
+    );
+    assert_eq!(env.git(&["log", "--format=%s", "-3"]).lines().collect::<Vec<_>>(), ["do c", "do b", "do a"]);
+    assert_eq!(env.last()["reason"], "items_failed");
+}
+
+#[test]
+fn of_two_items_that_touch_the_same_file_the_first_lands_and_the_second_is_not_forced() {
+    let env = with_worker("echo $id > src/lib.txt");
+    let results = batch(&env, &[item("one", json!({})), item("two", json!({}))], 1);
+    assert_eq!(statuses(&results), ["success", "denied"]);
+    assert!(results[1]["denial_reason"].as_str().unwrap().contains("src/lib.txt"));
+    assert_eq!(env.read("src/lib.txt"), "one\n");
+}
+
+#[test]
+fn items_that_declare_the_same_paths_follow_each_other_and_both_land() {
+    let env = with_worker("echo $id >> src/lib.txt");
+    let declared = |id: &str| item(id, json!({"allowed_paths": ["src/lib.txt"]}));
+    let results = batch(&env, &[declared("one"), declared("two")], 0);
+    assert_eq!(statuses(&results), ["success", "success"]);
+    assert!(env.read("src/lib.txt").ends_with("one\ntwo\n"));
+}
+
+#[test]
+fn a_change_outside_its_paths_is_a_violation_and_a_reader_may_change_nothing() {
+    let env = with_worker("echo $id > made-$id");
+    let results =
+        batch(&env, &[item("a", json!({"allowed_paths": ["src/lib.txt"]})), item("b", json!({"read_only": true}))], 1);
+    assert_eq!(statuses(&results), ["denied", "denied"]);
+    assert!(results[0]["denial_reason"].as_str().unwrap().contains("made-a"));
+    assert_eq!(env.event_types().iter().filter(|kind| *kind == "policy_violation").count(), 2);
+}
+
+#[test]
+fn a_batch_that_makes_no_sense_is_refused_whole_with_every_problem() {
+    let env = with_worker("true");
+    let needs = |id: &str, needs: &[&str]| item(id, json!({"dependencies": needs}));
+    let items = [needs("a", &["b"]), needs("b", &["a"]), needs("c", &["nobody"]), needs("c", &[])];
+    env.write("items.json", &Value::from(items.to_vec()).to_string());
+    let refused = env.norma(&["batch", "items.json"]);
+    refused.exits(2);
+    for word in ["nobody", "/3/id", "/0"] {
+        assert!(refused.err().contains(word), "{}", refused.err());
+    }
+    assert_eq!(env.json(&["runs"]).as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn the_same_change_does_not_land_twice_unless_it_is_asked_to() {
+    let env = with_worker("echo 1 > one");
+    env.configure(|config| {
+        config["agents"] = json!({"worker": {"type": "exec", "cmd": ["./agents/worker.sh"]}});
+        config["landing"] = json!({"mode": "branch"});
+    });
+    let first = batch(&env, &[item("a", json!({}))], 0);
+    let second = batch(&env, &[item("a", json!({}))], 1);
+    assert_eq!(statuses(&second), ["denied"]);
+    let pointer = first[0]["receipt_id"].as_str().unwrap();
+    assert!(second[0]["denial_reason"].as_str().unwrap().contains(pointer));
+    env.norma(&["batch", "items.json", "--new"]).success();
+    assert_eq!(
+        statuses(&batch(&env, &[item("other", json!({}))], 0)),
+        ["success"],
+        "another item with the same change"
+    );
+}
+
+#[test]
+fn a_task_contract_runs_and_its_answer_is_held_to_its_schema() {
+    let result = r#"{"task_id":"t","status":"SUCCESS","summary":"s","evidence_refs":{},"failure":null}"#;
+    for (answer, status) in [(result, "success"), (r#"{"task_id":7}"#, "failure")] {
+        let env = with_worker(&format!(
+            "echo x >> src/lib.txt; echo '{{\"version\":1,\"status\":\"ok\",\"result\":{answer}}}'; exit 0"
+        ));
+        let new = [
+            "contract",
+            "new",
+            "--goal",
+            "say x",
+            "--allow",
+            "src/lib.txt",
+            "--test",
+            "test -s src/lib.txt",
+            "-o",
+            "c.json",
+        ];
+        env.norma(&new).success();
+        let output = env.norma(&["run", "c.json", "--json"]);
+        let value: Value = serde_json::from_str(&output.raw).unwrap();
+        assert_eq!(value["status"], status, "{value}");
+        env.norma(&["verify", "@last"]).success();
+    }
+}
+
+#[test]
+fn a_wide_contract_waits_for_a_person_and_goes_on_once_somebody_said_yes() {
+    let env = with_worker("echo $id > src/new.txt");
+    env.write("items.json", &json!([item("a", json!({"allowed_paths": ["src"]}))]).to_string());
+    let waiting = env.norma(&["batch", "items.json"]);
+    waiting.exits(3);
+    env.norma(&["resume", "@last"]).exits(3);
+    let asked = env.json(&["approvals"]);
+    let id = asked[0]["id"].as_str().unwrap().to_owned();
+    env.norma(&["approve", &id]).success();
+    env.norma(&["batch", "items.json"]).success();
+    assert_eq!(env.read("src/new.txt"), "a\n");
+    env.norma(&["approve", &id]).exits(2);
+    env.norma(&["verify", "@last"]).success();
+
+    env.write("items.json", &json!([item("b", json!({"allowed_paths": ["src"]}))]).to_string());
+    env.norma(&["batch", "items.json"]).exits(3);
+    let id = env.json(&["approvals"])[0]["id"].as_str().unwrap().to_owned();
+    env.norma(&["deny", &id, "--reason", "too much"]).success();
+    env.norma(&["batch", "items.json"]).exits(1);
+    assert_eq!((&env.last()["status"], &env.last()["reason"]), (&json!("denied"), &json!("approval_denied")));
+}
+
+/// Killed at some moment and started again, a batch ends every item exactly once, on one line of commits.
+#[test]
+fn a_hundred_items_end_exactly_once_however_often_norma_is_killed() {
+    let env = with_worker("echo $id > made-$id");
+    let items: Vec<Value> = (0..100).map(|n| item(&format!("i{n}"), json!({}))).collect();
+    env.write("items.json", &Value::from(items).to_string());
+    let base = env.git(&["rev-parse", "HEAD"]).trim().to_owned();
+    for kill_after in [150, 900, 400, 1700] {
+        let running = env.spawn(&["batch", "items.json", "--jobs", "8"]);
+        std::thread::sleep(std::time::Duration::from_millis(kill_after));
+        running.signal("KILL");
+        running.wait();
+    }
+    let output = env.norma(&["batch", "items.json", "--jobs", "8", "--json"]);
+    output.success();
+    let results: Vec<Value> = serde_json::from_str(&output.raw).unwrap();
+    assert!(statuses(&results).iter().all(|status| *status == "success"), "{results:?}");
+    let ended: Vec<Value> = env.events().into_iter().filter(|event| event["type"] == "item_ended").collect();
+    let places: BTreeSet<u64> = ended.iter().map(|event| event["payload"]["item"].as_u64().unwrap()).collect();
+    assert_eq!((results.len(), ended.len(), places.len()), (100, 100, 100));
+    let line = env.git(&["log", "--format=%s %P", &format!("{base}..HEAD")]);
+    let expected: Vec<String> = (0..100).rev().map(|n| format!("do i{n}")).collect();
+    let subjects: Vec<&str> = line.lines().map(|line| line.rsplit_once(' ').unwrap().0).collect();
+    assert_eq!(subjects, expected, "one parent each, in order");
+    assert_eq!(env.json(&["runs"]).as_array().unwrap().iter().filter(|run| run["status"] == "succeeded").count(), 1);
+    env.norma(&["verify", "@last"]).success();
+}

@@ -1,0 +1,164 @@
+//! The bundle of a run that has ended: every file of its directory that follows from its log and its evidence, and the
+//! manifest over all of them. Nothing here has a clock or looks anything up, so a run has the same bundle however often
+//! it is made: at its end, or by recovery after a power cut.
+//!
+//! Nothing is made up to look complete. What did not happen is SKIPPED or BLOCKED, and what is missing is said to be.
+
+mod claims;
+mod gates;
+mod manifest;
+mod record;
+mod replay;
+mod reports;
+mod subject;
+mod tests_run;
+mod words;
+
+pub use manifest::manifest;
+pub use record::{Kept, Record, Surroundings};
+pub use tests_run::Tests;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use subject::Subject;
+
+/// Directories of a bundle that are there even if nothing is in them.
+pub const DIRECTORIES: [&str; 6] = ["artifacts", "ci", "patches", "results", "reviews", "tasks"];
+
+/// One file of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// Below the run's directory.
+    pub path: String,
+    /// What is in it.
+    pub content: Content,
+}
+
+/// What is in a file of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// What is in these files of the run's directory, one after another.
+    Copies(Vec<String>),
+}
+
+impl Piece {
+    fn json(path: impl Into<String>, document: &impl Serialize) -> Piece {
+        let mut bytes = serde_json::to_vec_pretty(document).expect("BUG: a document of a bundle is plain data");
+        bytes.push(b'\n');
+        Piece { path: path.into(), content: Content::Bytes(bytes) }
+    }
+
+    fn line(path: &str, text: &str) -> Piece {
+        Piece { path: path.to_owned(), content: Content::Bytes(format!("{text}\n").into_bytes()) }
+    }
+
+    fn copies(path: impl Into<String>, of: Vec<String>) -> Piece {
+        Piece { path: path.into(), content: Content::Copies(of) }
+    }
+}
+
+/// The files of the bundle that are not on record already.
+pub fn pieces(record: &Record<'_>) -> Vec<Piece> {
+    let mut pieces = of_run(record);
+    for place in 0..record.run.items.len() as u32 {
+        pieces.extend(of_item(record, place));
+    }
+    pieces.push(Piece::json("reports/evidence_report.json", &reports::evidence_report(record, &pieces)));
+    pieces
+}
+
+fn of_run(record: &Record<'_>) -> Vec<Piece> {
+    let about = Subject::of_run(record);
+    let mut pieces = vec![
+        Piece::json("meta.json", &meta(record)),
+        Piece::line("worktree_ref.txt", &record.surroundings.workspace),
+        Piece::line("git/baseline_commit.txt", &record.run.started.base.commit),
+        Piece::line("trace/trace_id.txt", &record.trace_id()),
+        Piece::json("reports/review_report.json", &reports::review_report(&about)),
+        Piece::json("reports/test_report.json", &reports::test_report(&about)),
+        Piece::json("reports/evidence_bundle.json", &claims::evidence_bundle(record)),
+        Piece::json("reports/work_report.json", &reports::work_report(record, &about)),
+    ];
+    pieces.extend(reports::task_result(&about).map(|it| Piece::json("reports/task_result.json", &it)));
+    for name in ["patch.diff", "diff_name_only.txt"] {
+        if record.files.contains_key(name) {
+            pieces.push(Piece::copies(format!("git/{name}"), vec![name.to_owned()]));
+        }
+    }
+    for name in ["command.txt", "stdout.log", "stderr.log"] {
+        let of = about.tests.iter().flat_map(|tried| tried.files(name)).collect();
+        pieces.push(Piece::copies(format!("tests/{name}"), of));
+    }
+    pieces
+}
+
+/// What there is of an item. A batch may have a thousand of them, so a stage that did not run for one has a report only
+/// where it is the only one.
+fn of_item(record: &Record<'_>, place: u32) -> Vec<Piece> {
+    let state = &record.run.items[place as usize];
+    let task = &state.item.id;
+    let mut pieces = vec![Piece::json(format!("tasks/{task}.json"), &*state.item)];
+    let Some(about) = Subject::of_item(record, place) else { return pieces };
+    let only = record.run.items.len() == 1;
+    pieces.extend(reports::task_result(&about).map(|it| Piece::json(format!("results/{task}/result.json"), &it)));
+    let patch: Vec<String> = record.patch_of(place).into_iter().collect();
+    if !patch.is_empty() {
+        pieces.push(Piece::copies(format!("patches/{task}.diff"), patch.clone()));
+    }
+    pieces.push(Piece::copies(format!("results/{task}/patch.diff"), patch));
+    if only {
+        pieces.push(Piece::json(format!("reviews/{task}.json"), &reports::review_report(&about)));
+    }
+    if only || !about.tests.is_empty() {
+        pieces.push(Piece::json(format!("ci/{task}/test_report.json"), &reports::test_report(&about)));
+    }
+    let kept = record.kept.get(&place);
+    pieces
+        .extend(kept.and_then(|kept| kept.answer.as_ref()).map(|it| Piece::json(format!("artifacts/{task}.json"), it)));
+    pieces.extend(replay::script(record, place));
+    pieces
+}
+
+/// `meta.json`: under which circumstances it ran, as far as norma knows. Of an agent's model it knows what was
+/// configured.
+fn meta(record: &Record<'_>) -> Value {
+    let (run, started) = (record.run, &record.run.started);
+    let contract = &started.contract;
+    let named = contract.workers.iter().map(|(name, agent)| (name.clone(), agent));
+    let agents = contract.agents.iter().map(|(role, agent)| (role.to_string(), agent)).chain(named);
+    let agents = agents.map(|(name, agent)| (name, json!({"runner": agent.kind, "model": agent.model})));
+    let environment = environment(record);
+    let canonical = |value| contract::json::canonical(value).expect("BUG: a contract holds only small integers");
+    json!({
+        "run_id": run.id.slug(),
+        "runId": run.id.uuid(),
+        "task_id": record.task_id(),
+        "trace_id": record.trace_id(),
+        "workflow": contract.workflow,
+        "start_ts": record.since(),
+        "end_ts": record.until(),
+        "repo_root": record.surroundings.repository,
+        "baseline": started.base,
+        "platform": record.surroundings.platform,
+        "tool_versions": {"norma": started.version},
+        "environment_sha256": contract::hash::sha256(&canonical(&environment)),
+        "environment": environment,
+        "llm_params": agents.collect::<serde_json::Map<String, Value>>(),
+    })
+}
+
+/// What two runs must have in common to have had the same surroundings.
+fn environment(record: &Record<'_>) -> Value {
+    let contract = &record.run.started.contract;
+    json!({
+        "norma": record.run.started.version,
+        "platform": record.surroundings.platform,
+        "policies": contract.policies,
+        "sandbox": contract.sandbox,
+        "sandbox_limits": contract.sandbox_limits,
+        "sandbox_read": contract.sandbox_read,
+        "workspace": contract.workspace,
+    })
+}

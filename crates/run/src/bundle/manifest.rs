@@ -1,0 +1,120 @@
+//! `manifest.json` of a run: from what to what, by which tasks, and the digest of every file.
+
+use super::record::{Record, reference};
+use super::words;
+use contract::documents::AgentRole;
+use contract::documents::run_manifest::{Integrity, ManifestRepo, ManifestRunner, ManifestTask, Trace, Versions};
+use contract::documents::{ArtifactRef, RunManifest, Sha256};
+use contract::{ManifestFile, Status};
+use std::collections::BTreeMap;
+
+/// The version of the documents that norma writes.
+const DOCUMENTS: &str = "v1";
+
+/// The manifest of a run whose directory has these files.
+pub fn manifest(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> RunManifest {
+    let (run, started) = (record.run, &record.run.started);
+    let failed = (run.status != Status::Succeeded).then(|| reason(record));
+    RunManifest {
+        run_id: run.id.slug(),
+        task_id: Some(record.task_id()),
+        created_at: record.since(),
+        finished_at: Some(record.until()),
+        status: words::run_status(run.status),
+        failure_reason: failed,
+        user_request: said(&started.contract.goal),
+        trace_id: record.trace_id(),
+        diagnostic: None,
+        runner: Some(ManifestRunner { name: Some("norma".to_owned()), mcp_only: None, profile: None }),
+        policy_pack: None,
+        repo: ManifestRepo {
+            root: record.surroundings.repository.clone(),
+            baseline_ref: started.base.commit.clone(),
+            remote_url: None,
+            branch: started.base.branch.clone(),
+            final_ref: run.landed.as_ref().map(|landing| landing.commit.clone()),
+        },
+        versions: Versions {
+            contracts_schema: DOCUMENTS.to_owned(),
+            orchestrator: started.version.clone(),
+            codex_cli: None,
+            agents_sdk: None,
+            python: None,
+            node: None,
+        },
+        model: None,
+        role_binding_summary: None,
+        tasks: tasks(record, files),
+        artifacts: files.iter().map(|(path, file)| reference(name_of(path), path, file)).collect(),
+        evidence_hashes: files.iter().map(|(path, file)| (path.clone(), Sha256(file.sha256))).collect(),
+        integrity: Some(Integrity {
+            contract_sha256: files.get("contract.json").map(|file| Sha256(file.sha256)),
+            // Each line carries the hash of the one before.
+            events_hashchain_path: Some("events.jsonl".to_owned()),
+            ..Integrity::default()
+        }),
+        trace: Some(Trace { trace_id: Some(record.trace_id()), trace_url: None }),
+        workflow: None,
+        observability: None,
+        notes: None,
+    }
+}
+
+/// A document wants some words; a run may have been asked for without any.
+fn said(goal: &str) -> String {
+    if goal.is_empty() { "(nothing was said)".to_owned() } else { goal.to_owned() }
+}
+
+fn reason(record: &Record<'_>) -> String {
+    match record.run.reason {
+        Some(reason) => format!("{reason}: {}", record.message()),
+        None => record.message(),
+    }
+}
+
+fn tasks(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> Vec<ManifestTask> {
+    let find = |name: &str, path: String| files.get(&path).map(|file| reference(name, &path, file));
+    let mut tasks = Vec::new();
+    for (place, state) in (0..).zip(&record.run.items) {
+        let id = &state.item.id;
+        let Some(contract) = find("contract", format!("tasks/{id}.json")) else { continue };
+        tasks.push(ManifestTask {
+            task_id: id.clone(),
+            role: words::agent_role(&state.item.role),
+            status: words::task_status(record.ended(place).map(|end| words::item_outcome(end.status, end.reason))),
+            contract,
+            assigned_agent_id: Some(state.item.agent_id.clone()),
+            thread_id: None,
+            result: find("result", format!("results/{id}/result.json")),
+            review_report: find("review_report", format!("reviews/{id}.json")),
+            test_report: find("test_report", format!("ci/{id}/test_report.json")),
+        });
+    }
+    if tasks.is_empty() {
+        tasks.extend(find("contract", "contract.json".to_owned()).map(|contract| the_run(record, contract, find)));
+    }
+    tasks
+}
+
+/// A run without items is one task.
+fn the_run(
+    record: &Record<'_>,
+    contract: ArtifactRef,
+    find: impl Fn(&str, String) -> Option<ArtifactRef>,
+) -> ManifestTask {
+    ManifestTask {
+        task_id: record.task_id(),
+        role: AgentRole::Worker,
+        status: words::task_status(Some(words::run_outcome(record.run.status))),
+        contract,
+        assigned_agent_id: None,
+        thread_id: None,
+        result: find("result", "reports/task_result.json".to_owned()),
+        review_report: find("review_report", "reports/review_report.json".to_owned()),
+        test_report: find("test_report", "reports/test_report.json".to_owned()),
+    }
+}
+
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

@@ -1,0 +1,172 @@
+//! What a bundle is made from: the run, its events, and what is on record of its files.
+
+use super::Tests;
+use contract::documents::ArtifactRef;
+use contract::documents::Sha256;
+use contract::{Event, Fact, ItemEnded, ManifestFile, Receipt, Timestamp};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+use crate::Run;
+
+/// A run that has ended, with what is known of it besides its log.
+#[derive(Debug)]
+pub struct Record<'a> {
+    /// The run.
+    pub run: &'a Run,
+    /// Its log.
+    pub events: &'a [Event],
+    /// The files that are on record, by their path below the run's directory.
+    pub files: &'a BTreeMap<String, ManifestFile>,
+    /// What the items that ended have left, by their place.
+    pub kept: BTreeMap<u32, Kept>,
+    /// Where it ran.
+    pub surroundings: Surroundings,
+    times: BTreeMap<u32, Times>,
+}
+
+/// What an item that ended has left beside the log.
+#[derive(Debug, Clone)]
+pub struct Kept {
+    /// Its receipt.
+    pub receipt: Receipt,
+    /// What its tests came to, if any were run.
+    pub tests: Option<Tests>,
+    /// The answer that its contract binds to a schema, if its agent gave one.
+    pub answer: Option<Value>,
+}
+
+/// Where a run was carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Surroundings {
+    /// The repository.
+    pub repository: String,
+    /// Where its agents had their workspaces.
+    pub workspace: String,
+    /// The kind of machine.
+    pub platform: String,
+}
+
+/// What the log says of an item, apart from its state.
+#[derive(Debug, Clone, Default)]
+struct Times {
+    /// When the turn that it was judged by was on record.
+    worked: Option<Timestamp>,
+    /// When it had ended.
+    ended: Option<Timestamp>,
+    /// Where the run's line ended before it landed.
+    before: Option<String>,
+}
+
+impl<'a> Record<'a> {
+    /// A record of a run.
+    pub fn new(
+        run: &'a Run,
+        events: &'a [Event],
+        files: &'a BTreeMap<String, ManifestFile>,
+        kept: BTreeMap<u32, Kept>,
+        surroundings: Surroundings,
+    ) -> Record<'a> {
+        let times = times(events, &run.started.base.commit);
+        Record { run, events, files, kept, surroundings, times }
+    }
+
+    /// When the run began.
+    pub(super) fn since(&self) -> Timestamp {
+        self.events.first().map(|event| event.ts).unwrap_or_default()
+    }
+
+    /// When it ended.
+    pub(super) fn until(&self) -> Timestamp {
+        self.events.last().map(|event| event.ts).unwrap_or_default()
+    }
+
+    /// The last word of its log.
+    pub(super) fn message(&self) -> String {
+        self.events.last().map(|event| event.fact.message()).unwrap_or_default()
+    }
+
+    /// What ties its documents together for tracing tools.
+    pub(super) fn trace_id(&self) -> String {
+        self.run.id.uuid().replace('-', "")
+    }
+
+    /// What documents that know one task call this run: its only item, the task it belongs to, or else the run itself.
+    pub(super) fn task_id(&self) -> String {
+        match (&self.run.items[..], self.run.started.contract.task_id) {
+            ([only], _) => only.item.id.clone(),
+            (_, Some(task)) => task.to_string(),
+            _ => self.run.id.slug(),
+        }
+    }
+
+    /// The end of an item, if it has come to it.
+    pub(super) fn ended(&self, place: u32) -> Option<&'a ItemEnded> {
+        self.run.items[place as usize].ended()
+    }
+
+    /// When an item ended; the end of the run if it did not.
+    pub(super) fn ended_at(&self, place: u32) -> Timestamp {
+        self.times.get(&place).and_then(|times| times.ended).unwrap_or_else(|| self.until())
+    }
+
+    /// When what an item's agent left could be judged.
+    pub(super) fn worked_at(&self, place: u32) -> Option<Timestamp> {
+        self.times.get(&place)?.worked
+    }
+
+    /// The commit that an item landed on.
+    pub(super) fn before(&self, place: u32) -> Option<&str> {
+        self.times.get(&place)?.before.as_deref()
+    }
+
+    /// The patch of an item's change, if it changes anything.
+    pub(super) fn patch_of(&self, place: u32) -> Option<String> {
+        let path = format!("{}/patch.diff", change_dir(place));
+        self.files.contains_key(&path).then_some(path)
+    }
+
+    /// A reference to a file that is on record.
+    pub(super) fn reference(&self, name: &str, path: &str) -> Option<ArtifactRef> {
+        self.files.get(path).map(|file| reference(name, path, file))
+    }
+}
+
+/// The directory of an item's change.
+pub(super) fn change_dir(place: u32) -> String {
+    format!("changes/{:03}", place + 1)
+}
+
+/// A reference to a file, wherever that file is said to be.
+pub(super) fn reference(name: &str, path: &str, file: &ManifestFile) -> ArtifactRef {
+    ArtifactRef {
+        name: name.to_owned(),
+        path: path.to_owned(),
+        sha256: Sha256(file.sha256),
+        media_type: None,
+        size_bytes: Some(file.size),
+    }
+}
+
+fn times(events: &[Event], base: &str) -> BTreeMap<u32, Times> {
+    let mut times: BTreeMap<u32, Times> = BTreeMap::new();
+    let mut head = base.to_owned();
+    for event in events {
+        match &event.fact {
+            Fact::StepCommitted(done) => {
+                if let Some(place) = done.step.item {
+                    times.entry(place).or_default().worked = Some(event.ts);
+                }
+            }
+            Fact::ItemEnded(ended) => {
+                let of = times.entry(ended.item).or_default();
+                of.ended = Some(event.ts);
+                if let Some(commit) = &ended.commit {
+                    of.before = Some(std::mem::replace(&mut head, commit.clone()));
+                }
+            }
+            _ => {}
+        }
+    }
+    times
+}

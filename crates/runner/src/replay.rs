@@ -1,0 +1,224 @@
+//! Replaying a run: is what was recorded of it what follows from the evidence that is kept? The log is folded again, and
+//! every decision on it is made again by the functions that made it the first time. *Rehydrate* reads only; *reverify*
+//! applies the patches and runs the tests again; *reexec* carries the contract out again ([`reexec`]). None of them
+//! changes a byte of the run.
+
+mod changes;
+mod items;
+pub(crate) mod reexec;
+mod tally;
+mod tests;
+mod turns;
+
+use crate::drive::Control;
+use crate::git::Objects;
+use crate::landing::id;
+use crate::machine::diff;
+use crate::policy::Rules;
+use crate::state_hash::Memo;
+use crate::{Error, Machine, Result, World};
+use contract::replay::{ReplayCheck, ReplayMode, ReplayReport};
+use contract::{Event, Fact, ItemBase, Policies, Reason, Status};
+use run::{Due, Run};
+use std::path::PathBuf;
+use store::{Reader, Verification, now};
+use tally::{Tally, difference, of_record};
+
+/// What a replay reads.
+#[derive(Clone, Copy)]
+pub struct Replay<'a> {
+    /// The record.
+    pub reader: &'a Reader,
+    /// norma's own objects.
+    pub objects: &'a Objects,
+    /// The policies of the state directory; they must be those that the run was judged by.
+    pub policies: &'a Policies,
+}
+
+/// Who says what came of an item's tests.
+enum Tests<'t, 'm> {
+    /// The record.
+    OnRecord,
+    /// A machine that runs them again, until somebody asks it to stop.
+    Again(&'t mut Machine<'m>, &'t Control),
+}
+
+impl Replay<'_> {
+    /// Judges a run again on what is kept of it. `record` is what its verification says. Nothing is started.
+    pub fn rehydrate(&self, record: &Verification) -> Result<ReplayReport> {
+        self.replay(record, ReplayMode::Rehydrate, Tests::OnRecord)
+    }
+
+    /// Applies a run's patches and runs its tests again. `record` is what its verification says.
+    pub fn reverify(
+        &self,
+        record: &Verification,
+        machine: &mut Machine<'_>,
+        control: &Control,
+    ) -> Result<ReplayReport> {
+        check_record(record)?;
+        let report = self.replay(record, ReplayMode::Reverify, Tests::Again(machine, control));
+        let (run, _) = self.reader.load(&record.run_id)?;
+        machine.release(&run)?;
+        report
+    }
+
+    fn replay(&self, record: &Verification, mode: ReplayMode, tests: Tests<'_, '_>) -> Result<ReplayReport> {
+        let slug = &record.run_id;
+        let mut checks = of_record(record);
+        match self.walk(slug, tests) {
+            Ok(found) => checks.extend(found),
+            // The verification has named what is wrong with it.
+            Err(Error::Store(store::Error::Damaged { why, .. })) => {
+                let mut log = Tally::default();
+                log.add(vec![difference(None, None, format!("it cannot be judged again: {why}"))]);
+                checks.push(log.check("judged again"));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(ReplayReport::new(slug.clone(), mode, now(), checks))
+    }
+
+    fn walk(&self, slug: &str, tests: Tests<'_, '_>) -> Result<Vec<ReplayCheck>> {
+        let (id, events, _) = self.reader.log(slug)?;
+        let damaged = |why: run::Illegal| store::Error::Damaged { log: slug.to_owned(), why: why.to_string() };
+        let end = Run::fold(id, &events).map_err(damaged)?;
+        if !end.status.is_terminal() {
+            let why = format!("run {slug} is {}; only a run that has ended can be replayed", end.status);
+            return Err(Error::declined(why, format!("look at it: norma show {slug}")));
+        }
+        crate::start::same_policies(&end, self.policies)?;
+        let run = Run::start(id, &events[0]).map_err(damaged)?;
+        let dir = self.reader.layout().run(slug);
+        let rules = Rules::new(self.policies, self.reader.layout());
+        let line = vec![run.line.head.clone()];
+        let mut walk = Walk { with: *self, rules, dir, run, events: &events, line, memo: Memo::empty(), tests };
+        walk.to_the_end()
+    }
+}
+
+/// A run that does not verify is not trusted with a process.
+pub fn check_record(record: &Verification) -> Result<()> {
+    if record.verified {
+        return Ok(());
+    }
+    let why = "it does not verify, so nothing of it was run again".to_owned();
+    Err(store::Error::Damaged { log: record.run_id.clone(), why }.into())
+}
+
+/// A run on its way through its own log.
+struct Walk<'w, 't, 'm> {
+    with: Replay<'w>,
+    rules: Rules<'w>,
+    /// The run's directory.
+    dir: PathBuf,
+    /// The run before the event that is looked at.
+    run: Run,
+    events: &'w [Event],
+    /// Where the run's line has ended so far.
+    line: Vec<ItemBase>,
+    memo: Memo,
+    tests: Tests<'t, 'm>,
+}
+
+/// What is compared, a tally each.
+#[derive(Default)]
+struct Tallies {
+    turns: Tally,
+    patches: Tally,
+    gates: Tally,
+    tests: Tally,
+    receipts: Tally,
+    decisions: Tally,
+}
+
+impl Walk<'_, '_, '_> {
+    fn to_the_end(&mut self) -> Result<Vec<ReplayCheck>> {
+        let mut tallies = Tallies::default();
+        let events = self.events;
+        for (at, event) in events.iter().enumerate().skip(1) {
+            self.judge_again(at, event, &mut tallies)?;
+            self.run.apply(event).expect("BUG: the log was folded before");
+            if self.line.last() != Some(&self.run.line.head) {
+                self.line.push(self.run.line.head.clone());
+            }
+        }
+        let again = matches!(self.tests, Tests::Again(..));
+        if !again {
+            tallies.decisions.compare(None, self.result())?;
+        }
+        let Tallies { turns, patches, gates, tests, receipts, decisions } = tallies;
+        let changes = [patches.check("patches"), gates.check("gates"), tests.check("tests")];
+        let rest = [receipts.check("receipts"), decisions.check("decisions")];
+        Ok(match again {
+            true => changes.into(),
+            false => [turns.check("turns")].into_iter().chain(changes).chain(rest).collect(),
+        })
+    }
+
+    fn judge_again(&mut self, at: usize, event: &Event, tallies: &mut Tallies) -> Result<()> {
+        let again = matches!(self.tests, Tests::Again(..));
+        match &event.fact {
+            Fact::PatchApplied(_) | Fact::ChangeDropped(_) => {
+                tallies.patches.compare(Some(event.seq), changes::differences(self, event))?;
+            }
+            Fact::ItemEnded(ended) if again => items::verify_again(self, event.seq, ended, tallies)?,
+            Fact::ItemEnded(ended) => items::judge_again(self, at, ended, tallies)?,
+            _ if again => {}
+            Fact::StepCommitted(done) => {
+                tallies.turns.compare(Some(event.seq), turns::differences(self, at, done))?;
+            }
+            Fact::LandingStarted(landing) => {
+                tallies.decisions.compare(Some(event.seq), self.landing(&landing.commit))?;
+            }
+            fact => {
+                if let Some(what) = self.undecided(fact) {
+                    tallies.decisions.add(vec![difference(Some(event.seq), None, what)]);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What lands is the run's own tree.
+    fn landing(&self, commit: &str) -> Result<Vec<tally::Found>> {
+        let tree = self.with.objects.tree_of(id(commit)?)?.to_string();
+        let same = tree == self.run.tree;
+        Ok((!same).then(|| tally::found(None, format!("commit {commit} holds another tree"))).into_iter().collect())
+    }
+
+    /// Whether the run ends otherwise than its workflow would have it end. A person, or what stands in the way of a
+    /// landing, may end it at any time.
+    fn undecided(&self, fact: &Fact) -> Option<String> {
+        let (status, reason) = fact.run_state().filter(|(status, _)| status.is_terminal())?;
+        let from_outside = [Reason::LandingConflict, Reason::ApprovalDenied, Reason::EvidenceLost];
+        if status == Status::Canceled || reason.is_some_and(|reason| from_outside.contains(&reason)) {
+            return None;
+        }
+        match self.run.next() {
+            Due::End { status, end, .. } if Fact::ended(status, end.clone()) == *fact => None,
+            due => Some(format!("the run ends {status}, but due is {due:?}")),
+        }
+    }
+
+    /// The change of the whole run, as it is written down beside its evidence.
+    fn result(&self) -> Result<Vec<tally::Found>> {
+        let (patch, names) = diff(self.with.objects, &self.run)?;
+        let mut found = Vec::new();
+        for (name, bytes) in [("patch.diff", patch), ("diff_name_only.txt", names)] {
+            match std::fs::read(self.dir.join(name)) {
+                Ok(there) if there == bytes => {}
+                Ok(_) => found.push(tally::found(None, format!("{name} is not what the run changed"))),
+                // Nobody was there to write it.
+                Err(_) if matches!(self.run.reason, Some(Reason::Canceled | Reason::EvidenceLost)) => {}
+                Err(error) => found.push(tally::found(None, format!("{name} cannot be read: {error}"))),
+            }
+        }
+        Ok(found)
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<u8>> {
+        let path = self.dir.join(path);
+        std::fs::read(&path).map_err(|source| Error::io("read", &path, source))
+    }
+}

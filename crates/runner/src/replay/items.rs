@@ -1,0 +1,246 @@
+//! Items, judged again: every gate in its order, by the functions that asked them the first time, and from that the
+//! papers of the item's end.
+
+use super::tally::{Found, fields, found, gates};
+use super::{Tallies, Tests, Walk, tests};
+use crate::acceptance::Acceptance;
+use crate::git::{PatchLimits, PatchProblem};
+use crate::items::{self, Bench, Ending, Judged, Landed, Put, duplicate_of};
+use crate::landing::id;
+use crate::state_hash::hash_tree_with;
+use crate::{Error, Result};
+use contract::work::{Gate, GateResult};
+use contract::{Digest, Fact, Item, ItemBase, ItemEnded, Reason, Receipt};
+use run::Run;
+use std::path::Path;
+use store::LandedReceipt;
+
+/// Judges an item again on what is kept of it.
+pub(super) fn judge_again(
+    walk: &mut Walk<'_, '_, '_>,
+    at: usize,
+    ended: &ItemEnded,
+    tallies: &mut Tallies,
+) -> Result<()> {
+    let seq = walk.events[at].seq;
+    let mut tested = Vec::new();
+    let found = rejudge(walk, ended, &mut tested).and_then(|(run, ending)| papers(walk, &run, at, ended, ending));
+    if !walk.run.items[ended.item as usize].item.tests.is_empty() {
+        tallies.tests.compare(Some(seq), Ok(tested))?;
+    }
+    let (of_gates, of_papers) = found.map_or_else(|error| (Err(error), None), |(gates, rest)| (Ok(gates), Some(rest)));
+    tallies.gates.compare(Some(seq), of_gates)?;
+    of_papers.map_or(Ok(()), |rest| tallies.receipts.compare(Some(seq), Ok(rest)))
+}
+
+/// How an item ends by what is kept of it; what speaks against the record of its tests is added to `tested`.
+fn rejudge(walk: &Walk<'_, '_, '_>, ended: &ItemEnded, tested: &mut Vec<Found>) -> Result<(Run, Ending)> {
+    let dir = walk.dir.join(format!("changes/{:03}", ended.change));
+    let run = walk.run.clone();
+    let mut on_record = |item: &Item, tree: &str, base: &str| {
+        let on = tests::Ground { objects: walk.with.objects, run: &run, dir: &dir, tree: id(tree)?, base: id(base)? };
+        tests::judge_again(&on, item, tested)
+    };
+    let ending = judge(walk, &run, ended, &mut on_record)?;
+    Ok((run, ending))
+}
+
+/// Asks the gates again; `try_tests` says what the tests came to on a tree that was made of another.
+fn judge(
+    walk: &Walk<'_, '_, '_>,
+    run: &Run,
+    ended: &ItemEnded,
+    try_tests: &mut dyn FnMut(&Item, &str, &str) -> Result<Acceptance>,
+) -> Result<Ending> {
+    let landed = |content: &Digest| recorded_duplicate(walk, ended, content);
+    let (objects, rules) = (walk.with.objects, walk.rules.clone());
+    let bench = Bench { objects, rules, run, run_dir: walk.dir.clone(), landed: &landed };
+    let mut judged = Judged::of(run, ended.item);
+    if judged.worked.is_none() {
+        judged.base = base_on_record(walk, ended)?;
+        return never_started(&bench, judged);
+    }
+    if let Some(refusal) = bench.judge(&mut judged)? {
+        return Ok(judged.ends(refusal));
+    }
+    let item = judged.item.clone();
+    let has_tests = !item.tests.is_empty();
+    let tested_as_it_landed = ended.gates.iter().any(|result| result.gate == Gate::Merged && result.passed);
+    if has_tests && tested_as_it_landed {
+        // What they came to before others landed is not kept, only that they passed.
+        judged.asked(Gate::Tests, &[]);
+    } else if has_tests {
+        let (tree, base) = (judged.candidate(), judged.base.tree.clone());
+        if let Some(refusal) = judged.tested(try_tests(&item, &tree, &base)?) {
+            return Ok(judged.ends(refusal));
+        }
+    }
+    if judged.change.paths.is_empty() {
+        return Ok(judged.succeeds(None));
+    }
+    let before = run.line.head.tree.clone();
+    let after = match bench.put_on_line(&mut judged)? {
+        Put::AsItIs => judged.candidate(),
+        Put::Refused(refusal) => return Ok(judged.ends(refusal)),
+        Put::Onto(tree) => {
+            judged.gates.retain(|result| result.gate != Gate::Tests);
+            if has_tests && let Some(refusal) = judged.tested(try_tests(&item, &tree, &before)?) {
+                return Ok(judged.ends(refusal));
+            }
+            tree
+        }
+    };
+    Ok(judged.succeeds(Landed::new(before, after)))
+}
+
+/// An item that no agent was asked for: something that it needs did not succeed, or its inputs are not there.
+fn never_started(bench: &Bench<'_>, mut judged: Judged) -> Result<Ending> {
+    let state = &bench.run.items[judged.place as usize];
+    let refused = match bench.run.failed_need(state) {
+        Some(_) => bench.judge(&mut judged)?,
+        None => bench.judge_inputs(&mut judged)?,
+    };
+    Ok(match refused {
+        Some(refusal) => judged.ends(refusal),
+        None => judged.succeeds(None),
+    })
+}
+
+/// Where an item would have started that never did: the end of the line at some moment before.
+fn base_on_record(walk: &Walk<'_, '_, '_>, ended: &ItemEnded) -> Result<ItemBase> {
+    let known = walk.line.iter().rev().find(|base| base.tree == ended.before);
+    let why = format!(
+        "change {} says that it would have started from {}, where the run never was",
+        ended.change, ended.before
+    );
+    known.cloned().ok_or_else(|| store::Error::Damaged { log: walk.run.id.slug(), why }.into())
+}
+
+/// Whether a change had landed before is a fact about other runs at that time. What is on record of it is believed if a
+/// receipt of the same change is on record.
+fn recorded_duplicate(walk: &Walk<'_, '_, '_>, ended: &ItemEnded, content: &Digest) -> Result<Option<LandedReceipt>> {
+    if ended.reason != Some(Reason::DuplicateChange) {
+        return Ok(None);
+    }
+    let named = |receipt: &LandedReceipt| ended.message.contains(&run::bounded(vec![duplicate_of(receipt)])[0]);
+    Ok(walk.with.reader.receipts_of(content)?.into_iter().find(named))
+}
+
+fn read_receipt(dir: &Path) -> Result<Receipt> {
+    let path = dir.join("RECEIPT.json");
+    let bytes = std::fs::read(&path).map_err(|source| Error::io("read", &path, source))?;
+    serde_json::from_slice(&bytes).map_err(|error| {
+        let why = format!("{} is no receipt: {error}", path.display());
+        store::Error::Damaged { log: "its evidence".to_owned(), why }.into()
+    })
+}
+
+/// What the papers of an item's end are now, against those on record: what its gates say, and the rest.
+fn papers(
+    walk: &mut Walk<'_, '_, '_>,
+    run: &Run,
+    at: usize,
+    ended: &ItemEnded,
+    ending: Ending,
+) -> Result<(Vec<Found>, Vec<Found>)> {
+    let objects = walk.with.objects;
+    let dir = format!("changes/{:03}", ended.change);
+    let recorded = read_receipt(&walk.dir.join(&dir))?;
+    let (before, after) = ending.trees();
+    let hashes =
+        (hash_tree_with(objects, id(before)?, &mut walk.memo)?, hash_tree_with(objects, id(after)?, &mut walk.memo)?);
+    let receipt = items::receipt(run, &ending, hashes, recorded.id.clone(), recorded.timestamp_iso);
+    let bytes = receipt.to_bytes();
+    let sha256 = contract::hash::sha256(&bytes);
+    let commit = match items::commit(run, &ending, &sha256)? {
+        Some(spec) => Some(objects.commit(&spec)?.to_string()),
+        None => None,
+    };
+    let mut rest: Vec<Found> = Vec::new();
+    let mut differs = |what: String| rest.push(found(None, what));
+    for what in fields(&recorded, &receipt, &["gates", "receipt_hash"]) {
+        differs(format!("{dir}/RECEIPT.json: {what}"));
+    }
+    let patch = (!ending.judged.change.patch.is_empty()).then(|| ending.judged.change.patch.clone());
+    let gates_json = Some(items::gates_json(&ending, &receipt));
+    for (name, bytes) in [("patch.diff", patch), ("gates.json", gates_json), ("RECEIPT.json", Some(bytes))] {
+        if std::fs::read(walk.dir.join(&dir).join(name)).ok() != bytes {
+            differs(format!("{dir}/{name} is not what follows from the evidence"));
+        }
+    }
+    let refusals = items::refusals(&ending);
+    let told = walk.events[..at].iter().rev().map(|event| &event.fact).take_while(|fact| is_refusal(fact, ended.item));
+    if told.ne(refusals.iter().rev()) {
+        differs("the refusals before it are not those of its gates".to_owned());
+    }
+    let now = items::ended(run, ending, &receipt, sha256, commit, ended.evidence);
+    for what in fields(ended, &now, &["gates", "receipt"]) {
+        differs(what);
+    }
+    if ended.receipt != now.receipt {
+        differs("it refers to another receipt".to_owned());
+    }
+    Ok((gates(&ended.gates, &now.gates, GateResult::eq), rest))
+}
+
+fn is_refusal(fact: &Fact, of: u32) -> bool {
+    matches!(fact, Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } if *item == of)
+}
+
+/// Applies an item's patch and runs its tests again.
+pub(super) fn verify_again(
+    walk: &mut Walk<'_, '_, '_>,
+    seq: u64,
+    ended: &ItemEnded,
+    tallies: &mut Tallies,
+) -> Result<()> {
+    let Tests::Again(machine, control) = std::mem::replace(&mut walk.tests, Tests::OnRecord) else { return Ok(()) };
+    let run = walk.run.clone();
+    let mut again = |item: &Item, tree: &str, base: &str| machine.accept(&run, item, id(tree)?, id(base)?);
+    let ending = judge(walk, &run, ended, &mut again);
+    walk.tests = Tests::Again(machine, control);
+    if control.requested().is_some() {
+        return Err(Error::declined("asked to stop, so nothing is known", "nothing was changed; ask again"));
+    }
+    let ending = match ending {
+        Ok(ending) => ending,
+        Err(error) => return tallies.gates.compare(Some(seq), Err(error)),
+    };
+    let same = |old: &GateResult, new: &GateResult| old.passed == new.passed;
+    tallies.gates.compare(Some(seq), Ok(gates(&ended.gates, &ending.judged.gates, same)))?;
+    let dir = format!("changes/{:03}", ended.change);
+    if let Some(acceptance) = &ending.judged.tests {
+        let compared = tests::on_record(&walk.dir.join(&dir)).map(|recorded| tests::compare(&recorded, acceptance));
+        let (found, notes) = compared.map_or_else(|error| (Err(error), Vec::new()), |(all, notes)| (Ok(all), notes));
+        tallies.tests.compare(Some(seq), found)?;
+        notes.into_iter().for_each(|note| tallies.tests.note(note));
+    }
+    let in_scope = ending.judged.gates.iter().any(|result| result.gate == Gate::Scope && result.passed);
+    if !in_scope || ending.judged.change.patch.is_empty() {
+        return Ok(());
+    }
+    match applied(walk, &dir, &ending.judged.change.trees).transpose() {
+        Some(found) => tallies.patches.compare(Some(seq), found),
+        None => {
+            tallies
+                .patches
+                .note(format!("{dir}/patch.diff leaves out binary content, so only its trees were compared"));
+            Ok(())
+        }
+    }
+}
+
+/// Whether the recorded patch makes the one tree of the other; none if it cannot say.
+fn applied(walk: &Walk<'_, '_, '_>, dir: &str, (before, after): &(String, String)) -> Result<Option<Vec<Found>>> {
+    let patch = walk.read(&format!("{dir}/patch.diff"))?;
+    // It is norma's own, and it has passed every limit before.
+    let limits = PatchLimits { patch_bytes_max: u64::MAX, result_bytes_max: u64::MAX, binary: true };
+    let differs = |what: String| Ok(Some(vec![found(Some("patch"), format!("{dir}/patch.diff {what}"))]));
+    match walk.with.objects.apply(id(before)?, &patch, &limits) {
+        Ok(applied) if applied.tree.to_string() == *after => Ok(Some(Vec::new())),
+        Ok(applied) => differs(format!("makes tree {} of {before}, and {after} is on record", applied.tree)),
+        Err(PatchProblem::Git(error)) => Err(error.into()),
+        Err(PatchProblem::Binary | PatchProblem::BinaryDelta) => Ok(None),
+        Err(problem) => differs(format!("cannot be applied to {before}: {problem}")),
+    }
+}

@@ -1,0 +1,156 @@
+//! The bundle of a run on disk. What is known of a run that has ended is read, the files that follow from it are
+//! written into its directory, and all of them are listed. None of them is synced here: whoever seals does that once.
+
+use crate::evidence::{hash_while_writing, hashed};
+use crate::{Error, IoContext, Reader, Result};
+use contract::documents::RunManifest;
+use contract::{ItemEnded, ManifestFile};
+use run::bundle::{self, Content, DIRECTORIES, Kept, Piece, Record, Surroundings, Tests};
+use run::{ItemState, Run};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Files of a run's directory that are in none of its directories, as far as they exist.
+const RUN_FILES: [&str; 5] = ["contract.json", "diff_name_only.txt", "events.jsonl", "norma.md", "patch.diff"];
+
+/// Files by their path below the run's directory.
+type Files = BTreeMap<String, ManifestFile>;
+
+/// Writes what of the bundle is not there yet. Answers the manifest and what it lists; both are the same however often
+/// this is done.
+pub(crate) fn write(reader: &Reader, slug: &str) -> Result<(RunManifest, Files)> {
+    let dir = reader.layout().run(slug);
+    let (id, events, _) = reader.log(slug)?;
+    let illegal = |why: run::Illegal| Error::Damaged { log: slug.to_owned(), why: why.to_string() };
+    let run = Run::fold(id, &events).map_err(illegal)?;
+    let recorded = recorded(reader, slug, &dir)?;
+    let kept = kept(&run, &dir, &recorded)?;
+    let record = Record::new(&run, &events, &recorded, kept, surroundings(reader, slug));
+    for name in DIRECTORIES {
+        let path = dir.join(name);
+        std::fs::create_dir_all(&path).at("create", &path)?;
+    }
+    let mut files = recorded.clone();
+    for piece in bundle::pieces(&record) {
+        files.insert(piece.path.clone(), write_piece(&dir, &piece)?);
+    }
+    Ok((bundle::manifest(&record, &files), files))
+}
+
+fn surroundings(reader: &Reader, slug: &str) -> Surroundings {
+    let layout = reader.layout();
+    Surroundings {
+        repository: layout.root.to_string_lossy().into_owned(),
+        workspace: layout.shown(&layout.worktree(slug)),
+        platform: format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
+    }
+}
+
+/// The files that commits hold the digests of, and the run's own.
+fn recorded(reader: &Reader, slug: &str, dir: &Path) -> Result<Files> {
+    let mut files = Files::new();
+    for (sub, file) in reader.artifacts(slug, false)? {
+        let path = format!("{sub}/{}", file.listed.path);
+        files.insert(path.clone(), ManifestFile { path, ..file.listed });
+    }
+    for name in RUN_FILES.into_iter().filter(|name| dir.join(name).exists()) {
+        let file = hashed(dir, name).map_err(|why| damaged(dir, name, &why))?;
+        files.insert(name.to_owned(), file);
+    }
+    Ok(files)
+}
+
+/// What the items that have ended left beside the log.
+fn kept(run: &Run, dir: &Path, files: &Files) -> Result<BTreeMap<u32, Kept>> {
+    let mut kept = BTreeMap::new();
+    for (place, state) in (0..).zip(&run.items) {
+        if let Some(ended) = state.ended() {
+            kept.insert(place, kept_of(state, ended, dir, files)?);
+        }
+    }
+    Ok(kept)
+}
+
+fn kept_of(state: &ItemState, ended: &ItemEnded, dir: &Path, files: &Files) -> Result<Kept> {
+    let change = format!("changes/{:03}", ended.change);
+    let gates = format!("{change}/gates.json");
+    let tests = Tests::read(&read(dir, &gates, files)?).map_err(|why| damaged(dir, &gates, &why))?;
+    let turn = state.turns.iter().find(|turn| Some(turn.step.index) == ended.step);
+    let step = turn.and_then(|turn| turn.dir.as_ref()).filter(|_| state.item.output_schema.is_some());
+    let answer = match step.map(|step| format!("{step}/output.json")).filter(|path| files.contains_key(path)) {
+        Some(path) => parsed::<Value>(dir, &path, files)?.get("result").cloned(),
+        None => None,
+    };
+    Ok(Kept { receipt: parsed(dir, &format!("{change}/RECEIPT.json"), files)?, tests, answer })
+}
+
+fn parsed<T: DeserializeOwned>(dir: &Path, path: &str, files: &Files) -> Result<T> {
+    serde_json::from_slice(&read(dir, path, files)?).map_err(|error| damaged(dir, path, &error.to_string()))
+}
+
+/// The bytes of a file that must be what is on record of it: what a bundle says must not come from anything else.
+fn read(dir: &Path, path: &str, files: &Files) -> Result<Vec<u8>> {
+    let bytes = std::fs::read(dir.join(path)).at("read", &dir.join(path))?;
+    match files.get(path) {
+        Some(listed) if contract::hash::sha256(&bytes) == listed.sha256 => Ok(bytes),
+        _ => Err(damaged(dir, path, "it differs from what was recorded")),
+    }
+}
+
+fn damaged(dir: &Path, path: &str, why: &str) -> Error {
+    Error::Damaged { log: dir.join(path).display().to_string(), why: why.to_owned() }
+}
+
+fn write_piece(dir: &Path, piece: &Piece) -> Result<ManifestFile> {
+    let to = dir.join(&piece.path);
+    let parent = to.parent().unwrap_or(dir);
+    std::fs::create_dir_all(parent).at("create", parent)?;
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+    let mut out = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(&to)
+        .at("create", &to)?;
+    let mut from: Box<dyn Read + '_> = match &piece.content {
+        Content::Bytes(bytes) => Box::new(&bytes[..]),
+        Content::Copies(of) => Box::new(Joined::new(of.iter().map(|path| dir.join(path)).collect())),
+    };
+    Ok(hash_while_writing(&piece.path, &mut from, &mut out, &to)?.0)
+}
+
+/// Files, one after another, of which one is open at a time.
+struct Joined {
+    waiting: std::vec::IntoIter<PathBuf>,
+    open: Option<File>,
+}
+
+impl Joined {
+    fn new(files: Vec<PathBuf>) -> Joined {
+        Joined { waiting: files.into_iter(), open: None }
+    }
+}
+
+impl Read for Joined {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            if let Some(file) = &mut self.open {
+                let n = file.read(buffer)?;
+                if n > 0 {
+                    return Ok(n);
+                }
+            }
+            match self.waiting.next() {
+                Some(path) => self.open = Some(File::open(path)?),
+                None => return Ok(0),
+            }
+        }
+    }
+}
