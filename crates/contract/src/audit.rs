@@ -150,13 +150,15 @@ pub enum Audit {
 }
 
 impl Audit {
-    /// The run that it is about, by its slug.
+    /// The run that it is about, by its slug. An answer names only the approval that it answers.
     pub fn run(&self) -> Option<&String> {
         match self {
             Audit::RunState { run_id, .. }
             | Audit::RunSealed { run_id, .. }
             | Audit::Landed { run_id, .. }
-            | Audit::Undone { run_id, .. } => Some(run_id),
+            | Audit::Undone { run_id, .. }
+            | Audit::ApprovalAsked { run_id, .. }
+            | Audit::ApprovalUsed { run_id, .. } => Some(run_id),
             _ => None,
         }
     }

@@ -2,6 +2,7 @@
 //! ([`Run::next`]); gates are pure functions from a contract and evidence to findings ([`gate`]). Nothing here
 //! reads a file, a clock or a random number, so every decision can be replayed from the log.
 
+mod approvals;
 mod bounded;
 pub mod bundle;
 pub mod gate;
@@ -10,6 +11,7 @@ mod state;
 pub mod turn;
 mod workflow;
 
+pub use approvals::approval_problems;
 pub use bounded::{bounded, bounded_begins_with};
 pub use items::{ItemStage, ItemState, ItemTurn, Line, Worked, levels};
 pub use state::{Illegal, Run, Stage, StepRecord};

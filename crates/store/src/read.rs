@@ -129,7 +129,12 @@ impl Reader {
 
     /// The lines of the state directory's log that are about a run, exactly as stored.
     pub(crate) fn audit_lines_about(&self, slug: &str) -> Result<Vec<String>> {
-        let sql = "SELECT line FROM audit WHERE json_extract(data_json, '$.run_id') = ?1 ORDER BY seq";
+        // An answer names only the approval that it answers.
+        let sql = "SELECT line FROM audit WHERE json_extract(data_json, '$.run_id') = ?1
+                   OR type = 'approval_answered' AND json_extract(data_json, '$.id') IN (
+                     SELECT json_extract(data_json, '$.id') FROM audit
+                     WHERE type = 'approval_asked' AND json_extract(data_json, '$.run_id') = ?1)
+                   ORDER BY seq";
         let mut statement = self.db.prepare(sql)?;
         let lines = statement.query_map([slug], |row| row.get(0))?;
         Ok(lines.collect::<rusqlite::Result<_>>()?)

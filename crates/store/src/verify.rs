@@ -2,8 +2,6 @@
 //! machine is run over the facts, every file is compared with the digests that the chain carries, and the
 //! state directory's own log must know the run with the same head, and so must the signature that sealed it.
 
-mod approvals;
-
 use crate::evidence::{contrast, difference, evidence_digest, files_in, hashed, read_bounded, read_manifest};
 use crate::read::{AuditRow, EventRow as Row};
 use crate::seal::run_seal;
@@ -58,7 +56,7 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, op
     }
     let dir = reader.layout().run(slug);
     let (files, evidence, found) = check_evidence(&dir, slug, &facts, seal);
-    let approvals = approvals::check(&run_of(&rows), &facts, &audit);
+    let approvals = run::approval_problems(&run_of(&rows), &facts, &audit);
     let checks = vec![
         chain,
         check_columns(&rows),
@@ -66,7 +64,7 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, op
         check_mirror(&dir, &rows, seal.is_some()),
         evidence,
         check_seal(reader, slug, found.as_deref(), open)?,
-        approvals,
+        Check { name: "approvals", problems: approvals },
         Check { name: "audit log", problems: audited },
     ];
     let verified = checks.iter().all(|check| check.problems.is_empty());

@@ -3,6 +3,8 @@
 //! tables are looked at through a connection of the test's own. Every commit is synced for real;
 //! `TMPDIR=/dev/shm` makes the tests four times as fast.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 #[path = "store/approvals.rs"]
 mod approvals;
 #[path = "store/commit.rs"]

@@ -38,6 +38,45 @@ fn a_run_that_landed_is_exported_and_verifies_elsewhere() {
     assert_ne!(env.read_bytes("bundle.tar"), env.read_bytes("again.tar"));
 }
 
+/// A batch of one agent's items in this order; each does what its line of shell says, in its own workspace.
+fn batch(env: &TestEnvironment, items: &[(&str, &str)]) {
+    let lines: Vec<String> = items.iter().map(|(id, does)| format!("  *'Do {id}.'*) {does} ;;")).collect();
+    let agent = format!(
+        "#!/bin/sh\nread -r request\ncase \"$request\" in\n{}\nesac\necho '{}'\n",
+        lines.join("\n"),
+        json!({"version": 1, "status": "ok", "summary": "done", "files": [], "next_actions": [], "errors": []})
+    );
+    let path = env.dir.join("agent.sh");
+    std::fs::write(&path, agent).unwrap();
+    env.configure(|config| {
+        config["agents"]["worker"] = json!({"type": "exec", "cmd": ["/bin/sh", path]});
+        config["sandbox"] = json!({"backend": "none"});
+    });
+    let ids: Vec<&str> = items.iter().map(|(id, _)| *id).collect();
+    let item = |(place, id): (usize, &&str)| {
+        json!({"id": id, "agent_id": "agent-1", "description": format!("Do {id}."), "dependencies": ids[..place],
+               "constraints": {"max_files": 1}, "test_command": "test -e src"})
+    };
+    let items: Vec<_> = ids.iter().enumerate().map(item).collect();
+    env.write("batch.json", &json!(items).to_string());
+}
+
+#[test]
+fn the_receipts_of_a_batch_are_exported_and_verify_elsewhere() {
+    let env = TestEnvironment::initialized();
+    batch(
+        &env,
+        &[("item-a", "echo a > src/a.txt"), ("item-b", "echo b > src/b.txt"), ("item-c", "touch src/c1 src/c2")],
+    );
+    let ran = env.norma(&["batch", "batch.json"]);
+    ran.exits(1);
+    assert_eq!(env.event_types().iter().filter(|kind| *kind == "item_ended").count(), 3, "{ran}");
+    std::fs::create_dir(env.root.join("keys")).unwrap();
+    env.norma(&["keys", "export", "-o", "keys/norma.pem"]).success();
+    env.norma(&["export", "@last", "-o", "bundle.tar"]).success();
+    assert_eq!(problems(&env, "bundle.tar", "keys"), [""; 0]);
+}
+
 #[test]
 fn a_run_that_was_refused_is_exported_with_what_was_refused() {
     let env = TestEnvironment::with_patch(&PATCH.replace("src/lib.txt", ".github/workflows/ci.yml"));

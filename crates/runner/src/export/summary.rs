@@ -18,6 +18,7 @@ pub(super) fn write(slug: &str, events: &[Event]) -> String {
     }
     section(&mut text, "What changed", events.iter().filter_map(|event| changed(&event.fact)));
     section(&mut text, "What the gates said", events.iter().flat_map(|event| judged(&event.fact)));
+    section(&mut text, "Who approved", events.iter().filter_map(|event| approved(&event.fact)));
     section(&mut text, "What was refused", events.iter().filter_map(|event| refused(&event.fact)));
     let ends = events.iter().filter_map(|event| {
         let (status, reason) = event.fact.run_state()?;
@@ -82,6 +83,10 @@ fn judged(fact: &Fact) -> Vec<String> {
         }
         _ => Vec::new(),
     }
+}
+
+fn approved(fact: &Fact) -> Option<String> {
+    matches!(fact, Fact::ApprovalUsed { .. }).then(|| quoted(&fact.message()))
 }
 
 fn refused(fact: &Fact) -> Option<String> {

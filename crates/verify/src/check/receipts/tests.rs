@@ -1,3 +1,5 @@
+//! Receipts against the log, made up item by item.
+
 use super::*;
 use crate::bundle::Bundle;
 use contract::bundle::{BundleFile, BundleIndex, BundleIndexSchema};

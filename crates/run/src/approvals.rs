@@ -1,11 +1,10 @@
 //! Approvals in a run's log and in the state directory's: whoever went on with a person's yes must have been given it,
 //! for this run, this contract and these reasons, in time, and once.
 
-use super::Check;
 use contract::{ApprovalDecision, Audit, Digest, Fact, RunId, Timestamp, approval_bound};
 
-/// Compares what a run says it used with what the audit log says was asked, answered and used.
-pub(super) fn check(run: &RunId, facts: &[Fact], audit: &[(Audit, Timestamp)]) -> Check {
+/// What is wrong with the approvals that a run says it used, given what the audit log says was asked, answered and used.
+pub fn approval_problems(run: &RunId, facts: &[Fact], audit: &[(Audit, Timestamp)]) -> Vec<String> {
     let contract = facts.iter().find_map(|fact| match fact {
         Fact::RunStarted(started) => Some(started.contract_digest),
         _ => None,
@@ -26,7 +25,7 @@ pub(super) fn check(run: &RunId, facts: &[Fact], audit: &[(Audit, Timestamp)]) -
     if !recorded.eq(said) {
         problems.push("the audit log has other approvals used by this run than its own log".into());
     }
-    Check { name: "approvals", problems }
+    problems
 }
 
 /// What the audit log says of one approval, in the order in which it has to be.
@@ -137,7 +136,7 @@ mod tests {
 
     #[test]
     fn both_logs_name_the_same_approvals() {
-        let problems = |facts: &[Fact], audit: &[(Audit, Timestamp)]| check(&run(1), facts, audit).problems;
+        let problems = |facts: &[Fact], audit: &[(Audit, Timestamp)]| approval_problems(&run(1), facts, audit);
         let at = Timestamp::from_unix_ms(1);
         assert_eq!(problems(&[], &[]), [""; 0]);
         let other = "the audit log has other approvals used by this run than its own log";
