@@ -190,6 +190,29 @@ fn a_pass_over_a_changed_tree_lands_before_the_run_has_passed() {
 }
 
 #[test]
+fn a_run_that_carries_out_another_one_again_passes_without_landing_and_can_never_land() {
+    let mut history = History::again("20260123-145501-abc123");
+    history.failing_round().answered(Role::Plan);
+    history.answered(Role::Do);
+    history.check(Verdict::Pass, &[]);
+    assert_ne!(history.run.tree, history.run.started.base.tree);
+    history.refuse(Fact::LandingStarted(landing("refs/heads/main")));
+    history.refuse(Fact::Landed(landing("refs/heads/main")));
+    assert_eq!(history.finish(), Status::Succeeded);
+    assert_eq!(history.run.landed, None);
+}
+
+#[test]
+fn a_run_that_carries_out_another_one_again_passes_only_over_a_pass() {
+    let mut history = History::again("20260123-145501-abc123");
+    history.answered(Role::Plan);
+    history.answered(Role::Do);
+    history.refuse(Fact::RunPassed(end(None)));
+    history.check(Verdict::Fail, &[]);
+    history.refuse(Fact::RunPassed(end(None)));
+}
+
+#[test]
 fn only_the_landing_that_was_started_can_have_landed() {
     let mut history = before(Role::Act);
     history.turn(Role::Act, TurnEnd::Answered, true);

@@ -22,7 +22,7 @@ use contract::{Event, Fact, ItemBase, Policies, Reason, Status};
 use run::{Due, Run};
 use std::path::PathBuf;
 use store::{Reader, Verification, now};
-use tally::{Tally, difference, of_record};
+use tally::{Found, Tally, difference, found, of_record};
 
 /// What a replay reads.
 #[derive(Clone, Copy)]
@@ -67,7 +67,7 @@ impl Replay<'_> {
         let slug = &record.run_id;
         let mut checks = of_record(record);
         match self.walk(slug, tests) {
-            Ok(found) => checks.extend(found),
+            Ok(judged) => checks.extend(judged),
             // The verification has named what is wrong with it.
             Err(Error::Store(store::Error::Damaged { why, .. })) => {
                 let mut log = Tally::default();
@@ -143,17 +143,13 @@ impl Walk<'_, '_, '_> {
                 self.line.push(self.run.line.head.clone());
             }
         }
-        let again = matches!(self.tests, Tests::Again(..));
-        if !again {
+        if matches!(self.tests, Tests::OnRecord) {
             tallies.decisions.compare(None, self.result())?;
         }
         let Tallies { turns, patches, gates, tests, receipts, decisions } = tallies;
-        let changes = [patches.check("patches"), gates.check("gates"), tests.check("tests")];
-        let rest = [receipts.check("receipts"), decisions.check("decisions")];
-        Ok(match again {
-            true => changes.into(),
-            false => [turns.check("turns")].into_iter().chain(changes).chain(rest).collect(),
-        })
+        let names = ["turns", "patches", "gates", "tests", "receipts", "decisions"];
+        let all = names.into_iter().zip([turns, patches, gates, tests, receipts, decisions]);
+        Ok(all.filter(|(_, tally)| !tally.is_empty()).map(|(name, tally)| tally.check(name)).collect())
     }
 
     fn judge_again(&mut self, at: usize, event: &Event, tallies: &mut Tallies) -> Result<()> {
@@ -172,8 +168,8 @@ impl Walk<'_, '_, '_> {
                 tallies.decisions.compare(Some(event.seq), self.landing(&landing.commit))?;
             }
             fact => {
-                if let Some(what) = self.undecided(fact) {
-                    tallies.decisions.add(vec![difference(Some(event.seq), None, what)]);
+                if let Some(found) = self.end(fact) {
+                    tallies.decisions.compare(Some(event.seq), Ok(found))?;
                 }
             }
         }
@@ -181,40 +177,40 @@ impl Walk<'_, '_, '_> {
     }
 
     /// What lands is the run's own tree.
-    fn landing(&self, commit: &str) -> Result<Vec<tally::Found>> {
+    fn landing(&self, commit: &str) -> Result<Vec<Found>> {
         let tree = self.with.objects.tree_of(id(commit)?)?.to_string();
         let same = tree == self.run.tree;
-        Ok((!same).then(|| tally::found(None, format!("commit {commit} holds another tree"))).into_iter().collect())
+        Ok((!same).then(|| found(None, format!("commit {commit} holds another tree"))).into_iter().collect())
     }
 
-    /// Whether the run ends otherwise than its workflow would have it end. A person, or what stands in the way of a
-    /// landing, may end it at any time.
-    fn undecided(&self, fact: &Fact) -> Option<String> {
+    /// Whether the run ends as its workflow would have it end; none if that is not for the workflow to say. A person, or
+    /// what stands in the way of a landing, may end it at any time.
+    fn end(&self, fact: &Fact) -> Option<Vec<Found>> {
         let (status, reason) = fact.run_state().filter(|(status, _)| status.is_terminal())?;
         let from_outside = [Reason::LandingConflict, Reason::ApprovalDenied, Reason::EvidenceLost];
         if status == Status::Canceled || reason.is_some_and(|reason| from_outside.contains(&reason)) {
             return None;
         }
-        match self.run.next() {
-            Due::End { status, end, .. } if Fact::ended(status, end.clone()) == *fact => None,
-            due => Some(format!("the run ends {status}, but due is {due:?}")),
-        }
+        Some(match self.run.next() {
+            Due::End { status, end, .. } if Fact::ended(status, end.clone()) == *fact => Vec::new(),
+            due => vec![found(None, format!("the run ends {status}, but due is {due:?}"))],
+        })
     }
 
     /// The change of the whole run, as it is written down beside its evidence.
-    fn result(&self) -> Result<Vec<tally::Found>> {
+    fn result(&self) -> Result<Vec<Found>> {
         let (patch, names) = diff(self.with.objects, &self.run)?;
-        let mut found = Vec::new();
+        let mut all = Vec::new();
         for (name, bytes) in [("patch.diff", patch), ("diff_name_only.txt", names)] {
             match std::fs::read(self.dir.join(name)) {
                 Ok(there) if there == bytes => {}
-                Ok(_) => found.push(tally::found(None, format!("{name} is not what the run changed"))),
+                Ok(_) => all.push(found(None, format!("{name} is not what the run changed"))),
                 // Nobody was there to write it.
                 Err(_) if matches!(self.run.reason, Some(Reason::Canceled | Reason::EvidenceLost)) => {}
-                Err(error) => found.push(tally::found(None, format!("{name} cannot be read: {error}"))),
+                Err(error) => all.push(found(None, format!("{name} cannot be read: {error}"))),
             }
         }
-        Ok(found)
+        Ok(all)
     }
 
     fn read(&self, path: &str) -> Result<Vec<u8>> {

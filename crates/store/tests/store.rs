@@ -15,6 +15,8 @@ mod fixture;
 mod path_locks;
 #[path = "store/recovery.rs"]
 mod recovery;
+#[path = "store/replays.rs"]
+mod replays;
 #[path = "store/schema.rs"]
 mod schema;
 #[path = "store/tamper.rs"]

@@ -148,7 +148,7 @@ fn describe(report: &ReplayReport) -> String {
     };
     let done = match report.mode {
         ReplayMode::Rehydrate => "judged again on its evidence",
-        ReplayMode::Reverify | ReplayMode::Reexec => "patches applied and tests run again",
+        ReplayMode::Reverify | ReplayMode::Reexec => "with its patches applied and its tests run again",
     };
     text.push_str(&format!("{verdict}: run {} {done}", report.run_id));
     text

@@ -444,6 +444,8 @@ fn known_word(word: &str, before: &str) -> (String, bool) {
         "<uuid>"
     } else if shape.starts_with("0000-00-00T00:00:00") {
         "<time>"
+    } else if shape.starts_with("00000000T000000.000Z") {
+        return (format!("<time>{}", &word["00000000T000000.000Z".len()..]), false);
     } else if ["0ms", "00ms", "000ms", "0.0s", "00s", "0m00s"].contains(&shape.as_str()) {
         return ("  <took>".to_owned(), true);
     } else if word.starts_with("norma-demo-") {

@@ -14,6 +14,7 @@ mod hooks;
 mod landing;
 mod pdca;
 mod receipts;
+mod replay;
 mod repositories;
 mod sandbox;
 mod scope;

@@ -120,6 +120,15 @@ impl History {
         History { run, events: vec![first], now_ms: 0, trees: 0 }
     }
 
+    /// A run that carries out the contract of another one again.
+    pub(crate) fn again(of: &str) -> History {
+        let Fact::RunStarted(mut first) = started(contract(budgets(3), 0)) else { unreachable!("a run starts") };
+        first.replay_of = Some(of.to_owned());
+        let first = Event { seq: 1, ts: Timestamp::from_unix_ms(0), fact: Fact::RunStarted(first) };
+        let run = Run::start(run_id(), &first).expect("the first fact is legal");
+        History { run, events: vec![first], now_ms: 0, trees: 0 }
+    }
+
     /// A run of the items of a contract, all of them on record.
     pub(crate) fn of_items(mut contract: Contract) -> History {
         let digest = contract.digest();

@@ -56,6 +56,11 @@ impl Tally {
         self.notes.push(note);
     }
 
+    /// Whether there was anything to look at.
+    pub(super) fn is_empty(&self) -> bool {
+        self.compared == 0 && self.notes.is_empty()
+    }
+
     pub(super) fn check(mut self, name: &str) -> ReplayCheck {
         let more = self.differences.len().saturating_sub(DIFFERENCES_MAX);
         self.differences.truncate(DIFFERENCES_MAX);
@@ -84,7 +89,11 @@ fn gone(error: &Error) -> String {
 
 /// The checks of a verification, in the words of a replay.
 pub(super) fn of_record(record: &Verification) -> Vec<ReplayCheck> {
-    let compared = |name: &str| if name == "evidence" { record.files } else { record.events };
+    let compared = |name: &str| match name {
+        "evidence" => record.files,
+        "chain" | "columns" | "state machine" | "events.jsonl" => record.events,
+        _ => 1,
+    };
     let told = |problem: &String| difference(None, None, problem.clone());
     let checks = record.checks.iter().map(|check| {
         let mut tally = Tally { compared: compared(check.name), ..Tally::default() };
