@@ -13,7 +13,7 @@ echo '{"version":1,"status":"ok","summary":"did it"}'
 "#;
 
 /// An environment whose worker does this, with `$id` for the item's id.
-fn with_worker(script: &str) -> TestEnvironment {
+pub(crate) fn with_worker(script: &str) -> TestEnvironment {
     let env = TestEnvironment::initialized();
     env.write("agents/worker.sh", WORKER);
     env.write("agents/do.sh", script);
@@ -27,7 +27,7 @@ fn with_worker(script: &str) -> TestEnvironment {
     env
 }
 
-fn item(id: &str, change: Value) -> Value {
+pub(crate) fn item(id: &str, change: Value) -> Value {
     let mut item = json!({"id": id, "agent_id": "agent-1", "description": format!("do {id}"), "dependencies": []});
     for (name, value) in change.as_object().unwrap() {
         item[name] = value.clone();
