@@ -93,7 +93,7 @@ impl Replay<'_> {
         let rules = Rules::new(self.policies, self.reader.layout());
         let line = vec![run.line.head.clone()];
         let mut walk = Walk { with: *self, rules, dir, run, events: &events, line, memo: Memo::empty(), tests };
-        walk.to_the_end()
+        walk.all_of_it()
     }
 }
 
@@ -133,7 +133,7 @@ struct Tallies {
 }
 
 impl Walk<'_, '_, '_> {
-    fn to_the_end(&mut self) -> Result<Vec<ReplayCheck>> {
+    fn all_of_it(&mut self) -> Result<Vec<ReplayCheck>> {
         let mut tallies = Tallies::default();
         let events = self.events;
         for (at, event) in events.iter().enumerate().skip(1) {

@@ -237,7 +237,7 @@ fn applied(walk: &Walk<'_, '_, '_>, dir: &str, (before, after): &(String, String
     let limits = PatchLimits { patch_bytes_max: u64::MAX, result_bytes_max: u64::MAX, binary: true };
     let differs = |what: String| Ok(Some(vec![found(Some("patch"), format!("{dir}/patch.diff {what}"))]));
     match walk.with.objects.apply(id(before)?, &patch, &limits) {
-        Ok(applied) if applied.tree.to_string() == *after => Ok(Some(Vec::new())),
+        Ok(applied) if applied.tree == id(after)? => Ok(Some(Vec::new())),
         Ok(applied) => differs(format!("makes tree {} of {before}, and {after} is on record", applied.tree)),
         Err(PatchProblem::Git(error)) => Err(error.into()),
         Err(PatchProblem::Binary | PatchProblem::BinaryDelta) => Ok(None),

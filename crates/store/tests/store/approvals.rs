@@ -1,5 +1,7 @@
 //! Approvals: asked for one run and its reasons, answered once, used once and in time, or not at all.
 
+#![allow(clippy::unwrap_used, reason = "what a test needs and cannot have ends it")]
+
 use crate::fixture::{Driving, World, run_id};
 use contract::{ApprovalDecision, ApprovalState, ApprovalView, End, Fact, Reason, Wait};
 use store::{Error, Store};

@@ -1,6 +1,8 @@
 //! Path locks between real processes and many threads: what overlaps is never held twice, a holder that was killed is
 //! told from one that lives, and nobody holds half of what it asked for.
 
+#![allow(clippy::unwrap_used, reason = "what a test needs and cannot have ends it")]
+
 use contract::{RepoPath, Timestamp};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};

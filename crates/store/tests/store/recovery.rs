@@ -230,7 +230,7 @@ fn an_ended_run_is_sealed_on_start() {
     let dir = world.layout.run(&slug);
     std::fs::write(dir.join("manifest.json.tmp-0badcafe"), "{").unwrap();
     std::fs::create_dir_all(dir.join("reports")).unwrap();
-    std::fs::write(dir.join("reports/task_result.json"), [0; 512]).unwrap();
+    std::fs::write(dir.join("reports/review_report.json"), [0; 512]).unwrap();
     std::fs::write(dir.join("meta.json"), "").unwrap();
     world.recover_twice();
     assert!(world.reader().is_sealed(&slug).unwrap());
