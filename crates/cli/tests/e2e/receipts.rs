@@ -1,5 +1,6 @@
 //! Keys and bundles: what is signed, what is given away, and what somebody elsewhere finds in it.
 
+use crate::batches::{item, with_worker};
 use crate::environment::{PATCH, TestEnvironment};
 use crate::terminals::waiting_run;
 use serde_json::json;
@@ -38,53 +39,53 @@ fn a_run_that_landed_is_exported_and_verifies_elsewhere() {
     assert_ne!(env.read_bytes("bundle.tar"), env.read_bytes("again.tar"));
 }
 
-/// A batch of one agent's items in this order; each does what its line of shell says, in its own workspace.
-fn batch(env: &TestEnvironment, items: &[(&str, &str)]) {
-    let lines: Vec<String> = items.iter().map(|(id, does)| format!("  *'Do {id}.'*) {does} ;;")).collect();
-    let agent = format!(
-        "#!/bin/sh\nread -r request\ncase \"$request\" in\n{}\nesac\necho '{}'\n",
-        lines.join("\n"),
-        json!({"version": 1, "status": "ok", "summary": "done", "files": [], "next_actions": [], "errors": []})
-    );
-    let path = env.dir.join("agent.sh");
-    std::fs::write(&path, agent).unwrap();
-    env.configure(|config| {
-        config["agents"]["worker"] = json!({"type": "exec", "cmd": ["/bin/sh", path]});
-        config["sandbox"] = json!({"backend": "none"});
-    });
-    let ids: Vec<&str> = items.iter().map(|(id, _)| *id).collect();
-    let item = |(place, id): (usize, &&str)| {
-        json!({"id": id, "agent_id": "agent-1", "description": format!("Do {id}."), "dependencies": ids[..place],
-               "constraints": {"max_files": 1}, "test_command": "test -e src"})
-    };
-    let items: Vec<_> = ids.iter().enumerate().map(item).collect();
-    env.write("batch.json", &json!(items).to_string());
+/// Exports the newest run; somebody who trusts the key finds nothing wrong with it.
+#[track_caller]
+fn verifies_elsewhere(env: &TestEnvironment) {
+    std::fs::create_dir_all(env.at("keys")).unwrap();
+    env.norma(&["keys", "export", "-o", &env.at("keys/norma.pem")]).success();
+    env.norma(&["export", "@last", "-o", &env.at("bundle.tar")]).success();
+    assert_eq!(problems(env, &env.at("bundle.tar"), &env.at("keys")), [""; 0]);
 }
 
 #[test]
 fn the_receipts_of_a_batch_are_exported_and_verify_elsewhere() {
-    let env = TestEnvironment::initialized();
-    batch(
-        &env,
-        &[("item-a", "echo a > src/a.txt"), ("item-b", "echo b > src/b.txt"), ("item-c", "touch src/c1 src/c2")],
-    );
-    let ran = env.norma(&["batch", "batch.json"]);
+    let env = with_worker("echo $id > src/$id; test $id != c || touch src/another");
+    let small = |id: &str, after: &[&str]| {
+        let constraints = json!({"max_files": 1});
+        item(id, json!({"dependencies": after, "constraints": constraints, "test_command": "test -e src"}))
+    };
+    env.write("items.json", &json!([small("a", &[]), small("b", &["a"]), small("c", &["b"])]).to_string());
+    let ran = env.norma(&["batch", "items.json"]);
     ran.exits(1);
-    assert_eq!(env.event_types().iter().filter(|kind| *kind == "item_ended").count(), 3, "{ran}");
-    std::fs::create_dir(env.root.join("keys")).unwrap();
-    env.norma(&["keys", "export", "-o", "keys/norma.pem"]).success();
-    env.norma(&["export", "@last", "-o", "bundle.tar"]).success();
-    assert_eq!(problems(&env, "bundle.tar", "keys"), [""; 0]);
+    let ends: Vec<_> = env.events().into_iter().filter(|event| event["type"] == "item_ended").collect();
+    let statuses: Vec<_> = ends.iter().map(|event| event["payload"]["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses, ["success", "success", "denied"], "{ran}");
+    verifies_elsewhere(&env);
+}
+
+#[test]
+fn an_approval_is_exported_with_who_gave_it_and_so_is_a_no() {
+    let env = with_worker("echo $id > src/new.txt");
+    let wide = |id: &str| json!([item(id, json!({"allowed_paths": ["src"]}))]).to_string();
+    let asked = || env.json(&["approvals"])[0]["id"].as_str().unwrap().to_owned();
+    env.write("items.json", &wide("a"));
+    env.norma(&["batch", "items.json"]).exits(3);
+    env.norma(&["approve", &asked()]).success();
+    env.norma(&["batch", "items.json"]).success();
+    verifies_elsewhere(&env);
+    env.write("items.json", &wide("b"));
+    env.norma(&["batch", "items.json"]).exits(3);
+    env.norma(&["deny", &asked(), "--reason", "too much"]).success();
+    env.norma(&["batch", "items.json"]).exits(1);
+    verifies_elsewhere(&env);
 }
 
 #[test]
 fn a_run_that_was_refused_is_exported_with_what_was_refused() {
     let env = TestEnvironment::with_patch(&PATCH.replace("src/lib.txt", ".github/workflows/ci.yml"));
     env.norma(&["run", "1"]).exits(1);
-    std::fs::create_dir(env.root.join("keys")).unwrap();
-    env.norma(&["keys", "export", "-o", "keys/norma.pem"]).success();
-    env.norma(&["export", "@last", "-o", "bundle.tar"]).success();
-    assert_eq!(problems(&env, "bundle.tar", "keys"), [""; 0]);
+    verifies_elsewhere(&env);
 }
 
 #[test]
