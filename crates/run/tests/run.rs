@@ -192,7 +192,8 @@ fn a_pass_over_a_changed_tree_lands_before_the_run_has_passed() {
 #[test]
 fn a_run_that_carries_out_another_one_again_passes_without_landing_and_can_never_land() {
     let mut history = History::again("20260123-145501-abc123");
-    history.failing_round().answered(Role::Plan);
+    history.failing_round().turn(Role::Act, TurnEnd::Answered, true);
+    history.change().answered(Role::Plan);
     history.answered(Role::Do);
     history.check(Verdict::Pass, &[]);
     assert_ne!(history.run.tree, history.run.started.base.tree);
