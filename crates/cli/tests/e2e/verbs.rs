@@ -469,7 +469,7 @@ fn verify_notices_what_was_changed_after_the_run() {
     seal           ok
     approvals      ok
     audit log      ok
-    verified: 22 events, 105 files
+    verified: 22 events, 120 files
     [exit 0]
     ");
     assert_eq!(env.json(&["verify", "@last"])["verified"], true);
@@ -482,10 +482,11 @@ fn verify_notices_what_was_changed_after_the_run() {
     events.jsonl   ok
     evidence       FAILED
                    steps/002-do/files/test.log differs from what was recorded
-    seal           ok
+    seal           FAILED
+                   seal.dsse.json vouches for other files
     approvals      ok
     audit log      ok
-    NOT verified: 22 events, 105 files
+    NOT verified: 22 events, 120 files
     [exit 5]
     ");
     assert_eq!(env.norma(&["verify", "@last", "--json"]).code(), Some(5));
@@ -704,7 +705,7 @@ fn the_demo_runs_by_itself() {
     PASS in iteration 2 · landed main <hash>→<hash>
     evidence: .norma/runs/<run>
     next: look: norma show <run> · undo: norma undo <run>
-    log and evidence verified: 22 events, 109 files
+    log and evidence verified: 22 events, 124 files
     try: cd $DIR/tmp/norma-demo-<random> && norma show @last · norma events @last · norma diff @last · norma undo @last
     then: cd your-repository && norma init
     [exit 0]
