@@ -39,6 +39,8 @@ def start_server(ingress, admin, node):
         "RESTATE_BIND_ADDRESS": f"127.0.0.1:{node}",
         "RESTATE_LISTEN_MODE": "tcp",
         "RESTATE_DISABLE_TELEMETRY": "true",
+        # It leaves folders behind where temporary files go.
+        "TMPDIR": str(graph.ASKED.dir),
     }
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     return subprocess.Popen([graph.ASKED.server, "--no-logo"], env=environment, **quiet)
