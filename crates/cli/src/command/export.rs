@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::{IoContext, Reader};
 
-/// Write a run with its evidence and signatures into one file that can be checked elsewhere
+/// Write a sealed run into one file that can be checked elsewhere
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  norma export @last -o bundle.tar\n  norma-verify bundle.tar --trust keys/")]
 pub(crate) struct Args {

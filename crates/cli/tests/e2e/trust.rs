@@ -167,7 +167,6 @@ fn a_broken_configuration_is_refused_with_every_violation() {
     });
     insta::assert_snapshot!(check(&env, &agents.to_string()), @r#"
     ! error: $DIR/given.json is not a valid configuration:
-    !   /agents/boss: unknown role "boss"; the roles are plan, do, check and act
     !   /agents/plan: an exec agent needs cmd, a list of program and arguments
     !   /agents/plan/path: path must be a directory of the repository: path "../x" contains a `..` component
     ! next: the form is described in docs/config.md and schemas/config.v1.json

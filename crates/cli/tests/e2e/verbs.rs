@@ -292,11 +292,11 @@ fn run_with_a_goal_makes_the_task_too() {
     );
     env.norma(&["run", "1", "--goal", "both"]).exits(2);
     env.norma(&["run", "--ac", "only"]).exits(2);
-    insta::assert_snapshot!(env.norma(&["run", "contract.json"]), @r#"
-    ! error: "contract.json" is not a task id, and contract files are not available yet
-    ! next: name a task by its number (norma task list), or give a goal: norma run --goal "…"
+    insta::assert_snapshot!(env.norma(&["run", "contract.json"]), @"
+    ! error: could not read $DIR/repo/contract.json: No such file or directory (os error 2)
+    ! next: name a file with a task contract or work items
     [exit 2]
-    "#);
+    ");
     insta::assert_snapshot!(env.norma(&["run", "77"]), @r"
     ! error: there is no task 77
     ! next: norma task list --all shows them
@@ -544,7 +544,7 @@ fn reindex_and_gc_keep_what_is_on_record() {
 fn every_verb_has_help_with_an_example() {
     let env = TestEnvironment::bare();
     let help = env.norma(&["--help"]);
-    insta::assert_snapshot!(help, @r"
+    insta::assert_snapshot!(help, @"
     norma runs coding agents under contract: a change lands whole, or leaves no trace
 
     Usage: norma [OPTIONS] <COMMAND>
@@ -556,7 +556,8 @@ fn every_verb_has_help_with_an_example() {
       demo         See norma work on a small repository in a temporary folder (needs only git and sh)
       task         Add, list, show, link and finish tasks
       contract     Check, make and activate contracts
-      run          Run a task, a goal, or every task that is ready
+      run          Run a task, a contract, a goal, or every task that is ready
+      batch        Run work items level by level, in parallel; each lands whole or leaves no trace
       runs         List runs, newest first
       show         Show a run: its steps, its verdict, where its evidence is
       events       Print the log of a run
@@ -569,7 +570,8 @@ fn every_verb_has_help_with_an_example() {
       cancel       End a run; its evidence stays
       resume       Go on with a paused run; with --budget, from where a stopped one ended
       verify       Check a run's log, chain and evidence
-      export       Write a run with its evidence and signatures into one file that can be checked elsewhere
+      replay       Judge a run again: on its evidence, with its tests, or by carrying it out again
+      export       Write a sealed run into one file that can be checked elsewhere
       keys         Show the key that norma signs with here, or give its public part away
       hash         Print the BLAKE3 state hash of a revision or a directory
       hooks        Hold commits and pushes made by hand to the active contract

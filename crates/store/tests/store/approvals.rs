@@ -1,6 +1,5 @@
 //! Approvals: asked for one run and its reasons, answered once, used once and in time, or not at all.
 
-
 use crate::fixture::{Driving, World, run_id};
 use contract::{ApprovalDecision, ApprovalState, ApprovalView, End, Fact, Reason, Wait};
 use store::{Error, Store};

@@ -1,7 +1,6 @@
 //! Path locks between real processes and many threads: what overlaps is never held twice, a holder that was killed is
 //! told from one that lives, and nobody holds half of what it asked for.
 
-
 use contract::{RepoPath, Timestamp};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
