@@ -158,8 +158,17 @@ impl Audit {
             | Audit::Landed { run_id, .. }
             | Audit::Undone { run_id, .. }
             | Audit::ApprovalAsked { run_id, .. }
-            | Audit::ApprovalUsed { run_id, .. } => Some(run_id),
-            _ => None,
+            | Audit::ApprovalUsed { run_id, .. }
+            | Audit::Replayed { run_id, .. } => Some(run_id),
+            // Spelled out: whatever has a run is exported with it, and a bundle with a line about no run is refused.
+            Audit::Initialized { .. }
+            | Audit::TaskAdded { .. }
+            | Audit::TaskLinked { .. }
+            | Audit::TaskDone { .. }
+            | Audit::Quarantined { .. }
+            | Audit::Reindexed { .. }
+            | Audit::ApprovalAnswered { .. }
+            | Audit::ContractRefused { .. } => None,
         }
     }
 

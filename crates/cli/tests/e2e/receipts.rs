@@ -32,8 +32,9 @@ fn a_run_that_landed_is_exported_and_verifies_elsewhere() {
     assert_eq!(problems(&env, "bundle.tar", "keys"), [""; 0]);
     env.norma(&["export", "@last", "-o", "again.tar"]).success();
     assert_eq!(env.read_bytes("bundle.tar"), env.read_bytes("again.tar"), "the same run, the same bytes");
-    // What was taken back is said too, and the run is still what it was.
+    // What was taken back and judged again is said too, and the run is still what it was.
     env.norma(&["undo", "@last"]).success();
+    env.norma(&["replay", "@last"]).success();
     env.norma(&["export", "@last", "-o", "bundle.tar"]).success();
     assert_eq!(problems(&env, "bundle.tar", "keys"), [""; 0]);
     assert_ne!(env.read_bytes("bundle.tar"), env.read_bytes("again.tar"));
