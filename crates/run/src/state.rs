@@ -2,12 +2,13 @@
 //! that does not fit the state is illegal, which is the default: `RunPassed` is reachable only over a PASS that
 //! counts, and, if the run changed anything, over a finished landing decision on that very tree.
 
+mod of_items;
+
 use crate::bounded::bounded_len;
-use crate::items::{self, ItemStage, ItemState, Line};
+use crate::items::{ItemState, Line};
 use contract::{
-    Budget, BudgetExceeded, ChangeDropped, Event, Fact, ItemAdded, ItemBase, ItemEnded, Landing, PatchApplied, Reason,
-    Role, RunId, RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, Verdict, VerdictGiven,
-    Wait,
+    Budget, BudgetExceeded, ChangeDropped, Event, Fact, ItemBase, Landing, PatchApplied, Reason, Role, RunId,
+    RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, Verdict, VerdictGiven, Wait,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -584,94 +585,6 @@ impl Run {
             limit: minutes,
             actual: self.active_ms.div_ceil(60_000),
         })
-    }
-}
-
-/// What happens to items.
-impl Run {
-    fn add_item(&mut self, added: &ItemAdded) -> Outcome {
-        if self.stage != Stage::Fresh {
-            return Err("items follow the start".into());
-        }
-        items::add(&mut self.items, added, self.started.items)?;
-        if (self.items.len() as u32) < self.started.items {
-            return Ok(());
-        }
-        let mut contract = self.started.contract.clone();
-        contract.items = self.items.iter().map(|state| (*state.item).clone()).collect();
-        if contract.digest() != self.started.contract_digest {
-            return Err("the contract differs from its digest".into());
-        }
-        Ok(())
-    }
-
-    fn item(&mut self, place: u32) -> Result<&mut ItemState, String> {
-        let state = self.items.get_mut(place as usize).ok_or_else(|| format!("there is no item {place}"))?;
-        Ok(Arc::make_mut(state))
-    }
-
-    fn open_item(&mut self, place: u32, step: StepRef, base: Option<&ItemBase>, ts: Timestamp) -> Outcome {
-        let is_due = |due: crate::Due| due == crate::Due::Turn(step);
-        if !self.due().any(is_due) {
-            return Err(format!("the turn {step:?} is not due"));
-        }
-        let base = base.filter(|base| **base == self.base_for(place)).cloned();
-        let base = base.ok_or("an item starts from the run's line")?;
-        let level = self.items[place as usize].level;
-        if self.level_base.as_ref().is_none_or(|(started, _)| *started != level) {
-            self.level_base = Some((level, base.clone()));
-        }
-        self.opened = step.index;
-        self.item(place)?.open(step, ts, base)
-    }
-
-    fn require_judged(&mut self, place: u32) -> Outcome {
-        match self.item(place)?.stage {
-            ItemStage::Worked(_) | ItemStage::Waiting => Ok(()),
-            _ => Err(format!("item {place} is not being judged")),
-        }
-    }
-
-    fn end_item(&mut self, ended: &ItemEnded) -> Outcome {
-        self.items.get(ended.item as usize).ok_or("there is no such item")?.require_end(ended)?;
-        if let Some(commit) = &ended.commit {
-            if ended.before != self.line.head.tree || !self.may_land(ended.item) {
-                return Err("items land in their order, each on the one before".into());
-            }
-            self.line.head = ItemBase { commit: commit.clone(), tree: ended.after.clone() };
-            self.tree.clone_from(&ended.after);
-            self.line.receipt = Some(ended.receipt.receipt_hash);
-        } else if ended.after != ended.before {
-            return Err("a change that lands is a commit".into());
-        }
-        let state = self.item(ended.item)?;
-        state.stage = ItemStage::Ended(Arc::new(ended.clone()));
-        Ok(())
-    }
-
-    fn has_open_item(&self) -> bool {
-        self.items.iter().any(|state| matches!(state.stage, ItemStage::Working { .. }))
-    }
-
-    fn wait(&mut self, wait: &Wait) -> Outcome {
-        match self.next() {
-            crate::Due::Approval if wait.reasons == self.started.contract.approval_for => {}
-            other => return Err(format!("no approval is due but {other:?}")),
-        }
-        self.waits = Some(wait.clone());
-        self.status = Status::Waiting;
-        self.reason = Some(Reason::ApprovalRequired);
-        Ok(())
-    }
-
-    fn use_approval(&mut self, approval: &str) -> Outcome {
-        if self.waits.as_ref().is_none_or(|wait| wait.approval != approval)
-            || self.approvals.iter().any(|it| it == approval)
-        {
-            return Err("this run did not ask for that approval, or has used it".into());
-        }
-        self.approvals.push(approval.to_owned());
-        Ok(())
     }
 }
 
