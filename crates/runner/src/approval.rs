@@ -5,8 +5,8 @@
 use crate::Result;
 use crate::git::{ObjectId, Objects};
 use contract::{ApprovalState, RepoPath, Wait, approval_bound};
+use run::Run;
 use run::gate::policy::Extent;
-use run::{Run, bounded};
 use store::{Reader, Store};
 
 /// What came of a question.
@@ -30,9 +30,9 @@ pub enum Redeemed {
     Expired,
 }
 
-/// Asks whether a run may go on in spite of these reasons; answers what it waits for.
+/// Asks whether a run may go on in spite of these reasons, exactly as its contract has them; answers what it waits for.
 pub fn ask(store: &Store, run: &Run, reasons: Vec<String>) -> Result<Wait> {
-    Ok(store.ask_approval(run, bounded(reasons)).wait()?)
+    Ok(store.ask_approval(run, reasons).wait()?)
 }
 
 /// What came of the question that a run waits for. An approval that is not about exactly this, or was used before, is

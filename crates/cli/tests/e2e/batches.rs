@@ -291,7 +291,9 @@ fn a_wide_contract_waits_for_a_person_and_goes_on_once_somebody_said_yes() {
     env.norma(&["approve", &id]).exits(2);
     env.norma(&["verify", "@last"]).success();
 
-    env.write("items.json", &json!([item("b", json!({"allowed_paths": ["src"]}))]).to_string());
+    // More reasons than a line of the log has room for.
+    let wide = |n: u32| item(&format!("w{n}"), json!({"allowed_paths": ["src"]}));
+    env.write("items.json", &Value::from((0..50).map(wide).collect::<Vec<_>>()).to_string());
     env.norma(&["batch", "items.json"]).exits(3);
     let id = env.json(&["approvals"])[0]["id"].as_str().unwrap().to_owned();
     env.norma(&["deny", &id, "--reason", "too much"]).success();
