@@ -133,7 +133,7 @@ pub enum PlanStatus {
 /// | codex, live | the thread's total with every model call | the latest, less what the thread had before this process |
 /// | codex, one-shot | the thread's total at the end | that; after a resume it holds the earlier turns too |
 /// | claude | the process's total for each model with every turn; cached input apart | the latest, all models and kinds of input together |
-/// | gemini, live | the prompt's total with its result | the sum |
+/// | gemini, live | the prompt's total with its result, without thoughts | the sum |
 /// | gemini, one-shot | the total at the end; thoughts only in the grand total | that |
 /// | opencode, live | the *last step* of a prompt with its result, the session's cost | the sum of the tokens, too few when tools were used; the latest cost |
 /// | opencode, one-shot | each step; cached input and thoughts apart | the sum |

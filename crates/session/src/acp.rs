@@ -66,6 +66,8 @@ pub(crate) struct Acp {
     /// The agent's name for the message it is writing, where it has one.
     message: String,
     cancelled: bool,
+    /// Nothing came after a denial yet.
+    denied: bool,
     open: Open<Asked>,
 }
 
@@ -86,6 +88,7 @@ impl Acp {
             session: String::new(),
             message: String::new(),
             cancelled: false,
+            denied: false,
             open: Open::default(),
         };
         let hello = json!({
@@ -189,6 +192,7 @@ impl Acp {
         }
         notes.begin_turn();
         self.stage = Stage::Turning;
+        self.denied = false;
         let params = json!({"sessionId": self.session, "prompt": [{"type": "text", "text": prompt}]});
         self.request("session/prompt", &params, out);
     }
@@ -198,15 +202,24 @@ impl Acp {
         self.open.take_all();
         notes.usage_more(used(result), out);
         let reason = wire::text(result, "stopReason");
+        let ok = reason == "end_turn" && !self.denied && !self.broke_off(result);
         match reason {
+            "end_turn" if self.denied => notes.trouble(trouble::other("the agent stopped after a denial"), out),
+            "end_turn" if !ok => notes.trouble(trouble::network("the model's stream broke off"), out),
             "end_turn" => {}
             "cancelled" => notes.trouble(trouble::other("cancelled"), out),
             "refusal" => notes.trouble(trouble::refused("the model refused"), out),
             "" => notes.broken("a turn that ended without a reason", out),
             reason => notes.trouble(trouble::other(&format!("the turn ended with {reason}")), out),
         }
-        notes.end(reason == "end_turn", reason, out);
+        notes.end(ok, reason, out);
         self.start_turn(notes, out);
+    }
+
+    /// Gemini calls it an end as well when the connection to the model breaks; then no call was counted.
+    fn broke_off(&self, result: &Value) -> bool {
+        let counted = result["_meta"]["quota"].get("model_usage").and_then(Value::as_array);
+        self.kind == Kind::Gemini && counted.is_some_and(Vec::is_empty)
     }
 
     fn updated(&mut self, mut params: Value, notes: &mut Notes, out: &mut Vec<Act>) {
@@ -218,7 +231,7 @@ impl Acp {
         match wire::text(&update, "sessionUpdate") {
             "agent_message_chunk" => self.chunk(&update, notes, out),
             "agent_thought_chunk" => notes.thought(wire::text(&update["content"], "text"), out),
-            "tool_call" | "tool_call_update" => Acp::tool(&mut update, notes, out),
+            "tool_call" | "tool_call_update" => self.tool(&mut update, notes, out),
             "plan" => out.push(Act::Tell(plan(&update))),
             "usage_update" => {
                 if let Some(cost) = cost(&update["cost"]) {
@@ -240,6 +253,7 @@ impl Acp {
         if self.kind == Kind::Gemini && text.starts_with(MODE_UPDATE) {
             return;
         }
+        self.denied = false;
         if let Some(message) = wire::some_name(update, "messageId")
             && message != self.message
         {
@@ -249,19 +263,21 @@ impl Acp {
         notes.piece(text, out);
     }
 
-    fn tool(update: &mut Value, notes: &mut Notes, out: &mut Vec<Act>) {
+    fn tool(&mut self, update: &mut Value, notes: &mut Notes, out: &mut Vec<Act>) {
         // The answer is what comes after the last tool.
         notes.end_message(out);
         let status = wire::name(update, "status");
         let output =
             if matches!(status.as_str(), "completed" | "failed") { content_text(update) } else { String::new() };
         let call = tool_call(update, notes);
-        let id = call.id.clone();
-        if notes.calls.get(&id).is_some() || wire::text(update, "sessionUpdate") == "tool_call" {
+        let (id, kind) = (call.id.clone(), call.kind);
+        let known = notes.calls.get(&id).is_some();
+        self.denied &= known;
+        if known || wire::text(update, "sessionUpdate") == "tool_call" {
             notes.calls.propose(call, out);
         }
         match status.as_str() {
-            "in_progress" => notes.calls.start(&id, out),
+            "in_progress" if !notes.may_ask(kind) => notes.calls.start(&id, out),
             "completed" => notes.calls.complete(&id, true, &output, out),
             "failed" => notes.calls.complete(&id, false, &output, out),
             _ => {}
@@ -335,10 +351,11 @@ impl Acp {
         self.reply(asked, &decision, notes, out);
     }
 
-    fn reply(&self, asked: Asked, decision: &Decision, notes: &mut Notes, out: &mut Vec<Act>) {
+    fn reply(&mut self, asked: Asked, decision: &Decision, notes: &mut Notes, out: &mut Vec<Act>) {
         let line = match (asked, decision) {
             (Asked::Permission { rpc_id, call, options }, decision) => {
                 if matches!(decision, Decision::Deny { .. }) {
+                    self.denied = true;
                     notes.calls.deny(&call);
                 } else {
                     notes.calls.start(&call, out);

@@ -38,28 +38,27 @@ impl Calls {
         self.started
     }
 
-    /// The agent means to. What it says again adds what was not known.
+    /// The agent means to. Said again it adds what was not known: some tell of a call before they have its arguments.
     pub(crate) fn propose(&mut self, mut call: Call, out: &mut Vec<Act>) {
         call.input = wire::bounded(call.input, limits::INPUT_BYTES_MAX);
-        if let Some((known, _)) = self.find(&call.id) {
-            let news = known.input.is_null() && !call.input.is_null();
-            if !call.tool.is_empty() {
-                known.tool = call.tool;
-            }
-            if call.kind != ToolKind::Other {
-                known.kind = call.kind;
-            }
-            if !news {
-                return;
-            }
-            known.input = call.input;
-            let Call { id, tool, kind, input } = known.clone();
-            out.push(Act::Tell(SessionEvent::ToolProposed { call: id, tool, kind, input }));
+        let Some((known, state)) = self.find(&call.id) else {
+            out.push(Act::Tell(proposed(&call)));
+            return self.remember(call, State::Proposed);
+        };
+        if known.tool.is_empty() {
+            known.tool = call.tool;
+        }
+        if known.kind == ToolKind::Other {
+            known.kind = call.kind;
+        }
+        if is_nothing(&call.input) {
             return;
         }
-        let Call { id, tool, kind, input } = call.clone();
-        out.push(Act::Tell(SessionEvent::ToolProposed { call: id, tool, kind, input }));
-        self.remember(call, State::Proposed);
+        let news = is_nothing(&known.input) && *state == State::Proposed;
+        known.input = call.input;
+        if news {
+            out.push(Act::Tell(proposed(known)));
+        }
     }
 
     /// The agent does, and had said so.
@@ -103,6 +102,11 @@ impl Calls {
         self.open.iter().find(|(call, _)| call.id == id).map(|(call, _)| call)
     }
 
+    /// Forgets what was open: the turn is over.
+    pub(crate) fn forget(&mut self) {
+        self.open.clear();
+    }
+
     fn find(&mut self, id: &str) -> Option<(&mut Call, &mut State)> {
         self.open.iter_mut().find(|(call, _)| call.id == id).map(|(call, state)| (call, state))
     }
@@ -119,4 +123,14 @@ impl Calls {
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.open.len(), self.open.iter().map(|(call, _)| wire::weight(&call.input)).sum())
     }
+}
+
+fn proposed(call: &Call) -> SessionEvent {
+    let Call { id, tool, kind, input } = call.clone();
+    SessionEvent::ToolProposed { call: id, tool, kind, input }
+}
+
+/// No arguments, or none yet.
+fn is_nothing(input: &Value) -> bool {
+    input.is_null() || input.as_object().is_some_and(serde_json::Map::is_empty)
 }

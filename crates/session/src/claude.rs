@@ -254,13 +254,16 @@ impl Reader {
                 let status = status(&message, "error_status");
                 notes.trouble(of_word(wire::text(&message, "error"), status, "trying again"), out);
             }
+            "thinking_tokens" => {}
             _ => notes.other(message, out),
         }
     }
 
     fn assistant(&mut self, mut message: Value, notes: &mut Notes, out: &mut Vec<Act>) {
+        // Then its text is what went wrong, which the result says again.
         if let Some(error) = wire::some_name(&message, "error") {
             self.api_error = error;
+            return;
         }
         // What an agent of claude's own says is no answer to us; its tools are tools.
         let inner = message.get("parent_tool_use_id").is_some_and(|parent| !parent.is_null());
@@ -387,8 +390,14 @@ fn of_word(word: &str, status: Option<u16>, said: &str) -> SessionError {
         (Some(status), _) => trouble::judge(Some(status), said),
         (None, "authentication_failed" | "oauth_org_not_allowed") => trouble::with(ErrorKind::Auth, said, None),
         (None, "rate_limit" | "billing_error") => trouble::rate_limited(said, None),
-        (None, "server_error") => trouble::with(ErrorKind::Server, said, None),
-        (None, _) => trouble::judge(None, said),
+        (None, word) => {
+            let mut error = trouble::judge(None, said);
+            // Claude calls a connection that broke the server's error as well.
+            if error.kind == ErrorKind::Other && word == "server_error" {
+                error.kind = ErrorKind::Server;
+            }
+            error
+        }
     }
 }
 

@@ -14,7 +14,6 @@ use crate::trouble;
 use crate::wire;
 use contract::SessionEvent;
 use contract::session::{Decision, ErrorKind, Permission, PlanEntry, PlanStatus, SessionError, ToolKind, Usage};
-use contract::work::ShellRight;
 use serde_json::{Value, json};
 
 /// How far the conversation is.
@@ -197,6 +196,7 @@ impl Codex {
             "turn/plan/updated" if ours => out.push(Act::Tell(plan(&params))),
             "thread/tokenUsage/updated" if ours => self.used(&params["tokenUsage"], notes, out),
             "error" if ours => notes.trouble(error_of(&params["error"]), out),
+            "account/rateLimits/updated" if params["rateLimits"]["primary"].is_null() => {}
             _ if is_known(method) || !ours => {}
             _ => notes.other(json!({"method": method, "params": params}), out),
         }
@@ -204,9 +204,8 @@ impl Codex {
 
     fn item_started(mut params: Value, notes: &mut Notes, out: &mut Vec<Act>) {
         let Some(call) = tool_call(wire::take(&mut params, "item")) else { return };
-        let asks = matches!(notes.rights.shell, ShellRight::OnRequest | ShellRight::Untrusted);
         // Codex calls an item started before it asks whether it may.
-        if asks && matches!(call.kind, ToolKind::Shell | ToolKind::Write) {
+        if notes.may_ask(call.kind) {
             notes.calls.propose(call, out);
         } else {
             notes.calls.begin(call, out);
@@ -248,7 +247,10 @@ impl Codex {
         self.open.take_all();
         match wire::text(turn, "status") {
             "completed" => notes.end(true, "completed", out),
-            "interrupted" => notes.end(false, "interrupted", out),
+            "interrupted" => {
+                notes.trouble(trouble::other("interrupted"), out);
+                notes.end(false, "interrupted", out);
+            }
             status => {
                 notes.trouble(error_of(&turn["error"]), out);
                 notes.end(false, if status.is_empty() { "failed" } else { status }, out);
@@ -509,6 +511,7 @@ fn is_known(method: &str) -> bool {
             | "serverRequest/resolved"
             | "mcpServer/startupStatus/updated"
             | "skills/changed"
+            | "remoteControl/status/changed"
     )
 }
 

@@ -8,7 +8,8 @@ use crate::session::Act;
 use crate::trouble;
 use crate::wire;
 use contract::SessionEvent;
-use contract::session::{ErrorKind, SessionError, Usage};
+use contract::session::{ErrorKind, SessionError, ToolKind, Usage};
+use contract::work::ShellRight;
 use serde_json::{Value, json};
 
 /// The memory of a session.
@@ -23,6 +24,7 @@ pub(crate) struct Notes {
     writing: bool,
     error: Option<SessionError>,
     end: Option<bool>,
+    cancelled: bool,
     strange: u32,
 }
 
@@ -38,6 +40,7 @@ impl Notes {
             writing: false,
             error: None,
             end: None,
+            cancelled: false,
             strange: 0,
         }
     }
@@ -48,6 +51,7 @@ impl Notes {
         self.writing = false;
         self.error = None;
         self.end = None;
+        self.cancelled = false;
         self.strange = 0;
     }
 
@@ -202,9 +206,27 @@ impl Notes {
             return;
         }
         self.end_message(out);
+        self.calls.forget();
         self.end = Some(ok);
         let reason = wire::clip(reason, limits::NAME_BYTES_MAX).to_owned();
         out.push(Act::Tell(SessionEvent::Ended { ok, reason }));
+    }
+
+    /// Somebody wants the turn to stop. Some agents call what is left of it a success.
+    pub(crate) fn cancel(&mut self) {
+        self.cancelled = true;
+    }
+
+    /// Whether somebody did.
+    pub(crate) fn cancelled(&self) -> bool {
+        self.cancelled
+    }
+
+    /// Whether the agent still has to ask before it uses such a tool, though it says that it began. What it runs
+    /// unasked nevertheless is told of when it shows.
+    pub(crate) fn may_ask(&self, kind: ToolKind) -> bool {
+        let asks = matches!(self.rights.shell, ShellRight::OnRequest | ShellRight::Untrusted);
+        asks && matches!(kind, ToolKind::Shell | ToolKind::Write)
     }
 
     /// Whether the turn is over, and how.

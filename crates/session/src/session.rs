@@ -162,7 +162,8 @@ impl Session {
         out
     }
 
-    /// Asks the agent to stop the turn; its end still comes as a line. One-shot there is nobody to ask: end the
+    /// Asks the agent to stop the turn, which is then no success however it ends; its end still comes as a line.
+    /// One-shot there is nobody to ask: end the
     /// process.
     pub fn cancel(&mut self) -> Vec<Act> {
         let mut out = Vec::new();
@@ -170,6 +171,7 @@ impl Session {
             return out;
         }
         let notes = &mut self.notes;
+        notes.cancel();
         match &mut self.talk {
             Talk::Codex(talk) => talk.cancel(notes, &mut out),
             Talk::Claude(talk) => talk.cancel(notes, &mut out),
@@ -202,7 +204,7 @@ impl Session {
         };
         let left_well = exit == Exit::Code(0) || self.closed == Some(Closed::AfterTurn);
         let answer = self.notes.answer();
-        let ok = ended == Some(true) && left_well && answer.is_ok();
+        let ok = ended == Some(true) && left_well && answer.is_ok() && !self.notes.cancelled();
         let error = match (&answer, ok) {
             (_, true) => None,
             (Err(problem), _) => Some(problem.clone()),
@@ -220,6 +222,9 @@ impl Session {
 
     /// Why it is not ok: what the agent said last about it, or what its exit tells.
     fn explain(&self, ended: Option<bool>, exit: Exit) -> SessionError {
+        if self.notes.cancelled() {
+            return trouble::other("cancelled");
+        }
         let said = self.notes.error();
         if let Some(said) = said.filter(|said| said.kind != ErrorKind::Other) {
             return said.clone();
@@ -306,3 +311,6 @@ pub(crate) fn without_changes(decision: &Decision) -> Decision {
         decision => decision.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;

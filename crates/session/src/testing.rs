@@ -48,7 +48,7 @@ impl Talk {
         talk
     }
 
-    fn perform(&mut self, acts: Vec<Act>) {
+    pub(crate) fn perform(&mut self, acts: Vec<Act>) {
         for act in acts {
             match act {
                 Act::Say(bytes) => self.said.extend(bytes),

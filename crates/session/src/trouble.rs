@@ -67,10 +67,24 @@ const WORDS: [(&[&str], ErrorKind); 5] = [
         ErrorKind::Auth,
     ),
     (
-        &["connection", "disconnected", "network", "econnre", "enotfound", "fetch failed", "socket", "timed out"],
+        &[
+            "connection",
+            "disconnected",
+            "network",
+            "econnre",
+            "enotfound",
+            "stream ended",
+            "incomplete json",
+            "fetch failed",
+            "socket",
+            "timed out",
+        ],
         ErrorKind::Network,
     ),
-    (&["overloaded", "high demand", "internal server error", "server_error", "unavailable"], ErrorKind::Server),
+    (
+        &["overloaded", "high demand", "internal server error", "server_error", "unavailable", "malformed response"],
+        ErrorKind::Server,
+    ),
     (&["refusal", "usage policy", "content policy", "safety"], ErrorKind::Refused),
 ];
 

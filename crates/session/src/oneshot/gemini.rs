@@ -50,7 +50,11 @@ fn result(message: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
     if wire::text(message, "status") == "success" {
         return notes.end(true, "success", out);
     }
-    notes.trouble(trouble::judge(None, wire::text(&message["error"], "message")), out);
+    let said = wire::text(&message["error"], "message");
+    // Where it does not say why, it said so before.
+    if !said.is_empty() || notes.error().is_none() {
+        notes.trouble(trouble::judge(None, said), out);
+    }
     notes.end(false, "error", out);
 }
 
