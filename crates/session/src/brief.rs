@@ -86,7 +86,8 @@ pub struct Brief<'a> {
 /// | `on-request` | `on-request` | commands ask | is asked |
 /// | `untrusted` | `untrusted` | commands ask | is asked |
 ///
-/// One-shot there is nobody to ask: what asks is refused by the command line itself.
+/// One-shot there is nobody to ask, and an approval that is missing is a refusal: `on-request` and `untrusted` then have
+/// no shell tool either.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rights {
     /// Whether it may change files: workers do, thinking roles do not.

@@ -9,8 +9,18 @@ pub(crate) fn kind_of(tool: &str) -> ToolKind {
         "Read" | "NotebookRead" | "read_file" | "read_many_files" | "read" | "view_image" => ToolKind::Read,
         "Write" | "Edit" | "MultiEdit" | "NotebookEdit" | "write_file" | "replace" | "write" | "edit" | "multiedit"
         | "patch" | "apply_patch" => ToolKind::Write,
-        "Bash" | "BashOutput" | "KillShell" | "PowerShell" | "Monitor" | "run_shell_command" | "bash" | "shell"
-        | "exec_command" | "write_stdin" => ToolKind::Shell,
+        "Bash"
+        | "BashOutput"
+        | "KillShell"
+        | "PowerShell"
+        | "Monitor"
+        | "run_shell_command"
+        | "bash"
+        | "shell"
+        | "exec_command"
+        | "write_stdin"
+        | "list_background_processes"
+        | "read_background_output" => ToolKind::Shell,
         "Glob"
         | "Grep"
         | "LS"
@@ -28,7 +38,8 @@ pub(crate) fn kind_of(tool: &str) -> ToolKind {
         }
         "Task" | "Agent" | "TodoWrite" | "TaskCreate" | "TaskUpdate" | "TaskGet" | "TaskList" | "TaskOutput"
         | "TaskStop" | "EnterPlanMode" | "ExitPlanMode" | "StructuredOutput" | "Skill" | "write_todos"
-        | "todowrite" | "todoread" | "task" | "skill" | "update_plan" => ToolKind::Think,
+        | "todowrite" | "todoread" | "task" | "skill" | "update_plan" | "update_topic" | "enter_plan_mode"
+        | "exit_plan_mode" | "invoke_agent" | "activate_skill" => ToolKind::Think,
         _ if tool.starts_with("mcp_") => ToolKind::Mcp,
         _ => ToolKind::Other,
     }

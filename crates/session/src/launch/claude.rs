@@ -29,6 +29,7 @@ pub(super) fn launch(brief: &Brief<'_>, mode: Mode) -> Launch {
     // Neither the repository's servers nor its settings, which could allow anything.
     launch.args(&["--strict-mcp-config", "--setting-sources", ""]);
     launch.option("--model", brief.model);
+    launch.option("--effort", brief.effort);
     let lists = Lists::of(brief, mode);
     launch.option("--tools", Some(&lists.offered.join(",")));
     launch.option("--allowedTools", Some(&lists.allowed.join(",")));
@@ -57,9 +58,6 @@ fn environment(brief: &Brief<'_>, launch: &mut Launch) {
         launch.set("ANTHROPIC_API_KEY", brief.api_key.unwrap_or("none"));
     } else if let Some(key) = brief.api_key {
         launch.set("ANTHROPIC_API_KEY", key);
-    }
-    if let Some(effort) = brief.effort {
-        launch.set("CLAUDE_CODE_EFFORT_LEVEL", effort);
     }
 }
 

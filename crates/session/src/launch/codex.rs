@@ -1,7 +1,7 @@
 //! `codex app-server`, and `codex exec` for one-shot. Norma's sandbox is the boundary: codex has one of its own, which
 //! needs namespaces inside namespaces and fails without a word where it cannot have them, so workers run without it.
 
-use super::{KEY_VARIABLE, Launch, Protocol, RETRIES_MAX};
+use super::{KEY_VARIABLE, Launch, Protocol, RETRIES_MAX, has_shell};
 use crate::brief::{Brief, Mode, Rights};
 use contract::work::ShellRight;
 use serde_json::json;
@@ -39,7 +39,7 @@ pub(super) fn launch(brief: &Brief<'_>, mode: Mode) -> Launch {
         (None, Some(key)) => launch.set_each(&[("CODEX_API_KEY", key), ("OPENAI_API_KEY", key)]),
         (None, None) => {}
     }
-    launch.file(".codex/config.toml", settings(brief));
+    launch.file(".codex/config.toml", settings(brief, mode));
     match mode {
         Mode::Live => {
             launch.arg("app-server");
@@ -50,7 +50,7 @@ pub(super) fn launch(brief: &Brief<'_>, mode: Mode) -> Launch {
     launch.configured = json!({
         "approval_policy": approval_policy(brief.rights.shell),
         "sandbox": sandbox(&brief.rights),
-        "shell_tool": brief.rights.shell != ShellRight::Deny,
+        "shell_tool": has_shell(brief.rights.shell, mode),
     });
     launch
 }
@@ -76,7 +76,7 @@ fn one_shot(brief: &Brief<'_>, launch: &mut Launch) {
     launch.arg("-");
 }
 
-fn settings(brief: &Brief<'_>) -> String {
+fn settings(brief: &Brief<'_>, mode: Mode) -> String {
     let mut toml = String::new();
     let mut put = |key: &str, value: &str| writeln!(toml, "{key} = {value}").expect("BUG: a text takes any text");
     if let Some(model) = brief.model {
@@ -115,7 +115,8 @@ fn settings(brief: &Brief<'_>) -> String {
     for feature in ["daemon_auto_start", "tool_suggest", "skill_mcp_dependency_install"] {
         put(feature, "false");
     }
-    if brief.rights.shell == ShellRight::Deny {
+    // One-shot codex asks nobody, and runs what it would have asked for.
+    if !has_shell(brief.rights.shell, mode) {
         put("shell_tool", "false");
         put("unified_exec", "false");
     }

@@ -55,7 +55,8 @@ fn approval_mode(rights: &Rights) -> &'static str {
 
 /// Tools that do not exist for the model.
 fn excluded(rights: &Rights) -> Vec<&'static str> {
-    let mut tools = vec!["save_memory"];
+    // One writes into the home for later runs, the other waits for a person.
+    let mut tools = vec!["save_memory", "enter_plan_mode"];
     if !rights.write {
         tools.extend(["write_file", "replace"]);
     }

@@ -2,7 +2,7 @@
 //! every file, and the repository's are not read. An edit that is allowed is never asked for: after an approval
 //! opencode would ask its client to write the file as well.
 
-use super::{KEY_VARIABLE, Launch, Protocol};
+use super::{KEY_VARIABLE, Launch, Protocol, has_shell};
 use crate::brief::{Brief, Mode, Rights};
 use contract::work::ShellRight;
 use serde_json::{Map, Value, json};
@@ -14,7 +14,7 @@ pub(super) fn launch(brief: &Brief<'_>, mode: Mode) -> Launch {
     let protocol = if mode == Mode::Live { Protocol::Acp } else { Protocol::Events };
     let mut launch = Launch::new(protocol, brief.home);
     environment(brief, &mut launch);
-    let settings = settings(brief);
+    let settings = settings(brief, mode);
     launch.set("OPENCODE_CONFIG_CONTENT", &settings.to_string());
     match mode {
         Mode::Live => launch.args(&["acp", "--pure"]),
@@ -55,13 +55,13 @@ fn environment(brief: &Brief<'_>, launch: &mut Launch) {
     }
 }
 
-fn settings(brief: &Brief<'_>) -> Value {
+fn settings(brief: &Brief<'_>, mode: Mode) -> Value {
     let mut settings = json!({
         "autoupdate": false,
         "share": "disabled",
         "lsp": false,
         "formatter": false,
-        "permission": permissions(&brief.rights, brief.extra_write),
+        "permission": permissions(&brief.rights, mode, brief.extra_write),
     });
     let Some(base_url) = brief.base_url else {
         if let Some(model) = brief.model {
@@ -93,12 +93,13 @@ fn settings(brief: &Brief<'_>) -> Value {
     settings
 }
 
-fn permissions(rights: &Rights, extra_write: &[&str]) -> Value {
+fn permissions(rights: &Rights, mode: Mode, extra_write: &[&str]) -> Value {
     let allow = |allowed| if allowed { "allow" } else { "deny" };
     let shell = match rights.shell {
-        ShellRight::Deny => "deny",
+        // One-shot a question would end the turn, and call that a success.
+        shell if !has_shell(shell, mode) => "deny",
         ShellRight::Never => "allow",
-        ShellRight::OnRequest | ShellRight::Untrusted => "ask",
+        _ => "ask",
     };
     // The last rule that matches decides; `*` sorts before every path.
     let mut outside = Map::from_iter([("*".to_owned(), json!("deny"))]);

@@ -82,6 +82,26 @@ fn codex_without_a_shell_or_signed_in() {
 }
 
 #[test]
+fn codex_has_a_shell_only_where_somebody_can_be_asked_if_need_be() {
+    let mut brief = brief(Kind::Codex);
+    for (shell, mode, has) in [
+        (ShellRight::Deny, Mode::Live, false),
+        (ShellRight::Never, Mode::Live, true),
+        (ShellRight::OnRequest, Mode::Live, true),
+        (ShellRight::Untrusted, Mode::Live, true),
+        (ShellRight::Deny, Mode::OneShot, false),
+        (ShellRight::Never, Mode::OneShot, true),
+        (ShellRight::OnRequest, Mode::OneShot, false),
+        (ShellRight::Untrusted, Mode::OneShot, false),
+    ] {
+        brief.rights = rights(true, shell, false);
+        let launch = launch(&brief, mode);
+        assert_eq!(!file(&launch, ".codex/config.toml").contains("shell_tool = false"), has, "{shell:?} {mode:?}");
+        assert_eq!(launch.configured["settings"]["shell_tool"], has);
+    }
+}
+
+#[test]
 fn codex_one_shot_takes_the_prompt_on_stdin() {
     let schema = json!({"type": "object"});
     let mut brief = brief(Kind::Codex);
@@ -217,13 +237,25 @@ fn gemini_has_the_mode_and_tools_of_its_rights() {
         (
             thinker(),
             "default",
-            &["save_memory", "write_file", "replace", "run_shell_command", "web_fetch", "google_web_search"][..],
+            &[
+                "save_memory",
+                "enter_plan_mode",
+                "write_file",
+                "replace",
+                "run_shell_command",
+                "web_fetch",
+                "google_web_search",
+            ][..],
         ),
-        (rights(true, ShellRight::Deny, true), "auto_edit", &["save_memory", "run_shell_command"]),
-        (rights(true, ShellRight::Never, true), "yolo", &["save_memory"]),
-        (rights(false, ShellRight::Never, true), "yolo", &["save_memory", "write_file", "replace"]),
-        (rights(true, ShellRight::OnRequest, true), "auto_edit", &["save_memory"]),
-        (rights(false, ShellRight::Untrusted, true), "default", &["save_memory", "write_file", "replace"]),
+        (rights(true, ShellRight::Deny, true), "auto_edit", &["save_memory", "enter_plan_mode", "run_shell_command"]),
+        (rights(true, ShellRight::Never, true), "yolo", &["save_memory", "enter_plan_mode"]),
+        (rights(false, ShellRight::Never, true), "yolo", &["save_memory", "enter_plan_mode", "write_file", "replace"]),
+        (rights(true, ShellRight::OnRequest, true), "auto_edit", &["save_memory", "enter_plan_mode"]),
+        (
+            rights(false, ShellRight::Untrusted, true),
+            "default",
+            &["save_memory", "enter_plan_mode", "write_file", "replace"],
+        ),
     ] {
         brief.rights = rights;
         let launch = launch(&brief, Mode::Live);
@@ -266,6 +298,8 @@ fn opencode_has_the_permissions_of_its_rights() {
         (rights(true, ShellRight::Untrusted, false), "allow", "ask", "deny"),
     ] {
         brief.rights = rights;
+        let once = launch(&brief, Mode::OneShot).configured["settings"]["permission"]["bash"].clone();
+        assert_eq!(once, if bash == "ask" { "deny" } else { bash }, "{:?}", brief.rights);
         let launch = launch(&brief, Mode::Live);
         assert_eq!(launch.args, ["acp", "--pure"]);
         let settings: Value = serde_json::from_str(&launch.env["OPENCODE_CONFIG_CONTENT"]).unwrap();
