@@ -261,6 +261,28 @@ fn a_chain_of_processes_that_fork_and_exit_is_caught() {
 }
 
 #[test]
+fn one_supervisor_keeps_one_program_after_another_and_their_words_apart() {
+    let cancel = Cancel::new().expect("make a cancel");
+    let mut ready = Some(process::get_ready(&supervisor()).expect("start a supervisor"));
+    let mut go = |command: &Command| {
+        let (outcome, rests) = ready.take().expect("it rests").go(command, &cancel).expect("run");
+        ready = rests;
+        outcome
+    };
+    let first = go(&shell("setsid sh -c 'echo $$; while :; do echo late; echo late >&2; done' & sleep 0.2; exit 3"));
+    assert_eq!(first.end, End::Exited(3));
+    assert!(is_dead(text(&first.stdout.bytes).lines().next().expect("a process id")));
+    let second = go(&shell("echo out; echo err >&2"));
+    assert_eq!((second.end, second.pid), (End::Exited(0), first.pid));
+    assert_eq!((text(&second.stdout.bytes), text(&second.stderr.bytes)), ("out\n", "err\n"));
+    assert!(matches!(go(&command("/no/such/program", &[])).end, End::NotStarted(_)));
+    let mut slow = shell("sleep 100");
+    slow.limits.wall = Duration::from_millis(50);
+    assert_eq!(go(&slow).end, End::WallDeadline);
+    assert!(ready.is_none(), "a supervisor that was told to stop takes no further program");
+}
+
+#[test]
 fn a_script_that_signals_its_own_group_does_not_reach_the_supervisor() {
     assert_eq!(run(&shell("kill -9 0")).end, End::Signaled(9));
 }

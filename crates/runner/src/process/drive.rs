@@ -15,7 +15,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::capture::{Captured, Stream};
 use super::control::Report;
-use super::supervised::{Output, Supervised, timespec};
+use super::supervised::{Output, Streams, Supervised, timespec};
 use super::{Cancel, Command, End, Limits, Outcome, STOP_GRACE, Supervisor, supervise};
 use sandbox::Confined;
 
@@ -61,38 +61,36 @@ pub fn run(
 /// Starting a supervisor takes longer than a commit; a caller that has something to write down can do both at once.
 pub struct Ready {
     supervised: Supervised,
-    output: Output,
     supervisor: Supervisor,
-}
-
-/// A supervisor whose program has ended and whose tree is gone. It is on its way out; dropping this waits for it.
-pub struct Spent {
-    _supervised: Supervised,
 }
 
 /// Starts a supervisor and nothing else.
 pub fn get_ready(supervisor: &Supervisor) -> io::Result<Ready> {
     match Supervised::start(supervisor) {
-        Ok((supervised, output)) => Ok(Ready { supervised, output, supervisor: supervisor.clone() }),
+        Ok(supervised) => Ok(Ready { supervised, supervisor: supervisor.clone() }),
         Err(error) => Err(with_context(&error, "could not start the supervisor", supervisor)),
     }
 }
 
 impl Ready {
-    /// Runs the program to its end, as [`run`] does.
-    pub fn go(mut self, command: &Command, cancel: &Cancel) -> io::Result<(Outcome, Spent)> {
+    /// Runs the program to its end, as [`run`] does. The supervisor is ready for another one then, unless it had to
+    /// stop this one.
+    pub fn go(mut self, command: &Command, cancel: &Cancel) -> io::Result<(Outcome, Option<Ready>)> {
         if cancel.is_canceled() {
-            return Ok((no_process(End::Canceled), Spent { _supervised: self.supervised }));
+            return Ok((no_process(End::Canceled), Some(self)));
         }
         let started = Instant::now();
-        let (stdin_theirs, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
-        self.supervised.release(command, stdin_theirs)?;
-        let turn =
-            Turn::new(Keeper::Supervised(self.supervised), stdin, self.output, (&command.stdin, command.limits))?;
+        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+        let [(stdin, ours_in), (ours_out, stdout), (ours_err, stderr)] = [pipe()?, pipe()?, pipe()?];
+        self.supervised.release(command, Streams { stdin, stdout, stderr })?;
+        let output = Output { stdout: ours_out, stderr: ours_err };
+        let turn = Turn::new(Keeper::Supervised(self.supervised), ours_in, output, (&command.stdin, command.limits))?;
         let Watched { keeper: Keeper::Supervised(mut supervised), stopped, rest } = turn.watch(cancel)? else {
             unreachable!("BUG: the keeper was given above")
         };
-        let end = match (supervised.finish()?, stopped) {
+        let (reported, was_stopped) = (supervised.finish()?, stopped.is_some());
+        let rests = reported.is_ok() && !was_stopped;
+        let end = match (reported, stopped) {
             (Ok(Report::NotStarted(why)), _) => End::NotStarted(why),
             (_, Some(reason)) => reason,
             (Ok(Report::Exited(code)), None) => End::Exited(code),
@@ -107,7 +105,7 @@ impl Ready {
         };
         let (stdout, stderr) = rest.read()?;
         let outcome = Outcome { end, stdout, stderr, elapsed: started.elapsed(), pid: supervised.id() };
-        Ok((outcome, Spent { _supervised: supervised }))
+        Ok((outcome, rests.then_some(Ready { supervised, supervisor: self.supervisor })))
     }
 }
 

@@ -32,7 +32,7 @@ use std::time::Duration;
 pub use cancel::Cancel;
 pub use capture::Captured;
 pub use contract::ProcessEnd as End;
-pub use drive::{Ready, Spent, get_ready, run};
+pub use drive::{Ready, get_ready, run};
 pub use resolve::resolve;
 
 /// How long a program may take to end by itself after SIGTERM. Long enough for an agent to flush
