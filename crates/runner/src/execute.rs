@@ -4,7 +4,7 @@
 use crate::confine::{self, Scene, Shown, Tools};
 use crate::landing::id;
 use crate::machine::{MARKER, Machine};
-use crate::process::{self, Command, End, Limits, Ready, confined};
+use crate::process::{self, Command, End, Limits, Ready, Said, confined};
 use crate::setup::SetUp;
 use crate::show::Ground;
 use crate::workspace::Captured;
@@ -134,7 +134,7 @@ impl Machine<'_> {
         if self.cancel.is_canceled() {
             return Ok(not_started(ProcessEnd::Canceled, confinement(&policy, &Value::Null, &Value::Null)));
         }
-        let mut finished = match ready.go(&stdin(order), limits(order), &self.cancel) {
+        let mut finished = match ready.go(Said::Bytes(&stdin(order)), limits(order), &self.cancel) {
             Ok(finished) => finished,
             Err(error) => {
                 let end = ProcessEnd::NotConfined(error.to_string());
@@ -190,7 +190,7 @@ impl Machine<'_> {
         let command = self.free_command(agent, &tree, call, order);
         prepare(self, Some(order))?;
         let ready = self.waiting.supervisor.take().expect("BUG: a supervisor was just made ready");
-        let outcome = ready.go(&command, &self.cancel);
+        let outcome = ready.go(&command, Said::Bytes(&command.stdin), &self.cancel);
         let (outcome, supervisor) = outcome.map_err(|source| Error::io("run", &command.program, source))?;
         self.waiting.supervisor = supervisor;
         if outcome.end == End::Signaled(9) {
