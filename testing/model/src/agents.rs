@@ -2,7 +2,11 @@
 //! here is the native program of each, not the wrapper that npm puts before it: a wrapper is one more process, and
 //! signals to it do not reach the agent.
 
+use serde_json::Value;
 use std::path::{Path, PathBuf};
+
+/// Where the program of each is, by the kind of machine; `cargo xtask agents` reads it too.
+const PROGRAMS: &str = include_str!("../../agents/programs.json");
 
 /// The folder they are installed in, below the workspace's root.
 pub const PLACE: &str = "target/agents";
@@ -50,25 +54,17 @@ impl Agent {
         }
     }
 
-    /// Its program below the folder that npm fills, on this kind of machine.
-    fn program(self) -> String {
-        let (arch, target) = match std::env::consts::ARCH {
-            "aarch64" => ("arm64", "aarch64-unknown-linux-musl"),
-            _ => ("x64", "x86_64-unknown-linux-musl"),
-        };
-        match self {
-            Self::Codex => format!("@openai/codex-linux-{arch}/vendor/{target}/bin/codex"),
-            Self::Claude => format!("@anthropic-ai/claude-code-linux-{arch}/claude"),
-            Self::Gemini => "@google/gemini-cli/bundle/gemini.js".to_owned(),
-            Self::Opencode => format!("opencode-linux-{arch}/bin/opencode"),
-        }
+    /// Its program below the folder that npm fills, if there is one for this kind of machine.
+    fn program(self) -> Option<String> {
+        let all: Value = serde_json::from_str(PROGRAMS).expect("BUG: the list of programs is read by a test");
+        all[std::env::consts::ARCH][self.name()].as_str().map(str::to_owned)
     }
 
     /// Its program in the workspace of `root`, if it is installed there completely.
     #[must_use]
     pub fn find_in(self, root: &Path) -> Option<PathBuf> {
         let place = root.join(PLACE);
-        let program = place.join("node_modules").join(self.program());
+        let program = place.join("node_modules").join(self.program()?);
         (place.join(STAMP).is_file() && program.is_file()).then_some(program)
     }
 }
@@ -93,7 +89,7 @@ mod tests {
     #[test]
     fn an_agent_is_found_only_once_all_of_it_is_there() {
         let root = std::env::temp_dir().join(format!("scripted-model-agents-{}", std::process::id()));
-        let program = root.join(PLACE).join("node_modules").join(Agent::Gemini.program());
+        let program = root.join(PLACE).join("node_modules").join(Agent::Gemini.program().unwrap());
         std::fs::create_dir_all(program.parent().unwrap()).unwrap();
         std::fs::write(&program, "").unwrap();
         assert_eq!(Agent::Gemini.find_in(&root), None);
