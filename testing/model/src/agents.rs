@@ -72,14 +72,28 @@ impl Agent {
 /// Looks in this workspace.
 #[must_use]
 pub fn find() -> Agents {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("BUG: this crate is in testing/");
-    let find = |agent: Agent| agent.find_in(root);
     Agents {
-        codex: find(Agent::Codex),
-        claude: find(Agent::Claude),
-        gemini: find(Agent::Gemini),
-        opencode: find(Agent::Opencode),
+        codex: program(Agent::Codex),
+        claude: program(Agent::Claude),
+        gemini: program(Agent::Gemini),
+        opencode: program(Agent::Opencode),
     }
+}
+
+/// One of them in this workspace, if it is installed.
+#[must_use]
+pub fn program(agent: Agent) -> Option<PathBuf> {
+    agent.find_in(root())
+}
+
+/// The folder they are installed in.
+#[must_use]
+pub fn place() -> PathBuf {
+    root().join(PLACE)
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("BUG: this crate is in testing/")
 }
 
 #[cfg(test)]

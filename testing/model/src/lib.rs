@@ -14,6 +14,7 @@ pub mod agents;
 mod answer;
 mod api;
 mod asked;
+pub mod home;
 mod http;
 mod place;
 mod record;
