@@ -30,14 +30,38 @@ pub struct Setup<'a> {
     pub asks: bool,
 }
 
-/// Fills a home and says which variables the agent is to be started with. There are no others: an inherited one could
-/// lead it to a real account.
+/// Where programs are looked for if this process does not know.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The arguments for one prompt and one turn in which nothing is asked, with lines of JSON as output. opencode takes the
+/// prompt from standard input: as an argument it would reach the model in quotation marks.
+#[must_use]
+pub fn one_shot(agent: Agent, prompt: &str) -> Vec<String> {
+    let model = model(agent);
+    let args: Vec<&str> = match agent {
+        Agent::Codex => vec!["exec", "--json", "-m", model, "-s", "danger-full-access", prompt],
+        Agent::Claude => {
+            // It refuses to be asked nothing at all where it runs as root.
+            let edits = ["--permission-mode", "acceptEdits", "--allowedTools", "Bash"];
+            let output = ["-p", prompt, "--output-format", "stream-json", "--verbose", "--model", model];
+            output.into_iter().chain(edits).collect()
+        }
+        Agent::Gemini => {
+            vec!["-p", prompt, "-m", model, "--output-format", "stream-json", "--approval-mode", "yolo"]
+        }
+        Agent::Opencode => vec!["run", "--pure", "--format", "json", "-m", model],
+    };
+    args.into_iter().map(str::to_owned).collect()
+}
+
+/// Fills a home and says which variables the agent is to be started with. But for the path there is nothing of this
+/// process's in them: an inherited variable could lead it to a real account.
 pub fn furnish(agent: Agent, home: &Path, setup: &Setup<'_>) -> io::Result<Vec<(&'static str, String)>> {
     let at = |below: &str| home.join(below).to_string_lossy().into_owned();
     fs::create_dir_all(home.join("tmp"))?;
     let mut env = vec![
         ("HOME", home.to_string_lossy().into_owned()),
-        ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
+        ("PATH", std::env::var("PATH").unwrap_or_else(|_| PATH.to_owned())),
         ("LANG", "C.UTF-8".to_owned()),
         // codex keeps its helpers below its home, and refuses to if that is where temporary files go.
         ("TMPDIR", at("tmp")),

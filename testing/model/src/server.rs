@@ -14,6 +14,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
+
+/// Long enough for a client to take in what came before its connection breaks; otherwise some lose that too, by chance.
+const BEFORE_DROP: Duration = Duration::from_millis(200);
 
 /// What a server is started with.
 #[derive(Debug, Default)]
@@ -185,7 +189,10 @@ fn speak(stream: &mut TcpStream, asked: &Asked, speech: &Speech) -> io::Result<(
     match speech.end {
         End::Complete => http::end(stream),
         End::Stall => until_gone(stream),
-        End::Drop => Ok(()),
+        End::Drop => {
+            thread::sleep(BEFORE_DROP);
+            Ok(())
+        }
     }
 }
 

@@ -44,7 +44,7 @@ fn run() -> Outcome {
     let is_meant = |names: &[String], name: &str| names.is_empty() || names.iter().any(|other| other == name);
     for agent in Agent::ALL.into_iter().filter(|agent| is_meant(agents, agent.name())) {
         let program = agents::program(agent).ok_or_else(|| format!("{} is not installed", agent.name()))?;
-        let meant = scenario::ALL.iter().filter(|scenario| is_meant(scenarios, scenario.name));
+        let meant = scenario::ALL.iter().filter(|scenario| is_meant(scenarios, scenario.name) && scenario.suits(agent));
         for scenario in meant.filter(|scenario| !is_once || scenario.is_one_sided()) {
             record(agent, &program, scenario, is_once)?;
         }

@@ -1,5 +1,6 @@
 //! What is recorded of each agent: a script of the model's, and how the other side behaves.
 
+use scripted_model::agents::Agent;
 use serde_json::{Value, json};
 
 /// One recording.
@@ -15,9 +16,15 @@ pub(crate) struct Scenario {
     pub(crate) is_cancelled: bool,
     /// Whether an answer of a given form is asked for, where the agent knows such a thing.
     pub(crate) is_structured: bool,
+    /// The only agent it means something for, if there is just one.
+    pub(crate) only: Option<Agent>,
 }
 
 impl Scenario {
+    pub(crate) fn suits(&self, agent: Agent) -> bool {
+        self.only.is_none_or(|only| only == agent)
+    }
+
     /// Whether it can be played where nobody is asked and nothing can be said once the turn runs.
     pub(crate) fn is_one_sided(&self) -> bool {
         self.permission.is_none() && !self.is_cancelled && !self.is_structured
@@ -32,7 +39,7 @@ pub(crate) enum Permission {
 }
 
 const fn plain(name: &'static str, script: &'static str) -> Scenario {
-    Scenario { name, script, permission: None, is_cancelled: false, is_structured: false }
+    Scenario { name, script, permission: None, is_cancelled: false, is_structured: false, only: None }
 }
 
 const fn asking(name: &'static str, answer: Permission) -> Scenario {
@@ -54,12 +61,14 @@ pub(crate) fn schema() -> Value {
     })
 }
 
-pub(crate) const ALL: [Scenario; 15] = [
+pub(crate) const ALL: [Scenario; 16] = [
     plain("write_shell", "write_shell"),
     asking("approved", Permission::Approve),
     asking("denied", Permission::Deny),
     cancelled("cancel_mid_stream", "hang_mid"),
     cancelled("cancel_in_tool", "sleep"),
+    // The others were told not to try again.
+    Scenario { only: Some(Agent::Opencode), ..cancelled("cancel_in_retry", "server_error") },
     plain("unauthorized", "unauthorized"),
     plain("rate_limited", "rate_limited"),
     plain("server_error", "server_error"),

@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 const KEY: &str = "dummy-key";
 /// How long after the model was asked a turn is cancelled: long enough for the stream or the tool to have begun.
 const BEFORE_CANCEL: Duration = Duration::from_millis(2500);
-/// How long a turn may take. Some agents try again without end; then the transcript shows how that looks.
-const TURN_MAX: Duration = Duration::from_secs(25);
+/// How long a turn may take. opencode takes more than a minute to give a failing model up; an agent that never does is
+/// cancelled then, and the transcript shows how that looks.
+pub(crate) const TURN_MAX: Duration = Duration::from_secs(120);
 /// And how long an agent may take to leave after that.
 const LEAVE_MAX: Duration = Duration::from_secs(8);
 /// How often the clock is looked at.
