@@ -1,5 +1,5 @@
-//! `scripted-model [--port N] [--scenarios FILE] [--log FILE] [--key SECRET]`: the scripted model as a program. It
-//! prints `{"port":N}` when it listens, and serves until it is ended or its standard input is closed by `--stdin`.
+//! `scripted-model [--port N] [--scenarios FILE] [--log FILE] [--key SECRET] [--stdin]`: the scripted model as a program.
+//! It prints `{"port":N}` when it listens, and serves until it is ended; with `--stdin`, until its standard input is.
 
 use scripted_model::{Options, Scripts, Server};
 use std::error::Error;

@@ -16,6 +16,8 @@ pub(crate) struct Scenario {
     pub(crate) is_cancelled: bool,
     /// Whether an answer of a given form is asked for, where the agent knows such a thing.
     pub(crate) is_structured: bool,
+    /// How many times the prompt is said, one after the other, in the same conversation.
+    pub(crate) turns: usize,
     /// The only agent it means something for, if there is just one.
     pub(crate) only: Option<Agent>,
 }
@@ -27,7 +29,7 @@ impl Scenario {
 
     /// Whether it can be played where nobody is asked and nothing can be said once the turn runs.
     pub(crate) fn is_one_sided(&self) -> bool {
-        self.permission.is_none() && !self.is_cancelled && !self.is_structured
+        self.permission.is_none() && !self.is_cancelled && !self.is_structured && self.turns == 1
     }
 }
 
@@ -39,7 +41,7 @@ pub(crate) enum Permission {
 }
 
 const fn plain(name: &'static str, script: &'static str) -> Scenario {
-    Scenario { name, script, permission: None, is_cancelled: false, is_structured: false, only: None }
+    Scenario { name, script, permission: None, is_cancelled: false, is_structured: false, turns: 1, only: None }
 }
 
 const fn asking(name: &'static str, answer: Permission) -> Scenario {
@@ -61,10 +63,11 @@ pub(crate) fn schema() -> Value {
     })
 }
 
-pub(crate) const ALL: [Scenario; 16] = [
+pub(crate) const ALL: [Scenario; 18] = [
     plain("write_shell", "write_shell"),
     asking("approved", Permission::Approve),
     asking("denied", Permission::Deny),
+    cancelled("cancel_before_answer", "hang"),
     cancelled("cancel_mid_stream", "hang_mid"),
     cancelled("cancel_in_tool", "sleep"),
     // The others were told not to try again.
@@ -77,6 +80,7 @@ pub(crate) const ALL: [Scenario; 16] = [
     plain("garbage", "garbage"),
     // A thought, and what all of it cost.
     plain("usage", "think"),
+    Scenario { turns: 2, ..plain("two_turns", "write_shell") },
     plain("plan", "plan"),
     Scenario { is_structured: true, ..plain("structured", "structured") },
     // A form is asked for, and the model does not keep to it.

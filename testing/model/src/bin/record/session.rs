@@ -101,6 +101,7 @@ pub(crate) fn run(world: &World, scenario: &Scenario) -> Outcome<Vec<Value>> {
         Ok(())
     };
     tell(talk.open(), &mut lines)?;
+    let mut turns_left = scenario.turns;
     let mut clock = Clock { started: Instant::now(), asked: None, is_cancelled: false };
     while clock.started.elapsed() < TURN_MAX + LEAVE_MAX {
         if clock.is_time_to_cancel(world, scenario) {
@@ -111,8 +112,11 @@ pub(crate) fn run(world: &World, scenario: &Scenario) -> Outcome<Vec<Value>> {
                 let Reaction { say, is_over } = talk.hear(&line);
                 lines.push(json!({ "dir": "out", "line": line }));
                 tell(say, &mut lines)?;
-                if is_over {
-                    break;
+                turns_left -= usize::from(is_over);
+                match (is_over, turns_left) {
+                    (true, 0) => break,
+                    (true, _) => tell(talk.turn(), &mut lines)?,
+                    (false, _) => {}
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}

@@ -40,6 +40,8 @@ pub(crate) trait Talk {
     fn open(&mut self) -> Vec<Value>;
     /// Takes a line in.
     fn hear(&mut self, line: &Value) -> Reaction;
+    /// What starts another turn once one is over.
+    fn turn(&mut self) -> Vec<Value>;
     /// What stops a turn.
     fn cancel(&mut self) -> Vec<Value>;
 }

@@ -12,16 +12,22 @@ pub(crate) struct Acp {
     prompt: String,
     permission: Option<Permission>,
     session: Value,
+    /// How many turns were started; their requests are numbered on.
+    turns: i64,
 }
+
+/// The number of the request that starts the first turn.
+const FIRST_TURN: i64 = 3;
 
 impl Acp {
     pub(crate) fn new(agent: Agent, tree: String, prompt: String, permission: Option<Permission>) -> Self {
-        Self { agent, tree, prompt, permission, session: Value::Null }
+        Self { agent, tree, prompt, permission, session: Value::Null, turns: 0 }
     }
 
-    fn start_turn(&self) -> Value {
+    fn start_turn(&mut self) -> Value {
         let prompt = json!([{ "type": "text", "text": self.prompt }]);
-        request(3, "session/prompt", &json!({ "sessionId": self.session, "prompt": prompt }))
+        self.turns += 1;
+        request(FIRST_TURN + self.turns - 1, "session/prompt", &json!({ "sessionId": self.session, "prompt": prompt }))
     }
 
     /// Options are told apart by their kind: every agent has ids of its own.
@@ -76,11 +82,15 @@ impl Talk for Acp {
                 self.session = line["result"]["sessionId"].clone();
                 Reaction::say(self.start_turn())
             }
-            (None, Some(3)) => Reaction::over(),
+            (None, Some(FIRST_TURN..)) => Reaction::over(),
             (Some("session/request_permission"), _) => Reaction::say(self.decide(line)),
             (Some("fs/write_text_file"), _) => Reaction::say(Self::write(line)),
             _ => Reaction::nothing(),
         }
+    }
+
+    fn turn(&mut self) -> Vec<Value> {
+        vec![self.start_turn()]
     }
 
     fn cancel(&mut self) -> Vec<Value> {
@@ -89,6 +99,6 @@ impl Talk for Acp {
     }
 }
 
-fn request(id: u64, method: &str, params: &Value) -> Value {
+fn request(id: i64, method: &str, params: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
 }

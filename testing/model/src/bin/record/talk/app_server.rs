@@ -13,11 +13,18 @@ pub(crate) struct AppServer {
     schema: Option<Value>,
     thread: Value,
     turn: Value,
+    /// How many turns were started; their requests are numbered on.
+    turns: i64,
 }
+
+/// The number of the request that starts the first turn.
+const FIRST_TURN: i64 = 3;
+/// And of the one that stops one: no turn ever gets there.
+const INTERRUPT: i64 = 100;
 
 impl AppServer {
     pub(crate) fn new(tree: String, prompt: String, permission: Option<Permission>, schema: Option<Value>) -> Self {
-        Self { tree, prompt, permission, schema, thread: Value::Null, turn: Value::Null }
+        Self { tree, prompt, permission, schema, thread: Value::Null, turn: Value::Null, turns: 0 }
     }
 
     fn start_thread(&self) -> Value {
@@ -30,13 +37,14 @@ impl AppServer {
         json!({ "id": 2, "method": "thread/start", "params": params })
     }
 
-    fn start_turn(&self) -> Value {
+    fn start_turn(&mut self) -> Value {
         let input = json!([{ "type": "text", "text": self.prompt }]);
         let mut params = json!({ "threadId": self.thread, "input": input });
         if let Some(schema) = &self.schema {
             params["outputSchema"] = schema.clone();
         }
-        json!({ "id": 3, "method": "turn/start", "params": params })
+        self.turns += 1;
+        json!({ "id": FIRST_TURN + self.turns - 1, "method": "turn/start", "params": params })
     }
 
     fn decide(&self, request: &Value) -> Value {
@@ -65,7 +73,7 @@ impl Talk for AppServer {
                 self.thread = line["result"]["thread"]["id"].clone();
                 Reaction::say(self.start_turn())
             }
-            (None, Some(3)) => {
+            (None, Some(FIRST_TURN..INTERRUPT)) => {
                 self.turn = line["result"]["turn"]["id"].clone();
                 Reaction::nothing()
             }
@@ -75,8 +83,12 @@ impl Talk for AppServer {
         }
     }
 
+    fn turn(&mut self) -> Vec<Value> {
+        vec![self.start_turn()]
+    }
+
     fn cancel(&mut self) -> Vec<Value> {
         let params = json!({ "threadId": self.thread, "turnId": self.turn });
-        vec![json!({ "id": 4, "method": "turn/interrupt", "params": params })]
+        vec![json!({ "id": INTERRUPT, "method": "turn/interrupt", "params": params })]
     }
 }

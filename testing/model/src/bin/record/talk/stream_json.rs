@@ -58,6 +58,10 @@ impl Talk for StreamJson {
         }
     }
 
+    fn turn(&mut self) -> Vec<Value> {
+        vec![self.user()]
+    }
+
     fn cancel(&mut self) -> Vec<Value> {
         vec![json!({ "type": "control_request", "request_id": "r2", "request": { "subtype": "interrupt" } })]
     }
