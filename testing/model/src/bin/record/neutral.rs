@@ -10,6 +10,10 @@ const LIST_KEPT: usize = 3;
 /// Texts longer than this are cut: system prompts and the like.
 const TEXT_CHARS_MAX: usize = 1500;
 
+/// Where codex says the machine's name, and what is written there: a name may be a part of any other word.
+const HOST_KEY: &str = "serverName";
+const HOST: &str = "host";
+
 /// What is written in place of what.
 pub(crate) struct Neutral {
     replaced: Vec<(String, &'static str)>,
@@ -38,8 +42,11 @@ impl Neutral {
                 values[..kept].iter().map(|value| self.line(value)).collect()
             }
             Value::Object(map) => {
-                let map = map.iter().map(|(key, value)| (self.text(key), self.line(value)));
-                Value::Object(map.collect())
+                let field = |(key, value): (&String, &Value)| match key.as_str() {
+                    HOST_KEY => (key.clone(), HOST.into()),
+                    _ => (self.text(key), self.line(value)),
+                };
+                Value::Object(map.iter().map(field).collect())
             }
             other => json!(other),
         }
