@@ -267,12 +267,9 @@ struct Changes {
 fn as_agent(run: &Run) -> AgentConfig {
     let workspace = &run.started.contract.workspace;
     AgentConfig {
-        kind: AgentType::Exec,
         cmd: workspace.setup.clone(),
-        model: None,
-        path: None,
-        env: BTreeMap::new(),
         network: workspace.setup_network.clone(),
+        ..AgentConfig::of(AgentType::Exec)
     }
 }
 

@@ -499,7 +499,7 @@ fn behind_a_door_the_caller_itself_answers_and_nothing_else_is_reached() {
     let command = launch::command("/bin/bash", &["-c", &script]);
     let mut prepared = sandbox.prepare(&place.policy, &command, &streams).expect("prepare");
     let door = prepared.take_door().expect("a door");
-    let answering = std::thread::spawn(move || {
+    let answering = thread::spawn(move || {
         let (mut client, from) = door.accept().expect("accept");
         let mut heard = [0; 3];
         client.read_exact(&mut heard).expect("read");
