@@ -1,0 +1,559 @@
+//! The Agent Client Protocol, version 1: `gemini`, `opencode` and any other agent that speaks it. JSON-RPC over stdio;
+//! a session is the conversation, a prompt is a request that is answered when the turn is over, and what happens
+//! meanwhile are updates. Norma offers neither files nor terminals: an agent has its own, inside the sandbox.
+//!
+//! The messages that are used are few, and agents take liberties with them, so they are read here field by field.
+//! The types of the protocol's own crate would bring thirty packages and, for the whole program, maps of JSON that
+//! keep the order of their keys, which changes the bytes of documents.
+
+use crate::brief::{Brief, Kind};
+use crate::calls::Call;
+use crate::limits;
+use crate::notes::Notes;
+use crate::open::Open;
+use crate::rpc::{self, Heard, Speaker};
+use crate::session::{Act, Queue, tell_answer, without_changes};
+use crate::tool;
+use crate::trouble;
+use crate::wire;
+use contract::SessionEvent;
+use contract::session::{Decision, ErrorKind, Permission, PlanEntry, PlanStatus, SessionError, ToolKind, Usage};
+use serde_json::{Value, json};
+
+/// The only version there is agreement on.
+const VERSION: u64 = 1;
+
+/// What gemini says into the conversation when its mode changes.
+const MODE_UPDATE: &str = "[MODE_UPDATE]";
+
+/// The protocol's own code for an agent that wants a sign-in.
+const AUTH_REQUIRED: i64 = -32000;
+
+/// Choices of a permission that are looked at; agents offer three or four.
+const OPTIONS_MAX: usize = 16;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// `initialize` was sent.
+    Greeting,
+    /// `session/new`, `session/resume` or `session/load` was sent.
+    Opening,
+    Idle,
+    /// `session/prompt` was sent.
+    Turning,
+    Failed,
+}
+
+/// A request of the agent's, as its answer needs it.
+enum Asked {
+    Permission { rpc_id: Value, call: String, options: Vec<Value> },
+    File { rpc_id: Value },
+}
+
+/// The talk with one agent.
+pub(crate) struct Acp {
+    kind: Kind,
+    speaker: Speaker,
+    stage: Stage,
+    awaited: u64,
+    cwd: String,
+    /// Where it may write.
+    writable: Vec<String>,
+    resume: Option<String>,
+    queue: Queue,
+    agent: Option<String>,
+    session: String,
+    /// The agent's name for the message it is writing, where it has one.
+    message: String,
+    cancelled: bool,
+    open: Open<Asked>,
+}
+
+impl Acp {
+    pub(crate) fn open(brief: &Brief<'_>, prompt: &str, out: &mut Vec<Act>) -> Acp {
+        let mut writable = vec![brief.cwd.to_owned()];
+        writable.extend(brief.extra_write.iter().map(|directory| (*directory).to_owned()));
+        let mut acp = Acp {
+            kind: brief.kind,
+            speaker: Speaker::new(true),
+            stage: Stage::Greeting,
+            awaited: 0,
+            cwd: brief.cwd.to_owned(),
+            writable,
+            resume: brief.resume.map(str::to_owned),
+            queue: Queue::of(prompt),
+            agent: None,
+            session: String::new(),
+            message: String::new(),
+            cancelled: false,
+            open: Open::default(),
+        };
+        let hello = json!({
+            "protocolVersion": VERSION,
+            "clientCapabilities": {"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false},
+            "clientInfo": {"name": "norma", "title": "norma", "version": env!("CARGO_PKG_VERSION")},
+        });
+        acp.request("initialize", &hello, out);
+        acp
+    }
+
+    pub(crate) fn hear(&mut self, message: Value, notes: &mut Notes, out: &mut Vec<Act>) {
+        match rpc::sort(message) {
+            Heard::Answer { id, result } if id == self.awaited => self.answered(result, notes, out),
+            Heard::Answer { result, .. } => notes.other(result.unwrap_or_else(|error| error), out),
+            Heard::Request { id, method, params } => self.requested(id, &method, params, notes, out),
+            Heard::Notice { method, params } if method == "session/update" => self.updated(params, notes, out),
+            Heard::Notice { method, params } => notes.other(json!({"method": method, "params": params}), out),
+            Heard::Strange(raw) => notes.other(raw, out),
+        }
+    }
+
+    fn request(&mut self, method: &str, params: &Value, out: &mut Vec<Act>) {
+        let (id, line) = self.speaker.request(method, params);
+        self.awaited = id;
+        out.push(Act::Say(line));
+    }
+
+    fn answered(&mut self, result: Result<Value, Value>, notes: &mut Notes, out: &mut Vec<Act>) {
+        self.awaited = 0;
+        let result = match result {
+            Ok(result) => result,
+            Err(error) => return self.failed(error_of(&error), notes, out),
+        };
+        match self.stage {
+            Stage::Greeting => self.greeted(&result, notes, out),
+            Stage::Opening => self.opened(&result, notes, out),
+            Stage::Turning => self.turn_over(&result, notes, out),
+            Stage::Idle | Stage::Failed => {}
+        }
+    }
+
+    fn failed(&mut self, mut problem: SessionError, notes: &mut Notes, out: &mut Vec<Act>) {
+        if self.stage == Stage::Turning {
+            self.stage = Stage::Idle;
+            self.open.take_all();
+            notes.trouble(problem, out);
+            notes.end(false, "error", out);
+            return self.start_turn(notes, out);
+        }
+        // A handshake that fails without a better reason is a misunderstanding about the protocol.
+        if problem.kind == ErrorKind::Other {
+            problem.kind = ErrorKind::Protocol;
+        }
+        self.stage = Stage::Failed;
+        notes.trouble(problem, out);
+        notes.end(false, "handshake failed", out);
+        out.push(Act::CloseInput);
+    }
+
+    fn greeted(&mut self, result: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
+        if wire::count(result, "protocolVersion") != VERSION {
+            let message = format!("the agent speaks version {} of the protocol", result["protocolVersion"]);
+            return self.failed(trouble::protocol(&message), notes, out);
+        }
+        let info = &result["agentInfo"];
+        let agent = format!("{} {}", wire::name(info, "name"), wire::name(info, "version"));
+        self.agent = Some(agent.trim().to_owned()).filter(|agent| !agent.is_empty());
+        let mut params = json!({"cwd": self.cwd, "mcpServers": []});
+        let method = match &self.resume {
+            None => "session/new",
+            Some(session) => {
+                params["sessionId"] = json!(session);
+                let Some(method) = resume_method(&result["agentCapabilities"]) else {
+                    return self.failed(trouble::protocol("the agent cannot resume a session"), notes, out);
+                };
+                method
+            }
+        };
+        self.stage = Stage::Opening;
+        self.request(method, &params, out);
+    }
+
+    fn opened(&mut self, result: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
+        // Only a new session has a new name to tell.
+        let named = wire::some_name(result, "sessionId").or_else(|| self.resume.clone());
+        let Some(session) = named else {
+            return self.failed(trouble::protocol("a session without an id"), notes, out);
+        };
+        self.session = session;
+        self.stage = Stage::Idle;
+        let model = wire::some_name(&result["models"], "currentModelId");
+        notes.session(self.session.clone(), model, self.agent.take(), out);
+        self.start_turn(notes, out);
+    }
+
+    fn start_turn(&mut self, notes: &mut Notes, out: &mut Vec<Act>) {
+        let Some(prompt) = self.queue.take() else { return };
+        if std::mem::take(&mut self.cancelled) {
+            return notes.end(false, "cancelled", out);
+        }
+        notes.begin_turn();
+        self.stage = Stage::Turning;
+        let params = json!({"sessionId": self.session, "prompt": [{"type": "text", "text": prompt}]});
+        self.request("session/prompt", &params, out);
+    }
+
+    fn turn_over(&mut self, result: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
+        self.stage = Stage::Idle;
+        self.open.take_all();
+        notes.usage_more(used(result), out);
+        let reason = wire::text(result, "stopReason");
+        match reason {
+            "end_turn" => {}
+            "cancelled" => notes.trouble(trouble::other("cancelled"), out),
+            "refusal" => notes.trouble(trouble::refused("the model refused"), out),
+            "" => notes.broken("a turn that ended without a reason", out),
+            reason => notes.trouble(trouble::other(&format!("the turn ended with {reason}")), out),
+        }
+        notes.end(reason == "end_turn", reason, out);
+        self.start_turn(notes, out);
+    }
+
+    fn updated(&mut self, mut params: Value, notes: &mut Notes, out: &mut Vec<Act>) {
+        // A session that is loaded tells its whole history again; and what comes after the end belongs to no turn.
+        if self.stage != Stage::Turning || wire::text(&params, "sessionId") != self.session {
+            return;
+        }
+        let mut update = wire::take(&mut params, "update");
+        match wire::text(&update, "sessionUpdate") {
+            "agent_message_chunk" => self.chunk(&update, notes, out),
+            "agent_thought_chunk" => notes.thought(wire::text(&update["content"], "text"), out),
+            "tool_call" | "tool_call_update" => Acp::tool(&mut update, notes, out),
+            "plan" => out.push(Act::Tell(plan(&update))),
+            "usage_update" => {
+                if let Some(cost) = cost(&update["cost"]) {
+                    let usage = Usage { cost_micro_usd: Some(cost), ..notes.usage() };
+                    notes.usage_is(usage, out);
+                }
+            }
+            "user_message_chunk"
+            | "available_commands_update"
+            | "current_mode_update"
+            | "config_option_update"
+            | "session_info_update" => {}
+            _ => notes.other(update, out),
+        }
+    }
+
+    fn chunk(&mut self, update: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
+        let text = wire::text(&update["content"], "text");
+        if self.kind == Kind::Gemini && text.starts_with(MODE_UPDATE) {
+            return;
+        }
+        if let Some(message) = wire::some_name(update, "messageId")
+            && message != self.message
+        {
+            notes.end_message(out);
+            self.message = message;
+        }
+        notes.piece(text, out);
+    }
+
+    fn tool(update: &mut Value, notes: &mut Notes, out: &mut Vec<Act>) {
+        // The answer is what comes after the last tool.
+        notes.end_message(out);
+        let status = wire::name(update, "status");
+        let output =
+            if matches!(status.as_str(), "completed" | "failed") { content_text(update) } else { String::new() };
+        let call = tool_call(update, notes);
+        let id = call.id.clone();
+        if notes.calls.get(&id).is_some() || wire::text(update, "sessionUpdate") == "tool_call" {
+            notes.calls.propose(call, out);
+        }
+        match status.as_str() {
+            "in_progress" => notes.calls.start(&id, out),
+            "completed" => notes.calls.complete(&id, true, &output, out),
+            "failed" => notes.calls.complete(&id, false, &output, out),
+            _ => {}
+        }
+    }
+
+    fn requested(&mut self, id: Value, method: &str, params: Value, notes: &mut Notes, out: &mut Vec<Act>) {
+        match method {
+            "session/request_permission" => self.permission(id, params, notes, out),
+            // Opencode asks for this after an approved edit, so that an editor's window follows, does not wait for
+            // the answer and writes the file itself.
+            "fs/write_text_file" if self.kind == Kind::Opencode => {
+                out.push(Act::Say(self.speaker.result(&id, &json!({}))));
+            }
+            "fs/write_text_file" => self.write_file(id, params, notes, out),
+            _ => {
+                out.push(Act::Say(self.speaker.error(&id, rpc::NO_SUCH_METHOD, "norma does not do this")));
+                notes.other(json!({"method": method, "params": params}), out);
+            }
+        }
+    }
+
+    fn permission(&mut self, rpc_id: Value, mut params: Value, notes: &mut Notes, out: &mut Vec<Act>) {
+        let options = match wire::take(&mut params, "options") {
+            Value::Array(options) => options.into_iter().take(OPTIONS_MAX).collect(),
+            _ => Vec::new(),
+        };
+        let mut asked_for = wire::take(&mut params, "toolCall");
+        let input = asked_for.clone();
+        let call = tool_call(&mut asked_for, notes);
+        let permission = permission(&call, input);
+        let bytes = wire::weight(&rpc_id) + call.id.len() + options.iter().map(wire::weight).sum::<usize>();
+        let asked = Asked::Permission { rpc_id, call: call.id.clone(), options };
+        notes.end_message(out);
+        notes.calls.propose(call, out);
+        if let Some((asked, decision)) = self.open.consider(&notes.rights, permission, asked, bytes, out) {
+            self.reply(asked, &decision, notes, out);
+        }
+    }
+
+    fn write_file(&mut self, rpc_id: Value, mut params: Value, notes: &mut Notes, out: &mut Vec<Act>) {
+        let path = wire::text(&params, "path").to_owned();
+        if !notes.rights.write || !is_inside(&path, &self.writable) {
+            out.push(Act::Say(self.speaker.error(&rpc_id, rpc::BAD_REQUEST, "this file may not be written")));
+            return;
+        }
+        let Value::String(content) = wire::take(&mut params, "content") else {
+            out.push(Act::Say(self.speaker.error(&rpc_id, rpc::BAD_REQUEST, "a file without content")));
+            return;
+        };
+        // The content is handed on and not kept; only the request waits.
+        let bytes = wire::weight(&rpc_id);
+        if self.open.no_room(bytes).is_some() {
+            out.push(Act::Say(self.speaker.error(&rpc_id, rpc::BAD_REQUEST, "too many requests at once")));
+            return;
+        }
+        let id = self.open.name();
+        self.open.put(id.clone(), bytes, Asked::File { rpc_id });
+        out.push(Act::WriteFile { id, path, content });
+    }
+
+    pub(crate) fn answer(&mut self, id: &str, decision: &Decision, notes: &mut Notes, out: &mut Vec<Act>) {
+        let Some(asked) = self.open.take(id) else { return };
+        let mut decision = without_changes(decision);
+        if let Asked::Permission { options, .. } = &asked {
+            if choose(options, &decision).is_none() && !matches!(decision, Decision::Deny { .. }) {
+                decision = Decision::Deny { message: "the agent offers no such choice".to_owned() };
+            }
+            tell_answer(id, decision.clone(), out);
+        }
+        self.reply(asked, &decision, notes, out);
+    }
+
+    fn reply(&self, asked: Asked, decision: &Decision, notes: &mut Notes, out: &mut Vec<Act>) {
+        let line = match (asked, decision) {
+            (Asked::Permission { rpc_id, call, options }, decision) => {
+                if matches!(decision, Decision::Deny { .. }) {
+                    notes.calls.deny(&call);
+                } else {
+                    notes.calls.start(&call, out);
+                }
+                let outcome = match choose(&options, decision) {
+                    Some(option) => json!({"outcome": "selected", "optionId": option}),
+                    None => json!({"outcome": "cancelled"}),
+                };
+                self.speaker.result(&rpc_id, &json!({"outcome": outcome}))
+            }
+            (Asked::File { rpc_id }, Decision::Deny { message }) => {
+                self.speaker.error(&rpc_id, rpc::BAD_REQUEST, message)
+            }
+            (Asked::File { rpc_id }, _) => self.speaker.result(&rpc_id, &json!({})),
+        };
+        out.push(Act::Say(line));
+    }
+
+    pub(crate) fn prompt(&mut self, text: &str, notes: &mut Notes, out: &mut Vec<Act>) {
+        if self.stage == Stage::Failed {
+            return;
+        }
+        self.queue.add(text);
+        if self.stage == Stage::Idle {
+            self.start_turn(notes, out);
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, notes: &mut Notes, out: &mut Vec<Act>) {
+        if self.stage != Stage::Turning {
+            self.cancelled = true;
+            return;
+        }
+        out.push(Act::Say(self.speaker.notice("session/cancel", Some(json!({"sessionId": self.session})))));
+        let decision = Decision::Deny { message: "cancelled".to_owned() };
+        for (id, asked) in self.open.take_all() {
+            let Asked::Permission { rpc_id, call, .. } = asked else {
+                self.reply(asked, &decision, notes, out);
+                continue;
+            };
+            tell_answer(&id, decision.clone(), out);
+            notes.calls.deny(&call);
+            let cancelled = json!({"outcome": {"outcome": "cancelled"}});
+            out.push(Act::Say(self.speaker.result(&rpc_id, &cancelled)));
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> usize {
+        self.open.size().1 + self.session.len() + self.message.len()
+    }
+}
+
+/// Resuming is better than loading, which tells the whole history again.
+fn resume_method(capabilities: &Value) -> Option<&'static str> {
+    let resumes = capabilities["sessionCapabilities"].get("resume").is_some_and(|resume| !resume.is_null());
+    if resumes {
+        return Some("session/resume");
+    }
+    wire::flag(capabilities, "loadSession").then_some("session/load")
+}
+
+/// The agent's id for the choice that is this decision; ids differ, the kinds are the protocol's. An allowance is
+/// never made wider than it is for want of a choice.
+fn choose<'o>(options: &'o [Value], decision: &Decision) -> Option<&'o Value> {
+    let kinds: &[&str] = match decision {
+        Decision::Allow => &["allow_once"],
+        Decision::AllowForSession => &["allow_always", "allow_once"],
+        Decision::Deny { .. } | Decision::AllowModified { .. } => &["reject_once", "reject_always"],
+    };
+    let of_kind = |kind: &&str| options.iter().find(|option| wire::text(option, "kind") == *kind);
+    kinds.iter().find_map(of_kind).and_then(|option| option.get("optionId"))
+}
+
+/// What is known of a tool call from this message, and from those before.
+fn tool_call(update: &mut Value, notes: &Notes) -> Call {
+    let id = wire::name(update, "toolCallId");
+    let known = notes.calls.get(&id);
+    let title = wire::name(update, "title");
+    let tool = if title.is_empty() { known.map(|call| call.tool.clone()).unwrap_or_default() } else { title };
+    let word = wire::text(update, "kind");
+    let kind = match known {
+        Some(call) if word.is_empty() => call.kind,
+        _ => tool::kind_of_acp(word, &tool),
+    };
+    Call { id, tool, kind, input: wire::take(update, "rawInput") }
+}
+
+fn permission(call: &Call, input: Value) -> Permission {
+    let raw = &input["rawInput"];
+    let mut command = command_of(&raw["command"]);
+    if command.is_none() && call.kind == ToolKind::Shell {
+        command = Some(call.tool.clone()).filter(|title| !title.is_empty());
+    }
+    let named = wire::list(&input, "locations").iter().chain(wire::list(&input, "content"));
+    let mut paths: Vec<String> = named.filter_map(|place| wire::some_text(place, "path")).collect();
+    for key in ["filePath", "file_path", "filepath", "path"] {
+        paths.extend(wire::some_text(raw, key));
+    }
+    paths.sort();
+    paths.dedup();
+    paths.truncate(limits::PATHS_MAX);
+    Permission {
+        id: String::new(),
+        tool: call.tool.clone(),
+        kind: call.kind,
+        command,
+        cwd: wire::some_text(raw, "cwd").or_else(|| wire::some_text(raw, "workdir")),
+        paths,
+        reason: wire::some_text(raw, "reason").or_else(|| wire::some_text(raw, "description")),
+        input,
+    }
+}
+
+/// A line for a shell, or words, which are quoted into one.
+fn command_of(command: &Value) -> Option<String> {
+    if let Some(words) = command.as_array() {
+        let words: Vec<String> = words.iter().filter_map(Value::as_str).map(quoted).collect();
+        return Some(words.join(" ")).filter(|line| !line.is_empty());
+    }
+    command.as_str().filter(|line| !line.is_empty()).map(str::to_owned)
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// The text of what a tool made.
+fn content_text(update: &Value) -> String {
+    let parts = wire::list(update, "content").iter();
+    let text = parts.map(|part| wire::text(&part["content"], "text")).filter(|text| !text.is_empty());
+    let text = text.collect::<Vec<_>>().join("\n");
+    if !text.is_empty() {
+        return text;
+    }
+    match &update["rawOutput"] {
+        Value::Null => String::new(),
+        Value::String(output) => output.clone(),
+        output => wire::some_text(output, "output").unwrap_or_else(|| output.to_string()),
+    }
+}
+
+fn plan(update: &Value) -> SessionEvent {
+    let entries = wire::list(update, "entries").iter().take(limits::PLAN_ENTRIES_MAX).map(|entry| PlanEntry {
+        text: wire::clip(wire::text(entry, "content"), limits::ERROR_BYTES_MAX).to_owned(),
+        status: match wire::text(entry, "status") {
+            "in_progress" => PlanStatus::InProgress,
+            "completed" => PlanStatus::Completed,
+            _ => PlanStatus::Pending,
+        },
+    });
+    SessionEvent::Plan { entries: entries.collect() }
+}
+
+/// Money counts only in the currency that it is counted in here.
+fn cost(cost: &Value) -> Option<u64> {
+    if !matches!(wire::text(cost, "currency"), "" | "USD") {
+        return None;
+    }
+    wire::micro_usd(cost.get("amount"))
+}
+
+/// What a prompt used: the protocol's own field, or gemini's.
+fn used(result: &Value) -> Usage {
+    let usage = &result["usage"];
+    if !usage.is_object() {
+        let count = &result["_meta"]["quota"]["token_count"];
+        return Usage {
+            input_tokens: wire::count(count, "input_tokens"),
+            output_tokens: wire::count(count, "output_tokens"),
+            ..Usage::default()
+        };
+    }
+    let count = |key| wire::count(usage, key);
+    let (input, output, thoughts) = (count("inputTokens"), count("outputTokens"), count("thoughtTokens"));
+    let (read, written) = (count("cachedReadTokens"), count("cachedWriteTokens"));
+    let apart = [input, output, thoughts, read, written].iter().fold(0, |sum: u64, part| sum.saturating_add(*part));
+    // Some count cached input and thoughts inside the others, some beside them; the total tells.
+    let beside = apart == count("totalTokens");
+    Usage {
+        input_tokens: if beside { input.saturating_add(read).saturating_add(written) } else { input },
+        output_tokens: if beside { output.saturating_add(thoughts) } else { output },
+        cached_tokens: read,
+        reasoning_tokens: thoughts,
+        cost_micro_usd: None,
+    }
+}
+
+/// Gemini's codes are those of HTTP; others say what happened in a text.
+fn error_of(error: &Value) -> SessionError {
+    let code = error.get("code").and_then(Value::as_i64).unwrap_or_default();
+    let said = wire::text(error, "message");
+    let detail = error["data"].as_str().unwrap_or_else(|| wire::text(&error["data"], "message"));
+    let message =
+        if detail.is_empty() || said.contains(detail) { said.to_owned() } else { format!("{said}: {detail}") };
+    if code == AUTH_REQUIRED {
+        return trouble::with(ErrorKind::Auth, &message, None);
+    }
+    trouble::judge(u16::try_from(code).ok().filter(|code| (400..600).contains(code)), &message)
+}
+
+/// Whether a path, as a text, is below one of these directories.
+fn is_inside(path: &str, directories: &[String]) -> bool {
+    let clean = path.starts_with('/') && !path.contains('\0');
+    let clean = clean && path.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."));
+    clean
+        && directories.iter().any(|directory| {
+            path.strip_prefix(directory.trim_end_matches('/')).is_some_and(|rest| rest.starts_with('/'))
+        })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! TALKS: how each agent's command line is started, what it says and what it is told.
+//!
+//! There are four command lines (`codex`, `claude`, `gemini`, `opencode`) and any other that speaks the Agent Client
+//! Protocol, each with a protocol of its own, some with two. Here they become one: [`launch`] says how a program is
+//! started for a [`Brief`], and a [`Session`] turns each line it writes into [`Act`]s: what to say to it, what to tell
+//! the log, what to ask a person or a policy. Nothing here starts a process, opens a file, has a clock or waits; the
+//! runner does all of that, so that every protocol can be tested line by line and replayed from a recording.
+//!
+//! An agent is not believed and cannot do harm from here: a line may be any bytes, what a session remembers is
+//! bounded whatever the agent says ([`limits`]), and what a role has no right to is denied without asking anyone.
+
+mod acp;
+mod brief;
+mod calls;
+mod claude;
+mod codex;
+mod launch;
+pub mod limits;
+mod notes;
+mod oneshot;
+mod open;
+mod provider;
+mod rpc;
+mod session;
+#[cfg(test)]
+mod testing;
+mod tool;
+mod trouble;
+mod wire;
+
+pub use brief::{Brief, Kind, Mode, Rights};
+pub use contract::work::ShellRight;
+pub use launch::{Launch, Protocol, launch};
+pub use provider::{default_base_url, hosts, key_variables, program, sign_in_files};
+pub use session::{Act, Exit, Outcome, Session};

@@ -1,0 +1,103 @@
+//! What is known of each command line's provider: its program, where its model is, how a sign-in is kept and which
+//! hosts it needs. It is data (`providers.json`), with a reason for every host.
+
+use crate::brief::Kind;
+use serde::Deserialize;
+use std::sync::LazyLock;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Providers<'a> {
+    #[serde(borrow)]
+    codex: Provider<'a>,
+    claude: Provider<'a>,
+    gemini: Provider<'a>,
+    opencode: Provider<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Provider<'a> {
+    program: &'a str,
+    base_url: &'a str,
+    #[serde(borrow)]
+    sign_in_files: Vec<&'a str>,
+    #[serde(borrow)]
+    key_variables: Vec<&'a str>,
+    #[serde(borrow, deserialize_with = "names")]
+    hosts: Vec<&'a str>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Host<'a> {
+    host: &'a str,
+    #[serde(rename = "reason")]
+    _reason: &'a str,
+}
+
+/// The reasons are for whoever reads the file.
+fn names<'de: 'a, 'a, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<&'a str>, D::Error> {
+    Ok(Vec::<Host<'a>>::deserialize(from)?.into_iter().map(|host| host.host).collect())
+}
+
+static PROVIDERS: LazyLock<Providers<'static>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("providers.json")).expect("BUG: providers.json is checked by a test")
+});
+
+fn of(kind: Kind) -> Option<&'static Provider<'static>> {
+    match kind {
+        Kind::Codex => Some(&PROVIDERS.codex),
+        Kind::Claude => Some(&PROVIDERS.claude),
+        Kind::Gemini => Some(&PROVIDERS.gemini),
+        Kind::Opencode => Some(&PROVIDERS.opencode),
+        Kind::Acp => None,
+    }
+}
+
+/// The program; empty for [`Kind::Acp`], whose configuration names it.
+pub fn program(kind: Kind) -> &'static str {
+    of(kind).map_or("", |provider| provider.program)
+}
+
+/// The files below the home directory that hold a sign-in with the provider, and nothing else.
+pub fn sign_in_files(kind: Kind) -> &'static [&'static str] {
+    of(kind).map_or(&[], |provider| &provider.sign_in_files)
+}
+
+/// The variables that may hold a key.
+pub fn key_variables(kind: Kind) -> &'static [&'static str] {
+    of(kind).map_or(&[], |provider| &provider.key_variables)
+}
+
+/// The hosts that the command line needs when it speaks to its provider itself, as `host:port`.
+pub fn hosts(kind: Kind) -> &'static [&'static str] {
+    of(kind).map_or(&[], |provider| &provider.hosts)
+}
+
+/// Where the model is, for a gateway in between; without the version in the path, as in
+/// [`Brief::base_url`](crate::Brief::base_url).
+pub fn default_base_url(kind: Kind) -> Option<&'static str> {
+    of(kind).map(|provider| provider.base_url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_provider_is_whole() {
+        for kind in Kind::ALL {
+            if kind == Kind::Acp {
+                assert_eq!((program(kind), default_base_url(kind)), ("", None));
+                continue;
+            }
+            assert_eq!(program(kind), kind.as_str());
+            assert!(!sign_in_files(kind).is_empty() && !key_variables(kind).is_empty());
+            assert!(sign_in_files(kind).iter().all(|file| contract::RepoPath::parse(file).is_ok()));
+            let model = default_base_url(kind).unwrap().strip_prefix("https://").unwrap();
+            assert!(hosts(kind).contains(&format!("{model}:443").as_str()), "{model}");
+            assert!(hosts(kind).iter().all(|host| host.ends_with(":443")));
+        }
+    }
+}
