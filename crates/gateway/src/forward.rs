@@ -1,6 +1,7 @@
 //! Live answers: a request is checked against the budget, put on record, sent to the provider with the key, and its
 //! answer passed on while it comes.
 
+mod asked;
 mod call;
 mod pass_on;
 
@@ -9,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use contract::Timestamp;
-use serde::Deserialize;
 
 use crate::api::Api;
 use crate::connection::{Connection, Next, Refused, Request, json_headers};
@@ -48,8 +48,8 @@ impl Live {
         let meter = &connection.gateway.meter;
         let keep_alive = request.head.keep_alive;
         let is_metered = request.route.is_metered();
-        let exchange = self.exchange(request);
-        if is_metered && let Err(refusal) = meter.check(&self.options.prices, exchange.model.as_deref()) {
+        let mut exchange = self.exchange(request);
+        if is_metered && let Err(refusal) = self.admit(meter, &mut exchange) {
             meter.note(|totals| totals.refused += 1);
             return self.answer_ourselves(connection, exchange, refusal, None, keep_alive);
         }
@@ -81,17 +81,24 @@ impl Live {
     }
 
     fn exchange(&self, request: Request) -> Exchange {
-        let model = request.route.model().map(str::to_owned).or_else(|| model_in(&request.body));
         Exchange {
             seq: self.next_seq(),
             started: now(),
             path: format!("{}{}", request.head.path, request.head.query),
             method: request.head.method,
-            model,
+            model: request.route.model().map(str::to_owned),
             request_headers: for_provider(&request.head.headers),
             request_body: request.body,
             answer: None,
         }
+    }
+
+    /// Lets a call through that can be counted and that the budget allows.
+    fn admit(&self, meter: &Meter, exchange: &mut Exchange) -> Result<(), Refusal> {
+        let named = asked::model(&exchange.request_body)?;
+        // Where the path names the model, that is the one that is called.
+        exchange.model = exchange.model.take().or(named);
+        meter.check(&self.options.prices, exchange.model.as_deref())
     }
 
     /// The provider gave no usable answer.
@@ -178,29 +185,7 @@ impl Live {
     }
 }
 
-/// The model that a request's body names. A body that names two names none: the provider could take the other one.
-fn model_in(body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Asked {
-        model: Option<String>,
-    }
-    serde_json::from_slice::<Asked>(body).ok()?.model
-}
-
 fn now() -> Timestamp {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_unix_ms(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_model_is_named_once() {
-        assert_eq!(model_in(br#"{"input": [1], "model": "m"}"#).as_deref(), Some("m"));
-        for body in [&b"{}"[..], br#"{"model": "a", "model": "b"}"#, br#"{"model": 1}"#, b"no", b"\x28\xb5\x2f\xfd"] {
-            assert_eq!(model_in(body), None);
-        }
-    }
 }

@@ -54,7 +54,7 @@ impl Live {
         let usage = (is_good && is_metered).then(|| observed.priced(&self.options.prices, exchange.model.as_deref()));
         let meter = &connection.gateway.meter;
         usage.iter().for_each(|usage| meter.add(usage));
-        note_error(meter, &head);
+        note_error(meter, &head, &body);
         let complete = problem.is_none();
         exchange.answer = Some(Answer {
             ended: now(),
@@ -97,10 +97,18 @@ impl Passing<'_> {
 }
 
 /// The provider's last word on whether it works, and when to ask again.
-fn note_error(meter: &Meter, head: &ResponseHead) {
-    let retry_after = value(&head.headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
-    let error = (head.status >= 400).then_some((head.status, retry_after));
+fn note_error(meter: &Meter, head: &ResponseHead, body: &[u8]) {
+    let seconds = || value(&head.headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
+    let error = (head.status >= 400).then(|| (head.status, seconds().or_else(|| delay_in(body))));
     meter.note(|totals| totals.last_error = error);
+}
+
+/// Gemini says it in the body, as `"retryDelay": "17.5s"` among the details; rounded up.
+fn delay_in(body: &[u8]) -> Option<u64> {
+    let error: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let delays = error["error"]["details"].as_array()?.iter().filter_map(|detail| detail["retryDelay"].as_str());
+    let seconds = delays.filter_map(|delay| delay.strip_suffix('s')?.parse::<f64>().ok()).next()?;
+    Some(seconds.ceil() as u64)
 }
 
 fn hung_up() -> io::Error {

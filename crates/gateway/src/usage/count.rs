@@ -80,7 +80,7 @@ impl Seen {
         self.is_final |= value["type"] != "message_start";
         let mut counts = self.counts.unwrap_or_default();
         // Anthropic counts the three kinds of input apart.
-        let fresh = counts.input - counts.cached - counts.cache_write;
+        let fresh = counts.input.saturating_sub(counts.cached).saturating_sub(counts.cache_write);
         let fresh = number_or(&usage["input_tokens"], fresh);
         counts.cached = number_or(&usage["cache_read_input_tokens"], counts.cached);
         counts.cache_write = number_or(&usage["cache_creation_input_tokens"], counts.cache_write);
@@ -164,6 +164,9 @@ mod tests {
     #[test]
     fn odd_values_are_no_counts() {
         for api in [Api::OpenAi, Api::OpenAiChat, Api::Anthropic, Api::Gemini] {
+            let most =
+                json!({"input_tokens": u64::MAX, "cache_read_input_tokens": u64::MAX, "output_tokens": u64::MAX});
+            seen(api, &[json!({"usage": most}), json!({"usage": most}), json!({"usage": {"input_tokens": 1}})]);
             for value in [json!(null), json!([1]), json!("usage"), json!({"usage": 3, "usageMetadata": []})] {
                 assert_eq!(seen(api, &[value]).counts, None);
             }

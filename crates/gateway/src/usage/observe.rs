@@ -32,7 +32,7 @@ pub(crate) struct Observed {
 
 impl Observer {
     pub(crate) fn new(api: Api, content_type: Option<&str>) -> Observer {
-        let is_stream = content_type.is_some_and(|kind| kind.trim_start().starts_with("text/event-stream"));
+        let is_stream = content_type.is_some_and(|kind| kind.to_ascii_lowercase().starts_with("text/event-stream"));
         Observer { api, events: is_stream.then(Events::default), seen: Seen::default(), estimate: 0 }
     }
 

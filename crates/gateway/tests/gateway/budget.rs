@@ -73,11 +73,23 @@ fn nothing_left_means_no_call_but_looking_is_free() {
 fn a_cost_that_cannot_be_known_is_not_risked() {
     let budget = Budget { max_tokens: None, max_cost_micro_usd: Some(1_000_000) };
     let desk = Desk::with(Api::OpenAi, budget, options(), json("{}"));
-    for body in [r#"{"model":"other"}"#, r#"{"model":"priced","model":"other"}"#, "{}"] {
+    for body in [r#"{"model":"other"}"#, "{}"] {
         let refused = desk.post("/v1/responses", body);
         assert_eq!(refused.status, 400);
         assert!(refused.body.contains("there is a cost budget"), "{}", refused.body);
     }
-    assert_eq!(desk.provider.seen().len(), 0);
     assert!(desk.gateway.totals().refused_for_budget);
+    assert_eq!(desk.provider.seen().len(), 0);
+}
+
+#[test]
+fn what_could_not_be_counted_is_not_forwarded() {
+    let desk = Desk::new(Api::OpenAi, json("{}"));
+    for body in [r#"{"model":"priced","model":"other"}"#, r#"{"background":true}"#, "not JSON"] {
+        let refused = desk.post("/v1/responses", body);
+        assert_eq!(refused.status, 400);
+        assert!(refused.body.contains("the request is refused"), "{}", refused.body);
+    }
+    assert_eq!(desk.provider.seen().len(), 0);
+    assert_eq!(desk.kept().len(), 3);
 }

@@ -98,6 +98,10 @@ fn waits_are_told_and_forgotten() {
     assert_eq!(desk.post("/v1/responses", "{}").status, 429);
     assert_eq!(desk.gateway.totals().last_error, Some((429, Some(17))));
     assert_eq!(desk.only_answer().usage, None);
+    let body = r#"{"error":{"code":429,"details":[{"reason":"x"},{"retryDelay":"16.2s"}]}}"#;
+    let desk = Desk::new(Api::Gemini, whole(429, "", body));
+    assert_eq!(desk.post("/v1beta/models/m:generateContent", "{}").status, 429);
+    assert_eq!(desk.gateway.totals().last_error, Some((429, Some(17))));
 }
 
 #[test]
