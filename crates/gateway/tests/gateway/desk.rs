@@ -196,6 +196,11 @@ impl Client {
         Some(self.unread.drain(..count).collect())
     }
 
+    /// That many bytes, as text.
+    pub(crate) fn text(&mut self, length: usize) -> String {
+        String::from_utf8(self.bytes(length).unwrap()).unwrap()
+    }
+
     /// The status and the other lines of a head; none if the connection is closed.
     pub(crate) fn head(&mut self) -> Option<(u16, String)> {
         let first = self.line()?;
