@@ -65,6 +65,8 @@ impl Read for Socket {
 impl<'a> Connection<'a> {
     pub(crate) fn serve(gateway: &'a Gateway, socket: TcpStream) {
         let socket = Arc::new(socket);
+        // Whoever accepted it may have done so on a socket that does not wait.
+        let _ = socket.set_nonblocking(false);
         let _ = socket.set_nodelay(true);
         let _ = socket.set_write_timeout(Some(gateway.client_patience));
         let client = Client::new(socket.clone());

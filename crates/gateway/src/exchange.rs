@@ -64,6 +64,9 @@ pub enum Origin {
     Norma,
 }
 
+/// What a record takes besides its texts: names of fields, and an answer of norma's own.
+const RECORD_FRAME_BYTES: usize = 1024;
+
 /// A text is not a recorded exchange.
 #[derive(Debug, thiserror::Error)]
 #[error("not a recorded exchange: {0}")]
@@ -75,6 +78,16 @@ impl Exchange {
         let mut line = serde_json::to_vec(self).expect("BUG: an exchange consists of texts and numbers");
         line.push(b'\n');
         line
+    }
+
+    /// About how much its newest part takes on record: the answer's if there is one, the request's otherwise.
+    pub(crate) fn newest_bytes(&self) -> u64 {
+        let (headers, body) = match &self.answer {
+            Some(answer) if answer.from == Origin::Provider => (&answer.headers, &answer.body),
+            _ => (&self.request_headers, &self.request_body),
+        };
+        let heads: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        (heads + body.len() + self.path.len() + RECORD_FRAME_BYTES) as u64
     }
 
     /// Reads what [`Exchange::to_json`] wrote.

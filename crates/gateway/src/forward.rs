@@ -32,11 +32,12 @@ pub(crate) struct Live {
     record: Arc<dyn Record>,
     options: Options,
     last_seq: AtomicU64,
+    recorded_bytes: AtomicU64,
 }
 
 impl Live {
     pub(crate) fn new(provider: Provider, record: Arc<dyn Record>, options: Options) -> Live {
-        Live { provider, record, options, last_seq: AtomicU64::new(0) }
+        Live { provider, record, options, last_seq: AtomicU64::new(0), recorded_bytes: AtomicU64::new(0) }
     }
 
     pub(crate) fn api(&self) -> Api {
@@ -173,7 +174,9 @@ impl Live {
         if meter.totals().record_failed {
             return false;
         }
-        let kept = self.record.exchange(exchange).is_ok();
+        let more = exchange.newest_bytes();
+        let bytes = self.recorded_bytes.fetch_add(more, Ordering::Relaxed).saturating_add(more);
+        let kept = bytes <= self.options.limits.recorded_bytes && self.record.exchange(exchange).is_ok();
         if !kept {
             meter.note(|totals| totals.record_failed = true);
         }

@@ -6,6 +6,17 @@
 //! - Tokens and cost are counted where they arise, and a used up budget ends calls before they are made.
 //! - Recorded answers can be served again in place of the provider's, to the same program.
 //!
+//! An agent's program is told the gateway's address where it expects its provider's, with any placeholder for a key:
+//!
+//! | program | setting | value |
+//! |---|---|---|
+//! | codex | `model_providers.X.base_url` | `http://127.0.0.1:PORT` |
+//! | claude | `ANTHROPIC_BASE_URL` | `http://127.0.0.1:PORT` |
+//! | gemini | `GOOGLE_GEMINI_BASE_URL` | `http://127.0.0.1:PORT` |
+//! | opencode | `provider.X.options.baseURL` | `http://127.0.0.1:PORT` |
+//!
+//! What it asks for is put behind [`Upstream::base_url`], which [`Api::base_url`] gives for the providers themselves.
+//!
 //! All of it is blocking: one thread serves one connection, and the one who accepts brings it.
 
 mod api;

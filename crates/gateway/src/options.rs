@@ -24,11 +24,19 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Connections at once.
     pub connections: usize,
+    /// Bytes of bodies and heads that are given to the record in all. Then it counts as failed: a program that asks
+    /// without end, also for what is refused and costs nothing, must not fill the disk.
+    pub recorded_bytes: u64,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { head_bytes: 64 * 1024, body_bytes: 64 * 1024 * 1024, connections: 64 }
+        Limits {
+            head_bytes: 64 * 1024,
+            body_bytes: 64 * 1024 * 1024,
+            connections: 64,
+            recorded_bytes: 8 * 1024 * 1024 * 1024,
+        }
     }
 }
 

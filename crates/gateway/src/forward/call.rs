@@ -37,9 +37,7 @@ impl Live {
         let mut input = Input::new(wire);
         let head = ResponseHead::read(&mut input, self.options.limits.head_bytes);
         let head = head.map_err(|problem| failure(connection, &problem, true))?;
-        if (300..400).contains(&head.status) {
-            // Following it could carry the key elsewhere, and so could the program if it was told.
-            let why = format!("the provider answered with a redirect ({}), which is not followed", head.status);
+        if let Some(why) = unusable(head.status) {
             let refusal = Refusal::bad_gateway(&why);
             return Err(Failure { refusal, is_waited_for: true, may_have_cost: false });
         }
@@ -70,6 +68,16 @@ impl Live {
         headers.extend(exchange.request_headers.iter().cloned());
         let target = format!("{}{}", endpoint.path, exchange.path);
         request_bytes(&exchange.method, &target, &headers, &exchange.request_body)
+    }
+}
+
+/// Why an answer is not passed on. Following a redirect could carry the key elsewhere, and so could the program if it
+/// was told; and no call that is forwarded has an answer without a body.
+fn unusable(status: u16) -> Option<String> {
+    match status {
+        300..=399 => Some(format!("the provider answered with a redirect ({status}), which is not followed")),
+        204 | 205 => Some(format!("the provider answered with nothing ({status})")),
+        _ => None,
     }
 }
 

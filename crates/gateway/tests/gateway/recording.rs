@@ -37,6 +37,21 @@ fn an_answer_that_cannot_be_recorded_has_no_end() {
 }
 
 #[test]
+fn a_program_that_asks_without_end_does_not_fill_the_disk() {
+    let mut options = Options::default();
+    options.limits.recorded_bytes = 10_000;
+    let desk = Desk::with(Api::OpenAi, Default::default(), options, json("{}"));
+    let mut refused = 0;
+    let mut client = desk.client();
+    while !desk.gateway.totals().record_failed {
+        client.send("GET /elsewhere HTTP/1.1\r\nHost: a\r\n\r\n");
+        refused += usize::from(client.try_answer().is_some());
+    }
+    assert!(refused < 10);
+    assert_eq!(desk.kept().len(), refused);
+}
+
+#[test]
 fn the_request_is_on_record_before_it_is_forwarded() {
     let desk = Desk::new(Api::Anthropic, json(r#"{"model":"m"}"#));
     desk.post("/v1/messages?beta=true", r#"{"model":"asked"}"#);
