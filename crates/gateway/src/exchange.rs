@@ -161,8 +161,8 @@ mod tests {
             r#""model":"claude","request_headers":[["accept","*/*"]],"request_body":{"text":"{}"},"#,
             r#""answer":{"ended":"2026-01-23T14:55:02.000Z","from":"provider","status":200,"headers":[],"#,
             r#""body":{"base64":"/w=="},"complete":true,"problem":null,"model":null,"#,
-            r#""usage":{"input_tokens":1,"cached_tokens":0,"cache_write_tokens":0,"output_tokens":2,"#,
-            r#""reasoning_tokens":0,"cost_micro_usd":null,"estimated":false}}}"#,
+            r#""usage":{"input_tokens":1,"cached_tokens":0,"cache_write_tokens":0,"#,
+            r#""cache_write_hour_tokens":0,"output_tokens":2,"reasoning_tokens":0,"cost_micro_usd":null,"estimated":false}}}"#,
             "\n"
         );
         assert_eq!(text, expected);

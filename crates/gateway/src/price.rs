@@ -18,6 +18,9 @@ pub struct Price {
     /// What is sent and put into the provider's cache; as other input if that has no price of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_per_million_usd: Option<f64>,
+    /// What is put there for an hour; as other input that is put there if that has no price of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_hour_per_million_usd: Option<f64>,
     /// What is generated.
     pub output_per_million_usd: f64,
     /// Where long input makes the whole call dearer.
@@ -44,10 +47,13 @@ impl Price {
         let long = self.long.filter(|long| usage.input_tokens > long.above_tokens);
         let (input_times, output_times) = long.map_or((1.0, 1.0), |long| (long.input_times, long.output_times));
         let cache_write = self.cache_write_per_million_usd.unwrap_or(self.input_per_million_usd);
+        let cache_write_hour = self.cache_write_hour_per_million_usd.unwrap_or(cache_write);
+        let hour = usage.cache_write_hour_tokens.min(usage.cache_write_tokens);
         // Dollars for a million are millionths of a dollar for one.
         let input = plain as f64 * self.input_per_million_usd
             + usage.cached_tokens as f64 * self.cached_per_million_usd
-            + usage.cache_write_tokens as f64 * cache_write;
+            + (usage.cache_write_tokens - hour) as f64 * cache_write
+            + hour as f64 * cache_write_hour;
         let cost = input * input_times + usage.output_tokens as f64 * self.output_per_million_usd * output_times;
         // What is left of binary fractions is no reason to round up.
         (cost - 1e-6).ceil().max(0.0) as u64
@@ -143,6 +149,7 @@ mod tests {
             input_per_million_usd: 3.0,
             cached_per_million_usd: 0.3,
             cache_write_per_million_usd: Some(3.75),
+            cache_write_hour_per_million_usd: Some(6.0),
             output_per_million_usd: 15.0,
             long: Some(LongInput { above_tokens: 2000, input_times: 2.0, output_times: 1.5 }),
         };
@@ -155,6 +162,8 @@ mod tests {
         };
         // 1000 · 3 + 500 · 0.3 + 100 · 3.75 + 10 · 15
         assert_eq!(price.cost_micro_usd(&usage), 3675);
+        let hour = Usage { cache_write_hour_tokens: 40, ..usage };
+        assert_eq!(price.cost_micro_usd(&hour), 3765);
         let long = Usage { input_tokens: 2600, ..usage };
         // (2000 · 3 + 500 · 0.3 + 100 · 3.75) · 2 + 10 · 15 · 1.5
         assert_eq!(price.cost_micro_usd(&long), 13_275);
@@ -166,6 +175,7 @@ mod tests {
             input_per_million_usd: 0.0,
             cached_per_million_usd: 0.0,
             cache_write_per_million_usd: None,
+            cache_write_hour_per_million_usd: None,
             output_per_million_usd: 0.0,
             long: None,
         };

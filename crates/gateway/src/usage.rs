@@ -18,6 +18,8 @@ pub struct Usage {
     pub cached_tokens: u64,
     /// The part of `input_tokens` that was put into the cache, where that has a price of its own.
     pub cache_write_tokens: u64,
+    /// The part of `cache_write_tokens` that is kept there for an hour, which costs more.
+    pub cache_write_hour_tokens: u64,
     /// All that was generated, shown or not.
     pub output_tokens: u64,
     /// The part of `output_tokens` that was thought.
@@ -40,6 +42,7 @@ impl Usage {
         add(&mut self.input_tokens, other.input_tokens);
         add(&mut self.cached_tokens, other.cached_tokens);
         add(&mut self.cache_write_tokens, other.cache_write_tokens);
+        add(&mut self.cache_write_hour_tokens, other.cache_write_hour_tokens);
         add(&mut self.output_tokens, other.output_tokens);
         add(&mut self.reasoning_tokens, other.reasoning_tokens);
         if let Some(more) = other.cost_micro_usd {

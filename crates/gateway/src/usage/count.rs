@@ -21,6 +21,7 @@ pub(crate) struct Counts {
     pub(crate) input: u64,
     pub(crate) cached: u64,
     pub(crate) cache_write: u64,
+    pub(crate) cache_write_hour: u64,
     pub(crate) output: u64,
     pub(crate) reasoning: u64,
 }
@@ -47,6 +48,7 @@ impl Seen {
                 input: number(&usage["input_tokens"]),
                 cached: number(&usage["input_tokens_details"]["cached_tokens"]),
                 cache_write: number(&usage["input_tokens_details"]["cache_write_tokens"]),
+                cache_write_hour: 0,
                 output: number(&usage["output_tokens"]),
                 reasoning: number(&usage["output_tokens_details"]["reasoning_tokens"]),
             });
@@ -62,6 +64,7 @@ impl Seen {
                 input: number(&usage["prompt_tokens"]),
                 cached: number(&usage["prompt_tokens_details"]["cached_tokens"]),
                 cache_write: number(&usage["prompt_tokens_details"]["cache_write_tokens"]),
+                cache_write_hour: 0,
                 output: number(&usage["completion_tokens"]),
                 reasoning: number(&usage["completion_tokens_details"]["reasoning_tokens"]),
             });
@@ -84,6 +87,8 @@ impl Seen {
         let fresh = number_or(&usage["input_tokens"], fresh);
         counts.cached = number_or(&usage["cache_read_input_tokens"], counts.cached);
         counts.cache_write = number_or(&usage["cache_creation_input_tokens"], counts.cache_write);
+        let kept_for_an_hour = &usage["cache_creation"]["ephemeral_1h_input_tokens"];
+        counts.cache_write_hour = number_or(kept_for_an_hour, counts.cache_write_hour);
         counts.input = fresh.saturating_add(counts.cached).saturating_add(counts.cache_write);
         counts.output = number_or(&usage["output_tokens"], counts.output);
         self.counts = Some(counts);
@@ -109,6 +114,7 @@ impl Seen {
             input: number(&usage["promptTokenCount"]).saturating_add(number(&usage["toolUsePromptTokenCount"])),
             cached: number(&usage["cachedContentTokenCount"]),
             cache_write: 0,
+            cache_write_hour: 0,
             output: number(&usage["candidatesTokenCount"]).saturating_add(reasoning),
             reasoning,
         });
@@ -144,11 +150,13 @@ mod tests {
     #[test]
     fn anthropic_counts_kinds_of_input_apart() {
         let start = json!({"type": "message_start", "message": {"model": "m", "usage":
-            {"input_tokens": 5, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 100, "output_tokens": 1}}});
+            {"input_tokens": 5, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 100,
+             "cache_creation": {"ephemeral_1h_input_tokens": 15}, "output_tokens": 1}}});
         let begun = seen(Api::Anthropic, std::slice::from_ref(&start));
         assert!(!begun.is_final);
         let delta = json!({"type": "message_delta", "usage": {"output_tokens": 42}});
-        let counts = Counts { input: 125, cached: 100, cache_write: 20, output: 42, reasoning: 0 };
+        let counts =
+            Counts { input: 125, cached: 100, cache_write: 20, cache_write_hour: 15, output: 42, reasoning: 0 };
         let expected = Seen { counts: Some(counts), is_final: true, model: Some("m".to_owned()) };
         assert_eq!(seen(Api::Anthropic, &[start, delta]), expected);
     }
@@ -157,7 +165,7 @@ mod tests {
     fn gemini_counts_thoughts_apart() {
         let part = json!({"modelVersion": "m", "candidates": [{"finishReason": "STOP"}], "usageMetadata":
             {"promptTokenCount": 10, "cachedContentTokenCount": 4, "candidatesTokenCount": 3, "thoughtsTokenCount": 2}});
-        let counts = Counts { input: 10, cached: 4, cache_write: 0, output: 5, reasoning: 2 };
+        let counts = Counts { input: 10, cached: 4, cache_write: 0, cache_write_hour: 0, output: 5, reasoning: 2 };
         assert_eq!(seen(Api::Gemini, &[json!([part])]).counts, Some(counts));
     }
 

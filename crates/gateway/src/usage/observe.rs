@@ -79,11 +79,12 @@ fn note(api: Api, data: &[u8], seen: &mut Seen, estimate: &mut u64) {
 fn usage(seen: &Seen, request_bytes: usize, estimate: u64) -> Usage {
     let counted = seen.counts.is_some();
     let exact = counted && seen.is_final;
-    let Counts { input, cached, cache_write, output, reasoning } = seen.counts.unwrap_or_default();
+    let Counts { input, cached, cache_write, cache_write_hour, output, reasoning } = seen.counts.unwrap_or_default();
     Usage {
         input_tokens: if counted { input } else { request_bytes as u64 / BYTES_PER_TOKEN },
         cached_tokens: cached,
         cache_write_tokens: cache_write,
+        cache_write_hour_tokens: cache_write_hour,
         output_tokens: if exact { output } else { output.max(estimate) },
         reasoning_tokens: reasoning,
         cost_micro_usd: None,

@@ -11,6 +11,7 @@ fn options() -> Options {
         input_per_million_usd: 2.0,
         cached_per_million_usd: 0.2,
         cache_write_per_million_usd: Some(3.0),
+        cache_write_hour_per_million_usd: None,
         output_per_million_usd: 10.0,
         long: None,
     };
