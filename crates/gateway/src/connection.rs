@@ -147,6 +147,10 @@ impl<'a> Connection<'a> {
         let Some(route) = needed else {
             return Err(Refused { must_close: has_body || !checked.keep_alive, ..plain });
         };
+        if has_body && route == Route::Models {
+            let refusal = Refusal::malformed("it has a body where none belongs");
+            return Err(Refused { refusal, must_close: true, ..plain });
+        }
         let most = self.gateway.limits.body_bytes;
         let long = Refused { refusal: Refusal::new(413, "the request is too long"), must_close: true, ..plain };
         if matches!(checked.framing, Framing::Length(bytes) if bytes > most as u64) {

@@ -10,7 +10,7 @@ use crate::usage::Usage;
 /// What a gateway did so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Requests that were sent to the provider, or answered from a recording.
+    /// Requests that were let through to the provider, whatever came of it, or answered from a recording.
     pub calls: u64,
     /// Requests that norma did not forward, whatever the reason.
     pub refused: u64,

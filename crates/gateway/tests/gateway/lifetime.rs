@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gateway::{Api, Options};
 
 use crate::desk::{Desk, upstream, wait_until};
-use crate::provider::{Provider, begin_stream, chunk, json};
+use crate::provider::{Provider, begin_stream, chunk, json, stream};
 
 #[test]
 fn stopping_hangs_up_both_sides_and_records_what_was_cut() {
@@ -64,6 +64,28 @@ fn a_provider_that_is_not_there_is_said() {
         got.body
     );
     assert_eq!(desk.only_answer().usage, None);
+}
+
+#[test]
+fn many_at_once_are_all_counted_and_recorded() {
+    let events = [r#"{"type":"response.completed","response":{"usage":{"input_tokens":3,"output_tokens":2}}}"#];
+    let desk = Desk::new(Api::OpenAi, stream(&events));
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                let mut client = desk.client();
+                for _ in 0..5 {
+                    client.post("/v1/responses", "{}");
+                    assert!(client.answer().complete);
+                }
+            });
+        }
+    });
+    let totals = desk.gateway.totals();
+    assert_eq!((totals.calls, totals.usage.tokens(), totals.estimated_calls), (100, 500, 0));
+    let mut answered: Vec<u64> = desk.kept().iter().filter(|one| one.answer.is_some()).map(|one| one.seq).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, (1..=100).collect::<Vec<u64>>());
 }
 
 #[test]

@@ -72,6 +72,7 @@ fn requests_that_could_be_read_in_two_ways_are_refused() {
         ("POST /v1/responses HTTP/1.1", "Host: a\r\nX: \0\r\nContent-Length: 2\r\n"),
         ("POST /v1/responses HTTP/1.1", "Host: a\nContent-Length: 2\r\n"),
         ("POST /v1/responses HTTP/1.1", "Host: a\r\nTransfer-Encoding: chunked\r\n\r\nzz"),
+        ("GET /v1/models HTTP/1.1", "Host: a\r\nContent-Length: 2\r\n"),
         ("CONNECT elsewhere:443 HTTP/1.1", "Host: elsewhere\r\n"),
     ] {
         let mut client = desk.client();
