@@ -1,6 +1,7 @@
 //! `cargo xtask <verb>`: the one entry point of this project's automation. People and CI call the same verbs;
 //! each answers with a summary, or with every problem it found, and the exit code tells which.
 
+mod agents;
 mod bench;
 mod parts;
 mod seeds;
@@ -21,6 +22,7 @@ const USAGE: &str = "usage: cargo xtask <verb>
   seeds [--json]
                           docs/conformance.md promises nothing that is not there
   schemas                 rewrite schemas/ from the types
+  agents [--json]         install the real agent programs that tests drive, below target/agents/
   bench [--quick] [--write] [--dir DIR] [step|batch|workspace|log|runs|spawn|transfer|memory]…
                           measure; --write replaces docs/benchmarks.md";
 
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::check(&root),
         "seeds" => seeds::check(&root, args),
         "schemas" => verbs::schemas(&root),
+        "agents" => agents::run(&root, args),
         "bench" => bench::run(&root, args),
         "help" | "--help" | "-h" => Ok(USAGE.to_owned()),
         other => Err(vec![format!("unknown verb `{other}`\n\n{USAGE}")]),

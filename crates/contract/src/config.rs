@@ -58,6 +58,13 @@ pub struct Budgets {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_minutes: Option<u32>,
+    /// Tokens that models may read and write for the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 9_007_199_254_740_991_u64))]
+    pub max_tokens: Option<u64>,
+    /// What models may cost, in US dollars.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost_usd: Option<Usd>,
 }
 
 /// The kinds of agent a configuration can name.
@@ -68,10 +75,14 @@ pub enum AgentType {
     Exec,
     /// The Codex command line.
     Codex,
+    /// The Claude command line.
+    Claude,
     /// The OpenCode command line.
     Opencode,
     /// The Gemini command line.
     Gemini,
+    /// Any program that speaks the Agent Client Protocol.
+    Acp,
 }
 
 impl AgentType {
@@ -80,9 +91,22 @@ impl AgentType {
         match self {
             AgentType::Exec => "exec",
             AgentType::Codex => "codex",
+            AgentType::Claude => "claude",
             AgentType::Opencode => "opencode",
             AgentType::Gemini => "gemini",
+            AgentType::Acp => "acp",
         }
+    }
+
+    /// The kinds whose program is known by name, which need no entry in a configuration.
+    pub fn named(name: &str) -> Option<AgentType> {
+        use AgentType::{Claude, Codex, Gemini, Opencode};
+        [Codex, Claude, Gemini, Opencode].into_iter().find(|kind| kind.as_str() == name)
+    }
+
+    /// Whether the configuration says what to execute.
+    pub fn has_command(self) -> bool {
+        matches!(self, AgentType::Exec | AgentType::Acp)
     }
 }
 
@@ -93,12 +117,27 @@ pub struct AgentConfig {
     /// Which kind.
     #[serde(rename = "type")]
     pub kind: AgentType,
-    /// `exec` only: program and arguments, never a shell line.
+    /// `exec` and `acp` only: program and arguments, never a shell line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cmd: Vec<String>,
     /// Model name for the kinds that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// How hard the model thinks, in the agent's own words, for the kinds that have that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
+    /// Where the model is, instead of the provider's own address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// The variable of the user's environment that holds the provider's key, instead of the usual one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_env: Option<String>,
+    /// The program, where it is not the one on PATH that has the agent's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bin: Option<String>,
+    /// Further arguments for the kinds whose program is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
     /// Context directory: the agent starts here; relative to the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -220,6 +259,8 @@ impl Config {
                 max_changed_files: None,
                 max_risky_files: None,
                 max_minutes: None,
+                max_tokens: None,
+                max_cost_usd: None,
             },
             landing: LandingConfig::default(),
             limits: TurnLimits::default(),
@@ -241,6 +282,11 @@ impl Config {
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
 
+    /// The agent of this name; the known command lines need no entry.
+    pub fn agent(&self, name: &str) -> Option<AgentConfig> {
+        self.agents.get(name).cloned().or_else(|| AgentType::named(name).map(AgentConfig::of))
+    }
+
     /// The agents of the `pdca` roles, or what is missing.
     pub fn pdca_agents(&self) -> Result<BTreeMap<Role, AgentConfig>, Vec<Violation>> {
         let mut found = BTreeMap::new();
@@ -249,10 +295,6 @@ impl Config {
             let pointer = format!("/agents/{role}");
             match self.agents.get(role.as_str()) {
                 None => problems.push(Violation { pointer, message: format!("no agent for the role {role}") }),
-                Some(agent) if agent.kind != AgentType::Exec => problems.push(Violation {
-                    pointer: format!("{pointer}/type"),
-                    message: format!("agents of type {} are not available yet; use exec", agent.kind.as_str()),
-                }),
                 Some(agent) => {
                     found.insert(role, agent.clone());
                 }
@@ -273,6 +315,29 @@ impl Config {
 }
 
 impl AgentConfig {
+    /// An agent of this kind with nothing further said about it.
+    pub fn of(kind: AgentType) -> AgentConfig {
+        AgentConfig {
+            kind,
+            cmd: Vec::new(),
+            model: None,
+            effort: None,
+            base_url: None,
+            key_env: None,
+            bin: None,
+            args: Vec::new(),
+            path: None,
+            env: BTreeMap::new(),
+            network: Vec::new(),
+        }
+    }
+
+    /// What is executed: a name on PATH, an absolute path, or a file of the tree.
+    pub fn program(&self) -> &str {
+        let said = if self.kind.has_command() { self.cmd.first() } else { self.bin.as_ref() };
+        said.map_or_else(|| if self.kind.has_command() { "" } else { self.kind.as_str() }, String::as_str)
+    }
+
     fn violations(&self, name: &str) -> Vec<Violation> {
         let mut problems = Vec::new();
         let mut add = |field: &str, message: String| {
@@ -282,16 +347,28 @@ impl AgentConfig {
         if name.is_empty() || name.len() > 64 || name.starts_with('.') || !name.chars().all(plain) {
             add("", format!("{name:?} is not a name; one has up to 64 letters, digits, dots, dashes and underscores"));
         }
-        match self.kind {
-            AgentType::Exec if self.cmd.is_empty() => {
-                add("", "an exec agent needs cmd, a list of program and arguments".into())
-            }
-            AgentType::Exec if self.cmd[0].is_empty() => add("/cmd/0", "the program is empty".into()),
-            AgentType::Exec => {}
-            kind if !self.cmd.is_empty() => {
-                add("/cmd", format!("cmd is not supported for type {}: its program is fixed", kind.as_str()));
+        let kind = self.kind.as_str();
+        match (self.kind.has_command(), self.cmd.first()) {
+            (true, None) => add("", format!("an {kind} agent needs cmd, a list of program and arguments")),
+            (true, Some(program)) if program.is_empty() => add("/cmd/0", "the program is empty".into()),
+            (false, Some(_)) => {
+                add("/cmd", format!("cmd is not supported for type {kind}: its program is fixed; bin says where it is"))
             }
             _ => {}
+        }
+        if self.kind.has_command() {
+            let others = [("/bin", self.bin.is_some()), ("/args", !self.args.is_empty())];
+            for (field, _) in others.into_iter().filter(|(_, is_there)| *is_there) {
+                add(field, format!("cmd says it all for type {kind}"));
+            }
+        }
+        if let Some(bin) = self.bin.as_deref().filter(|bin| !bin.starts_with('/') && bin.contains('/')) {
+            add("/bin", format!("{bin:?} is neither a name on PATH nor an absolute path"));
+        }
+        if let Some(url) = &self.base_url
+            && !is_http_url(url)
+        {
+            add("/base_url", format!("{url:?} is not an address that starts with http:// or https://"));
         }
         if let Some(path) = &self.path
             && path != "."
@@ -310,6 +387,66 @@ impl AgentConfig {
             }
         }
         problems
+    }
+}
+
+/// Whether this can be the address of a model: a scheme, a host, perhaps a port and a path; no user and no query, which
+/// could hold what nobody looks for there.
+fn is_http_url(text: &str) -> bool {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/[]%".contains(c);
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && rest.chars().all(plain))
+}
+
+/// An amount of money in US dollars, kept in millionths: what is added up must not be rounded. Written as a decimal
+/// text, read from a text or a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Usd(pub u64);
+
+impl Usd {
+    /// From a decimal such as `2.50`.
+    pub fn parse(text: &str) -> Option<Usd> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || part.len() > 6 || !digits(whole) || !digits(part) || text.ends_with('.') {
+            return None;
+        }
+        let micros: u64 = format!("{part:0<6}").parse().ok()?;
+        whole.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(micros).map(Usd)
+    }
+}
+
+impl std::fmt::Display for Usd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let part = format!("{:06}", self.0 % 1_000_000);
+        write!(f, "{}.{:0<2}", self.0 / 1_000_000, part.trim_end_matches('0'))
+    }
+}
+
+impl Serialize for Usd {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Usd {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Usd, D::Error> {
+        let text = match serde_json::Value::deserialize(deserializer)? {
+            serde_json::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let wrong = || serde::de::Error::custom(format!("{text} is not an amount such as 2.50"));
+        Usd::parse(&text).ok_or_else(wrong)
+    }
+}
+
+impl JsonSchema for Usd {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Usd".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": ["string", "number"], "description": "US dollars, such as 2.50"})
     }
 }
 
@@ -335,18 +472,46 @@ mod tests {
         let config = Config::parse(text.as_bytes()).unwrap();
         assert_eq!(config.limits.step_seconds, 3600);
         assert_eq!(config.landing.mode, LandingMode::Auto);
-        let missing = config.pdca_agents().unwrap_err();
-        assert_eq!(missing[0].pointer, "/agents/act/type");
-        assert!(missing[0].message.contains("not available yet"));
+        assert_eq!(config.pdca_agents().unwrap()[&Role::Act].kind, AgentType::Codex);
     }
 
     #[test]
     fn cmd_is_refused_for_agents_whose_program_is_fixed() {
-        for kind in ["codex", "opencode", "gemini"] {
+        for kind in ["codex", "claude", "opencode", "gemini"] {
             let text =
                 format!(r#"{{"agents":{{"act":{{"type":"{kind}","cmd":["x"]}}}},"budgets":{{"max_iterations":1}}}}"#);
             assert_eq!(pointers(&text), ["/agents/act/cmd"]);
         }
+    }
+
+    #[test]
+    fn money_is_read_exactly_and_written_as_text() {
+        for (text, micros) in [("2.50", 2_500_000), ("0.000001", 1), ("7", 7_000_000), ("0.1", 100_000)] {
+            assert_eq!(Usd::parse(text), Some(Usd(micros)), "{text}");
+        }
+        for text in ["", ".5", "5.", "-1", "1e3", "1.0000001", "99999999999999999999"] {
+            assert_eq!(Usd::parse(text), None, "{text}");
+        }
+        assert_eq!(serde_json::from_str::<Usd>("2.5").unwrap(), serde_json::from_str("\"2.50\"").unwrap());
+        assert_eq!(serde_json::to_string(&Usd(2_500_000)).unwrap(), "\"2.50\"");
+        assert_eq!(Usd(1).to_string(), "0.000001");
+    }
+
+    #[test]
+    fn what_an_agent_cannot_have_is_refused_by_kind() {
+        let one = |agent: &str| format!(r#"{{"agents":{{"a":{agent}}},"budgets":{{"max_iterations":1}}}}"#);
+        for (agent, pointer) in [
+            (r#"{"type":"acp"}"#, "/agents/a"),
+            (r#"{"type":"exec","cmd":["x"],"bin":"/y"}"#, "/agents/a/bin"),
+            (r#"{"type":"acp","cmd":["x"],"args":["y"]}"#, "/agents/a/args"),
+            (r#"{"type":"claude","bin":"./claude"}"#, "/agents/a/bin"),
+            (r#"{"type":"claude","base_url":"ftp://x"}"#, "/agents/a/base_url"),
+            (r#"{"type":"claude","base_url":"https://user:pw@host"}"#, "/agents/a/base_url"),
+        ] {
+            assert_eq!(pointers(&one(agent)), [pointer], "{agent}");
+        }
+        let fine = r#"{"type":"claude","base_url":"http://127.0.0.1:8765/v1","bin":"/opt/claude","effort":"high","args":["--x"]}"#;
+        Config::parse(one(fine).as_bytes()).unwrap();
     }
 
     #[test]

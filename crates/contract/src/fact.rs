@@ -174,6 +174,18 @@ pub struct BudgetExceeded {
     pub actual: u64,
 }
 
+impl std::fmt::Display for BudgetExceeded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let BudgetExceeded { budget, limit, actual } = self;
+        match budget {
+            Budget::MaxCostUsd => {
+                write!(f, "Budget {budget} exceeded: {} > {}", crate::Usd(*actual), crate::Usd(*limit))
+            }
+            _ => write!(f, "Budget {budget} exceeded: {actual} > {limit}"),
+        }
+    }
+}
+
 /// The intent to move a ref of the user's repository.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -567,7 +579,7 @@ impl Fact {
                 format!("Waiting for approval {}: {}", wait.approval, wait.reasons.join("; "))
             }
             Fact::ApprovalUsed { approval, by } => format!("Approval {approval} by {by} was used"),
-            Fact::BudgetExceeded(over) => format!("Budget {} exceeded: {} > {}", over.budget, over.actual, over.limit),
+            Fact::BudgetExceeded(over) => over.to_string(),
             Fact::LandingStarted(landing) => format!("Landing on {}", landing.target),
             Fact::Landed(landing) => format!("Landed on {}", landing.target),
             Fact::LandingDeclined(declined) => format!("Not landed: {}", declined.why),

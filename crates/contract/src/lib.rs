@@ -17,6 +17,7 @@ pub mod id;
 pub mod json;
 pub mod path;
 pub mod policy;
+mod prompt;
 pub mod receipt;
 pub mod replay;
 pub mod schema;
@@ -34,7 +35,7 @@ pub use agent::{
 pub use approval::{APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalView, approval_bound};
 pub use attestation::Statement;
 pub use audit::{Audit, AuditLine};
-pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ScopeConfig, TurnLimits};
+pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ScopeConfig, TurnLimits, Usd};
 pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
 pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};
 pub use fact::{
@@ -46,6 +47,7 @@ pub use id::RunId;
 pub use json::{Limits, Violation};
 pub use path::RepoPath;
 pub use policy::Policies;
+pub use prompt::{BlockName, PromptBlock, PromptBlocks, Sent};
 pub use receipt::Receipt;
 pub use session::SessionEvent;
 pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};

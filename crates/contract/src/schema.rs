@@ -11,8 +11,8 @@ use crate::policy::{
 };
 use crate::replay::ReplayReport;
 use crate::{
-    AgentRequest, AgentResponse, ApprovalView, AuditLine, Config, Contract, EventLine, Fact, Manifest, Receipt,
-    RunView, TaskView, VerdictFile,
+    AgentRequest, AgentResponse, ApprovalView, AuditLine, Config, Contract, EventLine, Fact, Manifest, PromptBlocks,
+    Receipt, RunView, TaskView, VerdictFile,
 };
 use serde_json::Value;
 
@@ -49,6 +49,7 @@ schemas! {
     "manifest.v1.json" => Manifest,
     "mcp_allowlist.v1.json" => McpAllowlist,
     "orchestrator_event.v1.json" => OrchestratorEvent,
+    "prompt_blocks.v1.json" => PromptBlocks,
     "protected_paths.v1.json" => ProtectedPathsFile,
     "receipt.v1.json" => Receipt,
     "reexec_report.v1.json" => ReexecReport,

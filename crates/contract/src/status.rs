@@ -182,6 +182,14 @@ pub enum Reason {
     ApprovalRequired,
     /// A person said no, or nobody said yes in time.
     ApprovalDenied,
+    /// The agent is not signed in, or its provider does not let it in.
+    SignInFailed,
+    /// The provider has had enough for now.
+    ProviderLimit,
+    /// The provider could not be reached, or failed.
+    ProviderFailed,
+    /// The model or its provider would not.
+    AgentRefused,
 }
 
 impl Reason {
@@ -214,6 +222,10 @@ impl Reason {
             Reason::ItemsFailed => "items_failed",
             Reason::ApprovalRequired => "approval_required",
             Reason::ApprovalDenied => "approval_denied",
+            Reason::SignInFailed => "sign_in_failed",
+            Reason::ProviderLimit => "provider_limit",
+            Reason::ProviderFailed => "provider_failed",
+            Reason::AgentRefused => "agent_refused",
         }
     }
 }
@@ -281,6 +293,10 @@ pub enum Budget {
     MaxRiskyFiles,
     /// Time the run's turns may take together.
     MaxMinutes,
+    /// Tokens that models read and wrote.
+    MaxTokens,
+    /// What models cost, in millionths of a US dollar.
+    MaxCostUsd,
 }
 
 impl Budget {
@@ -292,6 +308,8 @@ impl Budget {
             Budget::MaxChangedFiles => "max_changed_files",
             Budget::MaxRiskyFiles => "max_risky_files",
             Budget::MaxMinutes => "max_minutes",
+            Budget::MaxTokens => "max_tokens",
+            Budget::MaxCostUsd => "max_cost_usd",
         }
     }
 }

@@ -118,6 +118,8 @@ fn an_agent_request_is_spelled_as_in_the_document() {
                 max_changed_files: None,
                 max_risky_files: None,
                 max_minutes: None,
+                max_tokens: None,
+                max_cost_usd: None,
             },
         },
         paths: RequestPaths {

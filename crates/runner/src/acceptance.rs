@@ -16,7 +16,7 @@ use crate::confine::{self, Shown};
 use crate::execute::{confinement, kept};
 use crate::git::{Entry, ObjectId, Objects, PatchProblem, TreeChange, sweep};
 use crate::machine::{MARKER, Machine};
-use crate::process::{self, Command, End, Limits, Outcome, confined};
+use crate::process::{self, Command, End, Limits, Outcome, Said, confined};
 use crate::setup::SetUp;
 use crate::show::Ground;
 use crate::{Error, Result};
@@ -143,7 +143,7 @@ impl Machine<'_> {
             Ok(ready) => ready,
             Err(why) => return Ok(call.tried(End::NotConfined(why))),
         };
-        let mut finished = match ready.go(&[], call.limits, &self.cancel) {
+        let mut finished = match ready.go(Said::Bytes(&[]), call.limits, &self.cancel) {
             Ok(finished) => finished,
             Err(error) => return Ok(call.tried(End::NotConfined(error.to_string()))),
         };

@@ -220,6 +220,7 @@ impl Scene<'_> {
             cwd: program.cwd.to_owned(),
             home: self.tools.home.clone(),
             network: network(program.network)?,
+            door: None,
             limits: limits(self.limits),
             hostname: "norma".to_owned(),
             identity: identity(),

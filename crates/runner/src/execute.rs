@@ -4,7 +4,7 @@
 use crate::confine::{self, Scene, Shown, Tools};
 use crate::landing::id;
 use crate::machine::{MARKER, Machine};
-use crate::process::{self, Command, End, Limits, Ready, Spent, confined};
+use crate::process::{self, Command, End, Limits, Ready, Said, confined};
 use crate::setup::SetUp;
 use crate::show::Ground;
 use crate::workspace::Captured;
@@ -24,8 +24,6 @@ use std::time::{Duration, Instant};
 pub(crate) struct Waiting {
     /// The supervisor of an agent that nothing confines.
     supervisor: Option<Ready>,
-    /// The supervisor of the turn before, on its way out.
-    spent: Option<Spent>,
     /// The sandbox of a turn, or why there is none.
     sandbox: Option<(StepRef, std::result::Result<Stage, ProcessEnd>)>,
 }
@@ -44,8 +42,6 @@ pub(crate) struct Call {
 }
 
 pub(crate) fn prepare(machine: &mut Machine<'_>, order: Option<&TurnOrder<'_>>) -> Result<()> {
-    // Whoever supervised a turn is followed by another supervisor, whatever the next turn will be.
-    let was_supervised = machine.waiting.spent.take().is_some();
     match order.map(|order| (order.run.started.contract.sandbox, order)) {
         Some((Backend::Native, order)) => {
             // A setup is an effect: it waits until the turn's intent is on record.
@@ -56,7 +52,6 @@ pub(crate) fn prepare(machine: &mut Machine<'_>, order: Option<&TurnOrder<'_>>) 
             Ok(())
         }
         Some((Backend::None, _)) => machine.ready_a_supervisor(),
-        None if was_supervised => machine.ready_a_supervisor(),
         None => Ok(()),
     }
 }
@@ -139,7 +134,7 @@ impl Machine<'_> {
         if self.cancel.is_canceled() {
             return Ok(not_started(ProcessEnd::Canceled, confinement(&policy, &Value::Null, &Value::Null)));
         }
-        let mut finished = match ready.go(&stdin(order), limits(order), &self.cancel) {
+        let mut finished = match ready.go(Said::Bytes(&stdin(order)), limits(order), &self.cancel) {
             Ok(finished) => finished,
             Err(error) => {
                 let end = ProcessEnd::NotConfined(error.to_string());
@@ -195,9 +190,9 @@ impl Machine<'_> {
         let command = self.free_command(agent, &tree, call, order);
         prepare(self, Some(order))?;
         let ready = self.waiting.supervisor.take().expect("BUG: a supervisor was just made ready");
-        let outcome = ready.go(&command, &self.cancel);
-        let (outcome, spent) = outcome.map_err(|source| Error::io("run", &command.program, source))?;
-        self.waiting.spent = Some(spent);
+        let outcome = ready.go(&command, Said::Bytes(&command.stdin), &self.cancel);
+        let (outcome, supervisor) = outcome.map_err(|source| Error::io("run", &command.program, source))?;
+        self.waiting.supervisor = supervisor;
         if outcome.end == End::Signaled(9) {
             // The supervisor itself may have been the victim; whatever it watched over must not go on.
             let _ = process::leftovers::kill(MARKER, &order.run.id.slug());

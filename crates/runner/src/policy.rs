@@ -34,7 +34,7 @@ impl<'a> Rules<'a> {
     /// What the scope gate has against what was observed.
     pub(crate) fn scope_findings(&self, scope: &contract::Scope, observed: &Observed) -> Vec<Finding> {
         let scope = Scope::new(scope, self.policies.scratch_paths());
-        scope::judge(observed, &scope, &self.policies.protected_paths(), self.state_dir.as_ref())
+        scope::judge(observed, &scope, self.policies.protected_paths(), self.state_dir.as_ref())
     }
 }
 

@@ -9,7 +9,7 @@ use crate::confine::{Program, Shown};
 use crate::execute::{Call, command, confinement, kept, not_started};
 use crate::landing::id;
 use crate::machine::{MARKER, Machine};
-use crate::process::{End, Limits, Outcome, confined};
+use crate::process::{End, Limits, Outcome, Said, confined};
 use crate::show::Ground;
 use crate::workspace::include::{self, Include, IncludedFile};
 use crate::workspace::{CaptureRules, SetupLayer, SetupLayers, SetupMaking, SetupOrder, capture};
@@ -217,7 +217,7 @@ impl Machine<'_> {
             Err(why) => return Ok(Err(not_confined(&why, json!({ "backend": "native" })))),
         };
         (self.context.told)(News::Setup(&agent.cmd));
-        let mut finished = match ready.go(&[], Limits { idle: None, ..limits }, &self.cancel) {
+        let mut finished = match ready.go(Said::Bytes(&[]), Limits { idle: None, ..limits }, &self.cancel) {
             Ok(finished) => finished,
             Err(error) => return Ok(Err(not_confined(&error.to_string(), json!({ "backend": "native" })))),
         };
@@ -267,12 +267,9 @@ struct Changes {
 fn as_agent(run: &Run) -> AgentConfig {
     let workspace = &run.started.contract.workspace;
     AgentConfig {
-        kind: AgentType::Exec,
         cmd: workspace.setup.clone(),
-        model: None,
-        path: None,
-        env: BTreeMap::new(),
         network: workspace.setup_network.clone(),
+        ..AgentConfig::of(AgentType::Exec)
     }
 }
 

@@ -9,8 +9,8 @@ use crate::trust::invalid;
 use crate::workspace::include;
 use crate::{Error, Result, Settings, Trust};
 use contract::{
-    AcceptanceCriterion, AgentConfig, AgentType, Author, Base, Budgets, Contract, ContractSchema, End, Fact, Item,
-    ItemAdded, Policies, Reason, RunId, RunStarted, Status, Workflow,
+    AcceptanceCriterion, AgentConfig, Author, Base, Budgets, Contract, ContractSchema, End, Fact, Item, ItemAdded,
+    Policies, Reason, RunId, RunStarted, Status, Workflow,
 };
 use run::Run;
 use std::collections::BTreeMap;
@@ -239,14 +239,13 @@ impl Starting<'_> {
     fn workers(&self, items: &[Item]) -> Result<BTreeMap<String, AgentConfig>> {
         let mut workers = BTreeMap::new();
         for item in items {
-            let agent = self.settings.config.agents.get(&item.worker).filter(|agent| agent.kind == AgentType::Exec);
             let hint = format!(
                 r#"name it: "agents": {{ "{}": {{ "type": "exec", "cmd": ["…"] }} }}, then: norma trust"#,
                 item.worker
             );
             let missing =
                 || Error::environment(format!("no agent {:?} that can be run is configured", item.worker), hint);
-            workers.insert(item.worker.clone(), agent.ok_or_else(missing)?.clone());
+            workers.insert(item.worker.clone(), self.settings.config.agent(&item.worker).ok_or_else(missing)?);
         }
         Ok(workers)
     }
@@ -256,7 +255,7 @@ impl Starting<'_> {
         let Starting { objects, path_var, .. } = self;
         let mut missing = Vec::new();
         for (name, agent) in agents {
-            let program = agent.cmd[0].as_str();
+            let program = agent.program();
             if let Some(problem) = program_problem(program, objects, tree, path_var, &self.user.root)? {
                 missing.push(format!("\n  {name}: {problem}"));
             }

@@ -76,8 +76,13 @@ pub fn hash_tree(objects: &Objects, tree: ObjectId) -> Result<Digest> {
 
 /// The same, with what is known already; what is found out is put into the memo.
 pub fn hash_tree_with(objects: &Objects, tree: ObjectId, memo: &mut Memo) -> Result<Digest> {
-    // The root is read in any case: without the names that are left out it is another directory than the tree.
-    GitTree { contents: Contents::open(objects)?, memo }.fold(tree, 0)
+    // Without the names that are left out the root is another directory than the tree.
+    if let Some(known) = memo.get(Of::State, &tree) {
+        return Ok(known);
+    }
+    let found = GitTree { contents: Contents::open(objects)?, memo: &mut *memo }.fold(tree, 0)?;
+    memo.put(Of::State, &tree, found);
+    Ok(found)
 }
 
 /// A walk over git objects.

@@ -78,7 +78,7 @@ impl Trial<'_> {
         let scope = contract::Scope { allowed_paths: self.allowed_paths, allow_binary: false };
         let scope = Scope::new(&scope, self.policies.scratch_paths());
         let state = layout.state_in_repository();
-        let findings = judge(&observed(&objects, &captured)?, &scope, &self.policies.protected_paths(), state.as_ref());
+        let findings = judge(&observed(&objects, &captured)?, &scope, self.policies.protected_paths(), state.as_ref());
         Ok(Tried { report, captured, findings })
     }
 }

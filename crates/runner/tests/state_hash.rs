@@ -247,7 +247,7 @@ fn a_known_state_is_not_read_again_and_a_changed_one_only_where_it_changed() {
     let world = World::new("sha1");
     let (path, digest) = saved(&world);
     let mut memo = Memo::open(&path);
-    assert_eq!(world.counted(world.tree(&many()), &mut memo), (digest, 1), "the root alone");
+    assert_eq!(world.counted(world.tree(&many()), &mut memo), (digest, 0), "nothing at all");
     assert!(!memo.has_news());
     let mut changed = many();
     for name in ["src/00/000", "src/00/001", "src/17/175"] {
@@ -260,7 +260,7 @@ fn a_known_state_is_not_read_again_and_a_changed_one_only_where_it_changed() {
     memo.save(&path).unwrap();
     // Both states are known now.
     let mut memo = Memo::open(&path);
-    assert_eq!(world.counted(tree, &mut memo).1 + world.counted(world.tree(&many()), &mut memo).1, 2);
+    assert_eq!(world.counted(tree, &mut memo).1 + world.counted(world.tree(&many()), &mut memo).1, 0);
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_damaged_memo_is_not_believed() {
         if memo.has_news() {
             memo.save(&path).unwrap();
         }
-        assert_eq!(world.counted(tree, &mut Memo::open(&path)), (digest, 1), "it is sound again");
+        assert_eq!(world.counted(tree, &mut Memo::open(&path)), (digest, 0), "it is sound again");
     };
     for at in (0..sound.len()).step_by(61) {
         damaged(&|bytes| bytes[at] ^= 0x20);

@@ -60,6 +60,9 @@ pub struct Policy {
     pub home: PathBuf,
     /// What can be reached.
     pub network: Network,
+    /// A port of the sandbox's own loopback behind which the caller itself answers; see [`crate::Prepared::take_door`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<u16>,
     /// What can be used up.
     pub limits: Limits,
     /// The machine's name inside.
@@ -476,6 +479,7 @@ pub(crate) mod tests {
             cwd: "/srv/work".into(),
             home: "/home/agent".into(),
             network: Network::Deny,
+            door: None,
             limits: Limits {
                 pids: 512,
                 memory_bytes: 1 << 30,

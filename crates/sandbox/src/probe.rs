@@ -193,6 +193,7 @@ fn smallest(level: Level) -> Policy {
         cwd: cwd.into(),
         home: "/home/probe".into(),
         network: Network::Deny,
+        door: None,
         limits,
         hostname: "norma".to_owned(),
         identity: Identity::own(),

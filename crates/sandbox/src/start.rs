@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as StdCommand, Stdio};
@@ -110,6 +110,8 @@ struct Held {
     pidfd: OwnedFd,
     control: OwnedFd,
     proxy: Option<Proxy>,
+    /// What listens behind the policy's door.
+    door: Option<TcpListener>,
     /// What is changed in each overlay.
     layers: Vec<OwnedFd>,
     /// Messages read and not used yet.
@@ -209,6 +211,7 @@ impl Server {
             pidfd,
             control,
             proxy: None,
+            door: None,
             layers: Vec::new(),
             messages: VecDeque::new(),
             program,
@@ -235,6 +238,12 @@ impl Prepared {
     /// What holds.
     pub fn effective(&self) -> &Effective {
         &self.effective
+    }
+
+    /// What the program reaches at the policy's door, for the caller to accept on: no address of the machine, and no
+    /// route out of the sandbox but the caller's own answers.
+    pub fn take_door(&mut self) -> Option<TcpListener> {
+        self.held.door.take()
     }
 
     /// Lets the program run.
@@ -328,7 +337,13 @@ impl Held {
         if addresses.len() != sockets.len() {
             return Err(io::Error::other(format!("more than {DESCRIPTORS_MAX} listeners")));
         }
-        self.proxy = Some(Proxy::start(policy.network.allowed(), addresses.into_iter().zip(sockets).collect())?);
+        let mut listeners: Vec<_> = addresses.into_iter().zip(sockets).collect();
+        if policy.door.is_some() {
+            self.door = Some(TcpListener::from(listeners.remove(0).1));
+        }
+        if !listeners.is_empty() {
+            self.proxy = Some(Proxy::start(policy.network.allowed(), listeners)?);
+        }
         Ok(())
     }
 

@@ -41,6 +41,7 @@ pub(crate) fn policy(norma: &Path, dir: &Path) -> Result<Policy> {
         cwd: work,
         home,
         network: Network::Deny,
+        door: None,
         limits: Limits {
             pids: 512,
             memory_bytes: 2 << 30,

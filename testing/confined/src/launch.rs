@@ -50,6 +50,7 @@ pub fn policy(helper: &Path, work: &Path) -> Policy {
         cwd: work.to_owned(),
         home,
         network: Network::Deny,
+        door: None,
         limits: Limits {
             pids: 400,
             memory_bytes: 2 << 30,

@@ -484,6 +484,36 @@ fn the_proxy_connects_to_what_is_listed_and_reports_everything() {
 }
 
 #[test]
+fn behind_a_door_the_caller_itself_answers_and_nothing_else_is_reached() {
+    let mut place = place();
+    let elsewhere = service();
+    place.policy.door = Some(4180);
+    let script = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/4180; echo hi >&3; cat <&3; (exec 4<>/dev/tcp/127.0.0.1/{elsewhere}) 2>/dev/null && \
+         echo out; echo \"[$HTTP_PROXY]\""
+    );
+    let (output, theirs) = std::io::pipe().expect("pipe");
+    let null = || OwnedFd::from(File::options().read(true).write(true).open("/dev/null").expect("open"));
+    let streams = Streams { stdin: null(), stdout: theirs.into(), stderr: null() };
+    let sandbox = sandbox::Sandbox::new(launch::set_up(&place.helper));
+    let command = launch::command("/bin/bash", &["-c", &script]);
+    let mut prepared = sandbox.prepare(&place.policy, &command, &streams).expect("prepare");
+    let door = prepared.take_door().expect("a door");
+    let answering = thread::spawn(move || {
+        let (mut client, from) = door.accept().expect("accept");
+        let mut heard = [0; 3];
+        client.read_exact(&mut heard).expect("read");
+        client.write_all(b"from outside\n").expect("answer");
+        (from.ip().is_loopback(), heard)
+    });
+    let confined = prepared.start().expect("start");
+    drop(streams);
+    assert_eq!(confined.finish().expect("an end").end, End::Exited(0));
+    assert_eq!(std::io::read_to_string(output).expect("read"), "from outside\n[]\n");
+    assert_eq!(answering.join().expect("an answer"), (true, *b"hi\n"));
+}
+
+#[test]
 fn a_listed_name_that_leads_to_this_machine_is_refused() {
     let Ok(name) = fs::read_to_string("/proc/sys/kernel/hostname") else { return };
     let name = name.trim().to_owned();

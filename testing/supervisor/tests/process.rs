@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as StdCommand, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use runner::process::{self, Cancel, Command, End, Limits, Outcome, Supervisor, leftovers};
+use runner::process::{self, Cancel, Command, End, Limits, Outcome, Said, Supervisor, Talk, leftovers};
 
 /// Longer than anything here takes on a loaded machine, shorter than the sleeps it must not reach.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -258,6 +259,127 @@ fn a_chain_of_processes_that_fork_and_exit_is_caught() {
         let names = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
         assert_eq!(names.filter(|name| name.starts_with(b"norma-chain-test")).count(), 0);
     }
+}
+
+#[test]
+fn one_supervisor_keeps_one_program_after_another_and_their_words_apart() {
+    let cancel = Cancel::new().expect("make a cancel");
+    let mut ready = Some(process::get_ready(&supervisor()).expect("start a supervisor"));
+    let mut go = |command: &Command| {
+        let (outcome, rests) =
+            ready.take().expect("it rests").go(command, Said::Bytes(&command.stdin), &cancel).expect("run");
+        ready = rests;
+        outcome
+    };
+    let first = go(&shell("setsid sh -c 'echo $$; while :; do echo late; echo late >&2; done' & sleep 0.2; exit 3"));
+    assert_eq!(first.end, End::Exited(3));
+    assert!(is_dead(text(&first.stdout.bytes).lines().next().expect("a process id")));
+    let second = go(&shell("echo out; echo err >&2"));
+    assert_eq!((second.end, second.pid), (End::Exited(0), first.pid));
+    assert_eq!((text(&second.stdout.bytes), text(&second.stderr.bytes)), ("out\n", "err\n"));
+    assert!(matches!(go(&command("/no/such/program", &[])).end, End::NotStarted(_)));
+    let mut slow = shell("sleep 100");
+    slow.limits.wall = Duration::from_millis(50);
+    assert_eq!(go(&slow).end, End::WallDeadline);
+    assert!(ready.is_none(), "a supervisor that was told to stop takes no further program");
+}
+
+/// Says what it has, one line after each that it hears, and `stop` when it is told to.
+struct Lines {
+    words: Vec<&'static str>,
+    heard: Vec<u8>,
+    now: Vec<u8>,
+    waits: bool,
+}
+
+impl Lines {
+    fn new(words: &[&'static str]) -> Lines {
+        let mut words = words.to_vec();
+        words.reverse();
+        let now = words.pop().map(|first| format!("{first}\n").into_bytes()).unwrap_or_default();
+        Lines { words, heard: Vec::new(), now, waits: false }
+    }
+}
+
+impl Talk for Lines {
+    fn hear(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.heard.extend(bytes);
+        for _ in 0..bytes.iter().filter(|byte| **byte == b'\n').count() {
+            self.now.extend(self.words.pop().map(|next| format!("{next}\n").into_bytes()).unwrap_or_default());
+        }
+        Ok(())
+    }
+
+    fn take_words(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.now)
+    }
+
+    fn is_over(&self) -> bool {
+        text(&self.heard).contains("enough")
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.waits
+    }
+
+    fn next_look(&self) -> Option<Instant> {
+        self.waits.then(Instant::now)
+    }
+
+    fn look(&mut self, _now: Instant) -> io::Result<()> {
+        thread::sleep(Duration::from_millis(1));
+        Ok(())
+    }
+
+    fn stop(&mut self) -> bool {
+        self.now.extend(b"stop\n");
+        true
+    }
+}
+
+fn talk(command: &Command, lines: &mut Lines) -> Outcome {
+    let ready = process::get_ready(&supervisor()).expect("start a supervisor");
+    let cancel = Cancel::new().expect("make a cancel");
+    ready.go(command, Said::Talk(lines), &cancel).expect("run").0
+}
+
+#[test]
+fn a_program_can_be_spoken_with_and_leaves_when_all_is_said() {
+    let mut lines = Lines::new(&["one", "two", "three"]);
+    let script = "while read w; do echo got $w; [ $w = three ] && echo enough; done; echo bye";
+    let outcome = talk(&shell(script), &mut lines);
+    assert_eq!(outcome.end, End::Exited(0));
+    assert_eq!(text(&lines.heard), "got one\ngot two\ngot three\nenough\nbye\n");
+    assert!(outcome.stdout.bytes.is_empty(), "what is said is kept by whoever leads the conversation");
+}
+
+#[test]
+fn a_program_that_is_spoken_with_is_stopped_in_its_own_words_first() {
+    let mut asked = shell("while read w; do [ $w = stop ] && { echo stopped; exit 4; }; done");
+    asked.limits.wall = Duration::from_millis(100);
+    let mut lines = Lines::new(&["go"]);
+    assert_eq!(talk(&asked, &mut lines).end, End::WallDeadline);
+    assert_eq!(text(&lines.heard), "stopped\n");
+    let mut deaf = shell("trap '' TERM; while :; do sleep 1; done");
+    deaf.limits.wall = Duration::from_millis(100);
+    assert_eq!(talk(&deaf, &mut Lines::new(&[])).end, End::WallDeadline);
+}
+
+#[test]
+fn a_program_that_stays_after_all_is_said_is_sent_away() {
+    let mut lines = Lines::new(&[]);
+    let outcome = talk(&shell("echo enough; while :; do sleep 1; done"), &mut lines);
+    assert_eq!(outcome.end, End::Signaled(15));
+}
+
+#[test]
+fn waiting_for_a_person_is_not_the_programs_silence() {
+    let mut patient = shell("sleep 1; echo enough");
+    patient.limits.idle = Some(Duration::from_millis(100));
+    let mut lines = Lines { waits: true, ..Lines::new(&[]) };
+    assert_eq!(talk(&patient, &mut lines).end, End::Exited(0));
+    lines = Lines::new(&[]);
+    assert_eq!(talk(&patient, &mut lines).end, End::IdleDeadline);
 }
 
 #[test]

@@ -5,13 +5,13 @@ use serde_json::Value;
 use std::path::Path;
 
 /// The crates from the bottom up: each may depend on those before it, never on those after.
-const LAYERS: [&str; 7] = ["sandbox", "contract", "run", "verify", "store", "runner", "norma"];
+const LAYERS: [&str; 9] = ["sandbox", "contract", "run", "verify", "store", "session", "gateway", "runner", "norma"];
 
 /// Who may confine: the sandbox knows nothing of runs, and decisions and records know nothing of it.
 const CONFINERS: [&str; 2] = ["runner", "norma"];
 
 /// Crates whose list of foreign dependencies is closed, with what it guarantees.
-const CLOSED: [(&str, &[&str], &str); 3] = [
+const CLOSED: [(&str, &[&str], &str); 4] = [
     (
         "contract",
         &[
@@ -32,6 +32,11 @@ const CLOSED: [(&str, &[&str], &str); 3] = [
     ),
     ("run", &["serde", "serde_json"], "it decides: no I/O, clock, randomness, async or logging"),
     (
+        "session",
+        &["agent-client-protocol-schema", "serde", "serde_json", "thiserror"],
+        "it talks: what agents say is parsed where nothing can be done",
+    ),
+    (
         "verify",
         &["p256", "serde", "serde_json", "sha1dc", "sha2", "thiserror"],
         "it checks: small enough for who does not trust norma",
@@ -39,8 +44,13 @@ const CLOSED: [(&str, &[&str], &str); 3] = [
 ];
 
 /// Dependencies that exactly one crate may have, with what that guarantees.
-const EXCLUSIVE: [(&str, &str, &str); 2] =
-    [("rusqlite", "store", "one crate writes norma.db"), ("clap", "norma", "one crate speaks to people")];
+const EXCLUSIVE: [(&str, &str, &str); 5] = [
+    ("rusqlite", "store", "one crate writes norma.db"),
+    ("clap", "norma", "one crate speaks to people"),
+    ("httparse", "gateway", "one crate speaks to providers"),
+    ("rustls", "gateway", "one crate holds keys of providers"),
+    ("webpki-roots", "gateway", "one crate holds keys of providers"),
+];
 
 /// One package of the workspace.
 struct Package {
@@ -127,7 +137,7 @@ mod tests {
         check_one("norma", &["sandbox"], &[]);
         check_one("store", &["sandbox"], &["store depends on sandbox, which only runner and norma may"]);
         check_one("runner", &["contract"], &[]);
-        let above = "which is above it: sandbox ← contract ← run ← verify ← store ← runner ← norma";
+        let above = "which is above it: sandbox ← contract ← run ← verify ← store ← session ← gateway ← runner ← norma";
         check_one("run", &["store"], &[&format!("run depends on store, {above}")]);
         check_one("newcomer", &[], &["newcomer is not in the list of layers (xtask/src/tidy/dependencies.rs)"]);
     }

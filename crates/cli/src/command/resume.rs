@@ -3,7 +3,7 @@
 use super::run::{Interrupts, Session, trusted_settings, wait_for_lock};
 use crate::error::{CommandError, Outcome};
 use crate::surroundings::Surroundings;
-use contract::{Budgets, Status};
+use contract::{Budgets, Status, Usd};
 use run::Run;
 use runner::Order;
 use std::process::ExitCode;
@@ -60,6 +60,14 @@ fn budgets(mut budgets: Budgets, given: &[String]) -> Outcome<Budgets> {
     for text in given {
         let bad = || CommandError::usage(format!("{text:?} is not a budget"), "for example --budget max_iterations=10");
         let (name, number) = text.split_once('=').ok_or_else(bad)?;
+        if name == "max_cost_usd" {
+            budgets.max_cost_usd = Some(Usd::parse(number).filter(|amount| amount.0 > 0).ok_or_else(bad)?);
+            continue;
+        }
+        if name == "max_tokens" {
+            budgets.max_tokens = Some(number.parse().ok().filter(|number| *number > 0).ok_or_else(bad)?);
+            continue;
+        }
         let number: u32 = number.parse().ok().filter(|number| *number > 0).ok_or_else(bad)?;
         match name {
             "max_iterations" => budgets.max_iterations = number,

@@ -193,6 +193,7 @@ fn policy(here: &Surroundings, grants: &Grants) -> Outcome<Policy> {
         cwd: here.cwd.clone(),
         home,
         network: network(grants)?,
+        door: None,
         limits: LIMITS,
         hostname: "norma".to_owned(),
         identity: Identity::own(),

@@ -26,6 +26,7 @@ use crate::{Digest, hash};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 /// One kind of policy.
 pub struct PolicyFile {
@@ -92,19 +93,35 @@ impl fmt::Display for PolicyViolation {
 }
 
 /// Every policy of a state directory, checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Policies {
     /// The bytes of every policy by file name.
     files: BTreeMap<&'static str, Vec<u8>>,
     /// Policies without a file, for which the default counts.
     pub missing: Vec<&'static str>,
+    /// Read from their bytes when first asked for: every change is judged by them.
+    protected: OnceLock<ProtectedPaths>,
+    scratch: OnceLock<Arc<ScratchPaths>>,
 }
+
+impl PartialEq for Policies {
+    fn eq(&self, other: &Policies) -> bool {
+        (&self.files, &self.missing) == (&other.files, &other.missing)
+    }
+}
+
+impl Eq for Policies {}
 
 impl Policies {
     /// The policies that these files make, by their names; the default counts for a file that is not there. A
     /// file of another name is refused: whoever wrote it wanted something held that nobody would hold.
     pub fn check(mut found: BTreeMap<String, Vec<u8>>) -> Result<Policies, Vec<PolicyViolation>> {
-        let mut policies = Policies { files: BTreeMap::new(), missing: Vec::new() };
+        let mut policies = Policies {
+            files: BTreeMap::new(),
+            missing: Vec::new(),
+            protected: OnceLock::new(),
+            scratch: OnceLock::new(),
+        };
         let mut problems = Vec::new();
         for file in &POLICY_FILES {
             let bytes = found.remove(file.name).unwrap_or_else(|| {
@@ -178,13 +195,20 @@ impl Policies {
     }
 
     /// `protected_paths.json`.
-    pub fn protected_paths(&self) -> ProtectedPaths {
-        ProtectedPaths::parse(self.bytes("protected_paths.json")).expect("BUG: policies are checked when they are read")
+    pub fn protected_paths(&self) -> &ProtectedPaths {
+        self.protected.get_or_init(|| {
+            let parsed = ProtectedPaths::parse(self.bytes("protected_paths.json"));
+            parsed.expect("BUG: policies are checked when they are read")
+        })
     }
 
     /// `scratch_paths.json`.
-    pub fn scratch_paths(&self) -> ScratchPaths {
-        ScratchPaths::parse(self.bytes("scratch_paths.json")).expect("BUG: policies are checked when they are read")
+    pub fn scratch_paths(&self) -> Arc<ScratchPaths> {
+        let read = || {
+            let parsed = ScratchPaths::parse(self.bytes("scratch_paths.json"));
+            Arc::new(parsed.expect("BUG: policies are checked when they are read"))
+        };
+        self.scratch.get_or_init(read).clone()
     }
 
     /// `wide_paths.json`.

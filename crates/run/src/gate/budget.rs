@@ -70,6 +70,8 @@ mod tests {
             max_changed_files: Some(3),
             max_risky_files: Some(0),
             max_minutes: None,
+            max_tokens: None,
+            max_cost_usd: None,
         };
         let over = |sizes: Sizes| over_budget(&budgets, &sizes).map(|over| over.budget);
         assert_eq!(over(Sizes { patch_bytes: 2048, files: 3, risky: 0 }), None);

@@ -11,6 +11,7 @@ use contract::path::{PathProblem, fold, lies_within};
 use contract::policy::{FoldedPath, ProtectedPaths, ScratchPaths};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const MODE_SYMLINK: u32 = 0o120_000;
 const MODE_GITLINK: u32 = 0o160_000;
@@ -104,14 +105,14 @@ pub struct Scope {
     /// Files and directories; the whole tree if there are none.
     pub allowed_paths: Vec<RepoPath>,
     /// Where ignored files may lie about besides.
-    pub scratch_paths: ScratchPaths,
+    pub scratch_paths: Arc<ScratchPaths>,
     /// Whether files may have binary content.
     pub allow_binary: bool,
 }
 
 impl Scope {
     /// The scope of a contract, with the scratch paths of the policy it is bound to.
-    pub fn new(contract: &contract::Scope, scratch_paths: ScratchPaths) -> Scope {
+    pub fn new(contract: &contract::Scope, scratch_paths: Arc<ScratchPaths>) -> Scope {
         Scope { allowed_paths: contract.allowed_paths.clone(), scratch_paths, allow_binary: contract.allow_binary }
     }
 

@@ -18,6 +18,8 @@ pub(crate) fn budgets(max_iterations: u32) -> Budgets {
         max_changed_files: Some(3),
         max_risky_files: Some(1),
         max_minutes: Some(60),
+        max_tokens: None,
+        max_cost_usd: None,
     }
 }
 

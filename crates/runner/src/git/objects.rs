@@ -48,6 +48,8 @@ pub struct Objects {
     unsynced: Mutex<BTreeSet<ObjectId>>,
     reads: AtomicU64,
     names: AtomicU64,
+    /// Handles that nobody reads with at the moment.
+    idle: Mutex<Vec<Handles>>,
 }
 
 /// Everything that decides a commit's id.
@@ -102,6 +104,7 @@ impl Objects {
             unsynced: Mutex::default(),
             reads: AtomicU64::new(0),
             names: AtomicU64::new(0),
+            idle: Mutex::default(),
             dir,
         };
         objects.settle("empty-config", b"", 0o444)?;
@@ -156,9 +159,16 @@ impl Objects {
     }
 
     pub(crate) fn reader(&self) -> Result<Reader<'_>, GitError> {
-        let path = self.dir.join("objects");
-        let odb = gix_odb::at(&path, self.format).context("open the objects in", &path)?;
-        Ok(Reader { objects: self, odb, user: OnceCell::new(), trees: RefCell::default() })
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let handles = match idle {
+            Some(handles) => handles,
+            None => {
+                let path = self.dir.join("objects");
+                let own = gix_odb::at(&path, self.format).context("open the objects in", &path)?;
+                Handles { own, user: OnceCell::new() }
+            }
+        };
+        Ok(Reader { objects: self, handles: Some(handles), trees: RefCell::default() })
     }
 
     /// How many objects were read so far, for tests that hold the cost of a change to its size.
@@ -331,31 +341,59 @@ fn sync_loose(store: &loose::Store, ids: &BTreeSet<ObjectId>) -> Result<(), GitE
     directories.iter().try_for_each(|dir| sync_directory(dir))
 }
 
-/// Reads objects for the length of one operation. Made anew each time: it costs one directory listing, always
-/// sees the packs of the moment, and leaves [`Objects`] free to be shared between threads.
+/// The open objects. A handle that does not find an object looks for new packs before it says so.
+struct Handles {
+    own: gix_odb::Handle,
+    /// Opened when something is not found in norma's.
+    user: OnceCell<gix_odb::Handle>,
+}
+
+impl std::fmt::Debug for Handles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Handles")
+    }
+}
+
+/// Reads objects for the length of one operation, with handles that the next one takes over: opening them costs
+/// more than reading a small object, and [`Objects`] stays free to be shared between threads.
 pub(crate) struct Reader<'a> {
     objects: &'a Objects,
-    odb: gix_odb::Handle,
-    user: OnceCell<gix_odb::Handle>,
+    /// There until it is dropped.
+    handles: Option<Handles>,
     trees: RefCell<HashMap<ObjectId, Rc<Vec<Line>>>>,
 }
 
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        self.objects.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(self.handles.take());
+    }
+}
+
 impl Reader<'_> {
+    fn handles(&self) -> &Handles {
+        self.handles.as_ref().expect("BUG: the handles are there until the reader is dropped")
+    }
+
+    fn own(&self) -> &gix_odb::Handle {
+        &self.handles().own
+    }
+
     /// The user's objects opened directly. The library resolves relative alternates of an alternate against
     /// the wrong directory, so a repository that borrows by a relative path is only readable this way.
     fn user(&self) -> Result<&gix_odb::Handle, GitError> {
-        if self.user.get().is_none() {
+        let user = &self.handles().user;
+        if user.get().is_none() {
             let path = &self.objects.user_objects;
             let odb = gix_odb::at(path, self.objects.format).context("open the objects in", path)?;
-            let _ = self.user.set(odb);
+            let _ = user.set(odb);
         }
-        Ok(self.user.get().expect("BUG: the handle was just set"))
+        Ok(user.get().expect("BUG: the handle was just set"))
     }
 
     pub(crate) fn find(&self, id: ObjectId) -> Result<(Kind, Vec<u8>), GitError> {
         self.objects.reads.fetch_add(1, Ordering::Relaxed);
         let mut bytes = Vec::new();
-        let found = self.odb.try_find(&id, &mut bytes).map_err(|error| bad(id, &error))?.map(|data| data.kind);
+        let found = self.own().try_find(&id, &mut bytes).map_err(|error| bad(id, &error))?.map(|data| data.kind);
         if let Some(kind) = found {
             return Ok((kind, bytes));
         }
@@ -369,7 +407,7 @@ impl Reader<'_> {
     }
 
     pub(crate) fn size(&self, id: ObjectId) -> Result<u64, GitError> {
-        let header = self.odb.try_header(&id).map_err(|error| bad(id, &error))?;
+        let header = self.own().try_header(&id).map_err(|error| bad(id, &error))?;
         let header = match header {
             Some(header) => Some(header),
             None => self.user()?.try_header(&id).map_err(|error| bad(id, &error))?,

@@ -155,7 +155,7 @@ impl Active {
             scratch_paths: policies.scratch_paths(),
             allow_binary: false,
         };
-        scope::judge(&observed, &scope, &policies.protected_paths(), layout.state_in_repository().as_ref())
+        scope::judge(&observed, &scope, policies.protected_paths(), layout.state_in_repository().as_ref())
     }
 }
 

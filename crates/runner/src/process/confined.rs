@@ -12,6 +12,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use sandbox::{Confined, Effective, End as SandboxEnd, Failure, Policy, Prepared, Report, Sandbox, Streams};
 
 use super::drive::{Keeper, Turn, Watched};
+use super::input::Said;
 use super::supervised::Output;
 use super::{Cancel, End, Limits, Outcome};
 use contract::ProcessLimit;
@@ -55,11 +56,11 @@ impl Ready {
     }
 
     /// Runs the program to its end. Nothing of it is alive when this returns.
-    pub fn go(self, stdin: &[u8], limits: Limits, cancel: &Cancel) -> Result<Finished, sandbox::Error> {
+    pub fn go(self, said: Said<'_>, limits: Limits, cancel: &Cancel) -> Result<Finished, sandbox::Error> {
         let started = Instant::now();
         let mut confined = self.prepared.start()?;
         let (effective, layers, pid) = (confined.effective().clone(), confined.take_layers(), confined.pid());
-        let turn = Turn::new(Keeper::Confined(confined), self.stdin, self.output, (stdin, limits)).map_err(lost)?;
+        let turn = Turn::new(Keeper::Confined(confined), self.stdin, self.output, (said, limits)).map_err(lost)?;
         let Watched { keeper: Keeper::Confined(confined), stopped, rest } = turn.watch(cancel).map_err(lost)? else {
             unreachable!("BUG: the keeper was given above")
         };

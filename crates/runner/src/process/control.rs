@@ -1,9 +1,9 @@
-//! The socket between `run` and its supervisor: two messages and a hang-up.
+//! The socket between `run` and its supervisor: two messages for each program, and a hang-up.
 //!
 //! The supervisor finds one end as its standard input. `run` sends the first message, which carries
-//! the program's real standard input and what to run as descriptors, and only then does the
+//! the program's three streams and what to run as descriptors, and only then does the
 //! supervisor start the program. The supervisor sends the second, how the program ended. A hang-up in between means that
-//! norma is gone. The socket, not the supervisor's exit code, says how the program ended, because
+//! norma is gone; one after it, that there is no further program. The socket, not the supervisor's exit code, says how the program ended, because
 //! an exit code cannot tell 137 from SIGKILL or a program that could not be started from one that
 //! ended with 127. And it travels as standard input, not as a further inherited descriptor, because
 //! making a descriptor inheritable would leak it to whatever another thread spawns at that moment.
@@ -11,7 +11,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
@@ -61,21 +61,33 @@ pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Lets the supervisor start the program that `spec` holds, with this standard input.
-pub(super) fn send_start(control: BorrowedFd<'_>, stdin: BorrowedFd<'_>, spec: BorrowedFd<'_>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+/// What the supervisor is given for one program: its streams, and what to run.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) stdin: OwnedFd,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+    pub(super) spec: OwnedFd,
+}
+
+/// How many descriptors that is.
+const DESCRIPTORS: usize = 4;
+
+/// Lets the supervisor start a program.
+pub(super) fn send_start(control: BorrowedFd<'_>, start: &Start) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let descriptors = [stdin, spec];
+    let descriptors = [start.stdin.as_fd(), start.stdout.as_fd(), start.stderr.as_fd(), start.spec.as_fd()];
     let fits = ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    assert!(fits, "BUG: the buffer is made for two descriptors");
+    assert!(fits, "BUG: the buffer is made for these descriptors");
     let payload = [IoSlice::new(START)];
     retry_on_intr(|| rustix::net::sendmsg(control, &payload, &mut ancillary, SendFlags::NOSIGNAL))?;
     Ok(())
 }
 
-/// Waits for the program's standard input and for what to run; `None` when norma hung up instead.
-pub(super) fn receive_start(control: BorrowedFd<'_>) -> io::Result<Option<(OwnedFd, OwnedFd)>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+/// Waits for the next program; `None` when norma hung up instead.
+pub(super) fn receive_start(control: BorrowedFd<'_>) -> io::Result<Option<Start>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut payload = [0; START.len()];
     let flags = RecvFlags::CMSG_CLOEXEC;
@@ -87,13 +99,14 @@ pub(super) fn receive_start(control: BorrowedFd<'_>) -> io::Result<Option<(Owned
         return Ok(None);
     }
     for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message
-            && let (Some(stdin), Some(spec)) = (descriptors.next(), descriptors.next())
+        if let RecvAncillaryMessage::ScmRights(mut given) = message
+            && let (Some(stdin), Some(stdout), Some(stderr), Some(spec)) =
+                (given.next(), given.next(), given.next(), given.next())
         {
-            return Ok(Some((stdin, spec)));
+            return Ok(Some(Start { stdin, stdout, stderr, spec }));
         }
     }
-    Err(io::Error::other("the start message carries no standard input and command"))
+    Err(io::Error::other("the start message carries no streams and no command"))
 }
 
 /// Tells norma how the program ended; norma may be gone, which changes nothing for the sender.

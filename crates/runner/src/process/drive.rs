@@ -5,7 +5,7 @@
 //! end of its output and a deadline could happen in any order, and each order would be a case.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,24 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::capture::{Captured, Stream};
 use super::control::Report;
-use super::supervised::{Output, Supervised, timespec};
+use super::input::{Input, Said};
+use super::supervised::{Output, Streams, Supervised, timespec};
 use super::{Cancel, Command, End, Limits, Outcome, STOP_GRACE, Supervisor, supervise};
 use sandbox::Confined;
 
 /// How long the supervisor may take beyond the program's grace and its own killing before it is
 /// taken for stuck: time for a loaded machine to schedule it.
 const SUPERVISOR_MARGIN: Duration = Duration::from_secs(2);
+
+/// How long a program that is spoken with may take for each of the first rungs of a stop: it was measured to take a
+/// tenth of this, and a cancel is over within a second.
+const TOLD_PATIENCE: Duration = Duration::from_millis(250);
+
+/// How long it may then take after a signal.
+const SIGNAL_PATIENCE: Duration = Duration::from_millis(250);
+
+/// How long it may take to leave by itself once all was said and its input is closed.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Bytes read at once: the default capacity of a pipe, so that one read empties it.
 const READ_BYTES: usize = 64 * 1024;
@@ -53,7 +64,7 @@ pub fn run(
     }
     let ready = get_ready(supervisor)?;
     on_start(ready.supervised.id());
-    Ok(ready.go(command, cancel)?.0)
+    Ok(ready.go(command, Said::Bytes(&command.stdin), cancel)?.0)
 }
 
 /// A supervisor that waits to be told what to run. Dropped, it ends without having started anything.
@@ -61,38 +72,36 @@ pub fn run(
 /// Starting a supervisor takes longer than a commit; a caller that has something to write down can do both at once.
 pub struct Ready {
     supervised: Supervised,
-    output: Output,
     supervisor: Supervisor,
-}
-
-/// A supervisor whose program has ended and whose tree is gone. It is on its way out; dropping this waits for it.
-pub struct Spent {
-    _supervised: Supervised,
 }
 
 /// Starts a supervisor and nothing else.
 pub fn get_ready(supervisor: &Supervisor) -> io::Result<Ready> {
     match Supervised::start(supervisor) {
-        Ok((supervised, output)) => Ok(Ready { supervised, output, supervisor: supervisor.clone() }),
+        Ok(supervised) => Ok(Ready { supervised, supervisor: supervisor.clone() }),
         Err(error) => Err(with_context(&error, "could not start the supervisor", supervisor)),
     }
 }
 
 impl Ready {
-    /// Runs the program to its end, as [`run`] does.
-    pub fn go(mut self, command: &Command, cancel: &Cancel) -> io::Result<(Outcome, Spent)> {
+    /// Runs the program to its end, as [`run`] does. The supervisor is ready for another one then, unless it had to
+    /// stop this one.
+    pub fn go(mut self, command: &Command, said: Said<'_>, cancel: &Cancel) -> io::Result<(Outcome, Option<Ready>)> {
         if cancel.is_canceled() {
-            return Ok((no_process(End::Canceled), Spent { _supervised: self.supervised }));
+            return Ok((no_process(End::Canceled), Some(self)));
         }
         let started = Instant::now();
-        let (stdin_theirs, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
-        self.supervised.release(command, stdin_theirs)?;
-        let turn =
-            Turn::new(Keeper::Supervised(self.supervised), stdin, self.output, (&command.stdin, command.limits))?;
+        let pipe = || pipe_with(PipeFlags::CLOEXEC);
+        let [(stdin, ours_in), (ours_out, stdout), (ours_err, stderr)] = [pipe()?, pipe()?, pipe()?];
+        self.supervised.release(command, Streams { stdin, stdout, stderr })?;
+        let output = Output { stdout: ours_out, stderr: ours_err };
+        let turn = Turn::new(Keeper::Supervised(self.supervised), ours_in, output, (said, command.limits))?;
         let Watched { keeper: Keeper::Supervised(mut supervised), stopped, rest } = turn.watch(cancel)? else {
             unreachable!("BUG: the keeper was given above")
         };
-        let end = match (supervised.finish()?, stopped) {
+        let (reported, was_stopped) = (supervised.finish()?, stopped.is_some());
+        let rests = reported.is_ok() && !was_stopped;
+        let end = match (reported, stopped) {
             (Ok(Report::NotStarted(why)), _) => End::NotStarted(why),
             (_, Some(reason)) => reason,
             (Ok(Report::Exited(code)), None) => End::Exited(code),
@@ -107,7 +116,7 @@ impl Ready {
         };
         let (stdout, stderr) = rest.read()?;
         let outcome = Outcome { end, stdout, stderr, elapsed: started.elapsed(), pid: supervised.id() };
-        Ok((outcome, Spent { _supervised: supervised }))
+        Ok((outcome, rests.then_some(Ready { supervised, supervisor: self.supervisor })))
     }
 }
 
@@ -131,10 +140,23 @@ enum Source {
     End,
 }
 
-/// A stop under way: why, and when to lose patience with the supervisor.
+/// A stop under way: why, how far it has come, and when the next rung is due.
 struct Stop {
-    reason: End,
+    /// None for a program that only does not leave after all was said.
+    reason: Option<End>,
+    rung: Rung,
     patience_until: Instant,
+}
+
+/// How a program is brought to its end, each rung where the one before did not help.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rung {
+    /// It was told in its own words, or has no more to do.
+    Told,
+    /// Its input was closed.
+    Closed,
+    /// It was sent a signal; after this it is killed.
+    Signaled,
 }
 
 /// Who keeps the program's tree in hand: a supervisor of norma's, or its sandbox.
@@ -192,7 +214,7 @@ impl Keeper {
 /// One program run while it lasts.
 pub(super) struct Turn<'a> {
     keeper: Keeper,
-    stdin: Feed<'a>,
+    input: Input<'a>,
     stdout: Stream,
     stderr: Stream,
     deadlines: Deadlines,
@@ -228,13 +250,15 @@ impl<'a> Turn<'a> {
         keeper: Keeper,
         stdin: OwnedFd,
         output: Output,
-        (bytes, limits): (&'a [u8], Limits),
+        (said, limits): (Said<'a>, Limits),
     ) -> io::Result<Turn<'a>> {
         let started = Instant::now();
+        // What is said in a conversation is kept by whoever leads it.
+        let kept = if matches!(said, Said::Talk(_)) { 0 } else { limits.output_bytes_max };
         Ok(Turn {
             keeper,
-            stdin: Feed::new(stdin, bytes)?,
-            stdout: Stream::new(output.stdout, limits.output_bytes_max)?,
+            input: Input::new(stdin, said)?,
+            stdout: Stream::new(output.stdout, kept)?,
             stderr: Stream::new(output.stderr, limits.output_bytes_max)?,
             deadlines: Deadlines { limits, started, last_output: started },
             buffer: vec![0; READ_BYTES],
@@ -244,48 +268,97 @@ impl<'a> Turn<'a> {
     /// Drives the program until its end, or until it was killed for not ending.
     pub(super) fn watch(mut self, cancel: &Cancel) -> io::Result<Watched> {
         let stopped = self.until_ended(cancel)?;
+        self.hear_the_rest()?;
         let Turn { keeper, stdout, stderr, buffer, .. } = self;
         Ok(Watched { keeper, stopped, rest: Rest { streams: [stdout, stderr], buffer } })
     }
 }
 
 impl Turn<'_> {
+    /// The last words of a conversation may still be in the pipe.
+    fn hear_the_rest(&mut self) -> io::Result<()> {
+        let mut heard = 0;
+        while self.input.is_talk() && heard < DRAIN_BYTES_MAX {
+            match self.stdout.read(&mut self.buffer)? {
+                0 => break,
+                count => {
+                    self.input.hear(&self.buffer[..count])?;
+                    heard += count;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Drives the program until its whole tree has ended; why it was stopped, if it was.
     fn until_ended(&mut self, cancel: &Cancel) -> io::Result<Option<End>> {
         let mut stop: Option<Stop> = None;
         loop {
+            let asked = self.input.next_look();
             let ready = match &stop {
-                None => self.wait(Some(cancel.wakeup()), self.deadlines.next())?,
+                None => self.wait(Some(cancel.wakeup()), self.deadlines.next().into_iter().chain(asked).min())?,
                 // Not the cancel: it stays readable, and would turn waiting into spinning.
-                Some(stop) => self.wait(None, Some(stop.patience_until))?,
+                Some(Stop { reason: Some(_), patience_until, .. }) => self.wait(None, Some(*patience_until))?,
+                Some(Stop { patience_until, .. }) => self.wait(Some(cancel.wakeup()), Some(*patience_until))?,
             };
             self.transfer(&ready)?;
             let reported = ready.contains(&Source::Report) && self.keeper.has_reported()?;
             if reported || ready.contains(&Source::End) {
-                return Ok(stop.map(|stop| stop.reason));
+                return Ok(stop.and_then(|stop| stop.reason));
             }
             let now = Instant::now();
-            match &stop {
-                None => {
-                    let canceled = ready.contains(&Source::Cancel).then_some(End::Canceled);
-                    if let Some(reason) = canceled.or_else(|| self.deadlines.passed(now)) {
-                        let patience = self.keeper.ask_to_stop()?;
-                        stop = Some(Stop { reason, patience_until: now + patience });
-                    }
-                }
-                Some(stop) if now >= stop.patience_until => {
-                    self.keeper.kill()?;
-                    return Ok(Some(stop.reason.clone()));
-                }
-                Some(_) => {}
+            self.input.look(now)?;
+            if self.input.is_waiting() {
+                self.deadlines.last_output = now;
             }
+            let canceled = ready.contains(&Source::Cancel).then_some(End::Canceled);
+            stop = match stop {
+                Some(Stop { reason: None, .. }) if canceled.is_some() => Some(self.begin_stop(canceled, now)?),
+                None => match canceled.or_else(|| self.deadlines.passed(now)) {
+                    Some(reason) => Some(self.begin_stop(Some(reason), now)?),
+                    // All was said, and the program may take a moment to leave.
+                    None if self.input.was_closed_by_talk() => {
+                        let patience_until = now + LEAVE_PATIENCE;
+                        Some(Stop { reason: None, rung: Rung::Closed, patience_until })
+                    }
+                    None => None,
+                },
+                Some(stop) if now < stop.patience_until => Some(stop),
+                Some(Stop { reason, rung: Rung::Signaled, .. }) => {
+                    self.keeper.kill()?;
+                    return Ok(reason);
+                }
+                Some(stop) => Some(self.next_rung(stop, now)?),
+            };
         }
+    }
+
+    /// The first rung: a program that is spoken with is told in its own words.
+    fn begin_stop(&mut self, reason: Option<End>, now: Instant) -> io::Result<Stop> {
+        let told = self.input.stop()?;
+        let stop = Stop { reason, rung: Rung::Told, patience_until: now + TOLD_PATIENCE };
+        if told { Ok(stop) } else { self.signal(stop.reason, now) }
+    }
+
+    fn next_rung(&mut self, stop: Stop, now: Instant) -> io::Result<Stop> {
+        if stop.rung == Rung::Told {
+            self.input.close();
+            return Ok(Stop { rung: Rung::Closed, patience_until: now + TOLD_PATIENCE, ..stop });
+        }
+        self.signal(stop.reason, now)
+    }
+
+    fn signal(&mut self, reason: Option<End>, now: Instant) -> io::Result<Stop> {
+        let patience = self.keeper.ask_to_stop()?;
+        // One that is spoken with had its time to leave.
+        let patience = if self.input.is_talk() { patience.min(SIGNAL_PATIENCE) } else { patience };
+        Ok(Stop { reason, rung: Rung::Signaled, patience_until: now + patience })
     }
 
     /// Sleeps until something is ready or `until` has come; what is ready.
     fn wait(&self, cancel: Option<BorrowedFd<'_>>, until: Option<Instant>) -> io::Result<Vec<Source>> {
         let candidates = [
-            (Source::Stdin, self.stdin.pipe(), PollFlags::OUT),
+            (Source::Stdin, self.input.pipe(), PollFlags::OUT),
             (Source::Stdout, self.stdout.pipe(), PollFlags::IN),
             (Source::Stderr, self.stderr.pipe(), PollFlags::IN),
             (Source::Cancel, cancel, PollFlags::IN),
@@ -310,10 +383,12 @@ impl Turn<'_> {
     fn transfer(&mut self, ready: &[Source]) -> io::Result<()> {
         let mut read = 0;
         if ready.contains(&Source::Stdin) {
-            self.stdin.write()?;
+            self.input.write()?;
         }
         if ready.contains(&Source::Stdout) {
-            read += self.stdout.read(&mut self.buffer)?;
+            let count = self.stdout.read(&mut self.buffer)?;
+            self.input.hear(&self.buffer[..count])?;
+            read += count;
         }
         if ready.contains(&Source::Stderr) {
             read += self.stderr.read(&mut self.buffer)?;
@@ -355,42 +430,6 @@ impl Deadlines {
         } else {
             None
         }
-    }
-}
-
-/// The writing end of the program's standard input, and what is still to be written.
-struct Feed<'a> {
-    /// `None` once everything is written or nobody reads any more.
-    pipe: Option<OwnedFd>,
-    rest: &'a [u8],
-}
-
-impl<'a> Feed<'a> {
-    fn new(pipe: OwnedFd, bytes: &'a [u8]) -> io::Result<Self> {
-        rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(Self { pipe: Some(pipe).filter(|_| !bytes.is_empty()), rest: bytes })
-    }
-
-    fn pipe(&self) -> Option<BorrowedFd<'_>> {
-        self.pipe.as_ref().map(AsFd::as_fd)
-    }
-
-    /// Writes as much as fits without waiting. A program that does not want its input is within
-    /// its rights, so a closed pipe is an end, not an error.
-    fn write(&mut self) -> io::Result<()> {
-        let Some(pipe) = &self.pipe else {
-            return Ok(());
-        };
-        match rustix::io::write(pipe, self.rest) {
-            Ok(count) => self.rest = &self.rest[count..],
-            Err(Errno::PIPE) => self.rest = &[],
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
-        if self.rest.is_empty() {
-            self.pipe = None;
-        }
-        Ok(())
     }
 }
 

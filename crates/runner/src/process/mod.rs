@@ -17,6 +17,7 @@ mod capture;
 pub mod confined;
 mod control;
 mod drive;
+mod input;
 pub mod leftovers;
 mod resolve;
 mod spec;
@@ -32,7 +33,8 @@ use std::time::Duration;
 pub use cancel::Cancel;
 pub use capture::Captured;
 pub use contract::ProcessEnd as End;
-pub use drive::{Ready, Spent, get_ready, run};
+pub use drive::{Ready, get_ready, run};
+pub use input::{Said, Talk};
 pub use resolve::resolve;
 
 /// How long a program may take to end by itself after SIGTERM. Long enough for an agent to flush

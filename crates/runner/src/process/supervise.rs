@@ -4,7 +4,9 @@
 //! program, and becomes the tree's subreaper: whatever daemonises, double-forks or leaves for
 //! another session is still its descendant when orphaned. When the program has ended, or when it
 //! is told to stop, it kills every descendant and reaps it. "No children left" is then the kernel's
-//! own word for "nothing of this tree exists".
+//! own word for "nothing of this tree exists". Then it can keep the next program's tree: starting norma again costs
+//! more than most programs do. Each program has streams of its own, so nothing that got hold of one program's output
+//! can speak in the next one's place.
 //!
 //! It is told to stop by SIGTERM, SIGINT or SIGHUP, and by norma's end: the control socket hangs
 //! up, at whatever moment norma died, so there is no race to close as there is with the parent
@@ -26,7 +28,7 @@ use rustix::process::{
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
-use super::control::{self, Report};
+use super::control::{self, Report, Start};
 use super::spec::{self, Spec};
 use super::supervised::timespec;
 use super::{STOP_GRACE, tree};
@@ -54,7 +56,7 @@ const SIGNALED_BASE: i32 = 128;
 /// and every child of the process is taken for one of the program's.
 pub fn main() -> i32 {
     supervise().unwrap_or_else(|error| {
-        complain(&format!("could not supervise: {error}"));
+        let _ = writeln!(io::stderr(), "norma: could not supervise: {error}");
         FAILED
     })
 }
@@ -67,28 +69,41 @@ fn supervise() -> io::Result<i32> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     let stdin = io::stdin();
     let control = stdin.as_fd();
-    let Some((program_stdin, spec)) = control::receive_start(control)? else {
-        return Ok(FAILED);
-    };
-    let spec = spec::unpack(spec)?;
-    let report = match spawn(&spec, program_stdin) {
-        Ok(pid) => keep(Tree { program: pid, status: None }, &signals, control)?,
-        Err(error) => Report::NotStarted(why_not_started(&spec, &error)),
-    };
-    control::send_report(control, &report);
-    Ok(match report {
-        Report::Exited(code) => code,
-        Report::Signaled(signal) => SIGNALED_BASE + signal,
-        Report::NotStarted(_) => NOT_STARTED,
-    })
+    let mut code = FAILED;
+    // One that was told to stop, or could not end a tree, takes no further program.
+    while let Some(start) = control::receive_start(control)? {
+        let (report, rests) = run_one(start, &signals, control)?;
+        control::send_report(control, &report);
+        code = match report {
+            Report::Exited(code) => code,
+            Report::Signaled(signal) => SIGNALED_BASE + signal,
+            Report::NotStarted(_) => NOT_STARTED,
+        };
+        if !rests {
+            break;
+        }
+    }
+    Ok(code)
+}
+
+/// Runs one program to the end of its tree; how it ended, and whether there is nothing left of it and nobody asked
+/// for a stop.
+fn run_one(start: Start, signals: &Signals, control: BorrowedFd<'_>) -> io::Result<(Report, bool)> {
+    let spec = spec::unpack(start.spec)?;
+    let complaints = start.stderr.try_clone()?;
+    match spawn(&spec, start.stdin, start.stdout, start.stderr) {
+        Ok(pid) => keep(Tree { program: pid, status: None, complaints }, signals, control),
+        Err(error) => Ok((Report::NotStarted(why_not_started(&spec, &error)), true)),
+    }
 }
 
 /// Starts the program in a process group of its own, so that a script's `kill 0` spares the
 /// supervisor. Output goes straight to norma's pipes; nothing of the supervisor's environment is passed on.
-fn spawn(spec: &Spec, stdin: OwnedFd) -> io::Result<Pid> {
+fn spawn(spec: &Spec, stdin: OwnedFd, stdout: OwnedFd, stderr: OwnedFd) -> io::Result<Pid> {
     let mut command = StdCommand::new(&spec.program);
     command.args(&spec.args).current_dir(&spec.cwd).env_clear().envs(&spec.env);
-    let child = command.stdin(Stdio::from(stdin)).process_group(0).spawn()?;
+    command.stdin(Stdio::from(stdin)).stdout(Stdio::from(stdout)).stderr(Stdio::from(stderr));
+    let child = command.process_group(0).spawn()?;
     Ok(Pid::from_child(&child))
 }
 
@@ -104,25 +119,25 @@ fn why_not_started(spec: &Spec, error: &io::Error) -> String {
 }
 
 /// Waits for the program's end or for a stop, then ends everything, whatever went wrong before.
-fn keep(mut tree: Tree, signals: &Signals, control: BorrowedFd<'_>) -> io::Result<Report> {
+fn keep(mut tree: Tree, signals: &Signals, control: BorrowedFd<'_>) -> io::Result<(Report, bool)> {
     let waited = wait_for_end(&mut tree, signals, control);
-    kill_all(&mut tree, signals);
-    waited?;
+    let gone = kill_all(&mut tree, signals);
+    let rests = waited? && gone;
     let status = tree.status.ok_or_else(|| io::Error::other("the program outlived SIGKILL"))?;
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Ok(Report::Exited(code)),
-        (None, Some(signal)) => Ok(Report::Signaled(signal)),
+        (Some(code), _) => Ok((Report::Exited(code), rests)),
+        (None, Some(signal)) => Ok((Report::Signaled(signal), rests)),
         (None, None) => unreachable!("BUG: only ended children are waited for"),
     }
 }
 
-/// Returns when the program has ended, or when its grace after a stop is over.
-fn wait_for_end(tree: &mut Tree, signals: &Signals, control: BorrowedFd<'_>) -> io::Result<()> {
+/// Returns when the program has ended, or when its grace after a stop is over; whether nobody asked for a stop.
+fn wait_for_end(tree: &mut Tree, signals: &Signals, control: BorrowedFd<'_>) -> io::Result<bool> {
     let mut grace_until: Option<Instant> = None;
     loop {
         tree.reap();
         if tree.status.is_some() || grace_until.is_some_and(|until| until <= Instant::now()) {
-            return Ok(());
+            return Ok(grace_until.is_none());
         }
         let mut watched = vec![PollFd::new(&signals.child, PollFlags::IN)];
         if grace_until.is_none() {
@@ -145,27 +160,30 @@ fn wait_for_end(tree: &mut Tree, signals: &Signals, control: BorrowedFd<'_>) -> 
 }
 
 /// Kills and reaps until the kernel knows no child, in rounds: a killed process's children become
-/// the supervisor's, and a child forked during one round is found in the next.
-fn kill_all(tree: &mut Tree, signals: &Signals) {
+/// the supervisor's, and a child forked during one round is found in the next. Whether all are gone.
+fn kill_all(tree: &mut Tree, signals: &Signals) -> bool {
     let patience_until = Instant::now() + KILL_PATIENCE;
     while tree.reap() == Children::Some {
         if Instant::now() >= patience_until {
-            complain("could not kill every process the program left behind");
-            return;
+            tree.complain("could not kill every process the program left behind");
+            return false;
         }
         if let Err(error) = tree::kill_own_descendants_once() {
-            complain(&format!("could not look for processes: {error}"));
+            tree.complain(&format!("could not look for processes: {error}"));
         }
         let mut watched = [PollFd::new(&signals.child, PollFlags::IN)];
         let _ = rustix::event::poll(&mut watched, timespec(ROUND_PAUSE).as_ref());
         signals.forget_child();
     }
+    true
 }
 
 /// The program and, once it was reaped, how it ended.
 struct Tree {
     program: Pid,
     status: Option<WaitStatus>,
+    /// The program's standard error: words about it appear at the end of its captured output.
+    complaints: OwnedFd,
 }
 
 /// Whether the supervisor still has children.
@@ -176,6 +194,10 @@ enum Children {
 }
 
 impl Tree {
+    fn complain(&self, message: &str) {
+        let _ = rustix::io::write(&self.complaints, format!("norma: {message}\n").as_bytes());
+    }
+
     /// Reaps every child that has ended, orphans of the tree included.
     fn reap(&mut self) -> Children {
         loop {
@@ -213,9 +235,4 @@ impl Signals {
         let mut buffer = [0; 64];
         while (&self.child).read(&mut buffer).is_ok_and(|count| count == buffer.len()) {}
     }
-}
-
-/// Standard error is the program's: the words appear at the end of its captured output.
-fn complain(message: &str) {
-    let _ = writeln!(io::stderr(), "norma: {message}");
 }

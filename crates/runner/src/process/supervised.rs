@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::control::{self, Report};
+use super::control::{self, Report, Start};
 use super::{Command, Supervisor, spec, tree};
 
 /// How long a supervisor killed with SIGKILL may take to be gone. It takes microseconds; the bound
@@ -33,6 +33,13 @@ pub(super) struct Supervised {
     reaped: bool,
 }
 
+/// The program's ends of its streams.
+pub(super) struct Streams {
+    pub(super) stdin: OwnedFd,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+}
+
 /// The reading ends of the program's output.
 pub(super) struct Output {
     pub(super) stdout: OwnedFd,
@@ -41,25 +48,19 @@ pub(super) struct Output {
 
 impl Supervised {
     /// Starts the supervisor, which waits for [`Supervised::release`] to tell it what to run.
-    pub(super) fn start(supervisor: &Supervisor) -> io::Result<(Self, Output)> {
+    pub(super) fn start(supervisor: &Supervisor) -> io::Result<Self> {
         let (control, theirs) = control::pair()?;
-        let mut child = StdCommand::new(&supervisor.program)
+        let child = StdCommand::new(&supervisor.program)
             .args(&supervisor.args)
             .current_dir("/")
             .env_clear()
             .stdin(Stdio::from(theirs))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
             .spawn()?;
-        let (stdout, stderr) = match (child.stdout.take(), child.stderr.take()) {
-            (Some(stdout), Some(stderr)) => (stdout.into(), stderr.into()),
-            _ => unreachable!("BUG: both streams were asked for as pipes"),
-        };
         let pid = Pid::from_child(&child);
         // From here on a failure hangs up `control`, and the supervisor ends by itself.
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
-        let supervised = Self { child, pid, pidfd, control, report: None, released: false, reaped: false };
-        Ok((supervised, Output { stdout, stderr }))
+        Ok(Self { child, pid, pidfd, control, report: None, released: false, reaped: false })
     }
 
     pub(super) fn id(&self) -> u32 {
@@ -77,10 +78,11 @@ impl Supervised {
     }
 
     /// Lets the supervisor start the program. One that has died already is noticed by its end.
-    pub(super) fn release(&mut self, command: &Command, stdin: OwnedFd) -> io::Result<()> {
-        let spec = spec::pack(command)?;
-        self.released = true;
-        match control::send_start(self.control.as_fd(), stdin.as_fd(), spec.as_fd()) {
+    pub(super) fn release(&mut self, command: &Command, streams: Streams) -> io::Result<()> {
+        let Streams { stdin, stdout, stderr } = streams;
+        let start = Start { stdin, stdout, stderr, spec: spec::pack(command)? };
+        (self.released, self.report) = (true, None);
+        match control::send_start(self.control.as_fd(), &start) {
             Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
             result => result,
         }
@@ -129,6 +131,11 @@ impl Supervised {
         Ok(Err(status))
     }
 
+    /// Tells a supervisor that has no program that there is none to come.
+    fn dismiss(&self) {
+        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
+    }
+
     /// Waits for a supervisor that has nothing left to do; whether it went by itself.
     fn leaves(&self) -> bool {
         let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
@@ -149,10 +156,11 @@ impl Drop for Supervised {
         if self.reaped {
             return;
         }
-        if !self.released {
-            let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
+        let rests = self.report.is_some() || !self.released;
+        if rests {
+            self.dismiss();
         }
-        let gone = (self.report.is_some() || !self.released) && self.leaves();
+        let gone = rests && self.leaves();
         if gone || self.kill().is_ok() {
             let _ = self.child.wait();
         }

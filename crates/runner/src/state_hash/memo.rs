@@ -40,6 +40,8 @@ pub(super) enum Of {
     Tree,
     /// The bytes of a blob.
     Blob,
+    /// A tree as the root of a state, without the names that are no part of one.
+    State,
 }
 
 type Key = [u8; KEY_BYTES];
@@ -58,6 +60,7 @@ fn key(of: Of, id: &ObjectId) -> Key {
     key[0] = match of {
         Of::Tree => b't',
         Of::Blob => b'b',
+        Of::State => b's',
     };
     let id = id.as_bytes();
     key[1..=id.len()].copy_from_slice(id);

@@ -204,6 +204,7 @@ fn policy(program: &Path, world: &World, level: Level) -> io::Result<Policy> {
         cwd: world.work.clone(),
         home: world.home.clone(),
         network: Network::Deny,
+        door: None,
         limits: LIMITS,
         hostname: "norma".to_owned(),
         identity: Identity::own(),

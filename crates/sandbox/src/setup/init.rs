@@ -123,12 +123,18 @@ fn map_identity(policy: &Policy, outside: &Outside) -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{} {} 1", policy.identity.gid, outside.gid))
 }
 
-/// Opens the sockets whose other side is the caller: the proxy's, and one at each allowed loopback
+/// Opens the sockets whose other side is the caller: the door, the proxy's, and one at each allowed loopback
 /// address. They belong to this network namespace for ever, whoever accepts on them.
 fn listen(policy: &Policy, control: BorrowedFd<'_>) -> Result<(), String> {
-    let Network::Allow(allowed) = &policy.network else { return Ok(()) };
-    let mut addresses = vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PROXY_PORT)];
-    addresses.extend(allowed.iter().filter_map(|entry| Some(SocketAddr::new(entry.loopback()?, entry.port))));
+    let own = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    let mut addresses: Vec<_> = policy.door.map(own).into_iter().collect();
+    if let Network::Allow(allowed) = &policy.network {
+        addresses.push(own(PROXY_PORT));
+        addresses.extend(allowed.iter().filter_map(|entry| Some(SocketAddr::new(entry.loopback()?, entry.port))));
+    }
+    if addresses.is_empty() {
+        return Ok(());
+    }
     // `localhost` and its address are one place.
     let mut seen = HashSet::new();
     addresses.retain(|address| seen.insert(*address));

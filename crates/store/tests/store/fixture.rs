@@ -186,6 +186,8 @@ pub(crate) fn contract(task: Option<i64>) -> Contract {
             max_changed_files: None,
             max_risky_files: None,
             max_minutes: None,
+            max_tokens: None,
+            max_cost_usd: None,
         },
         limits: TurnLimits::default(),
         landing: LandingConfig::default(),

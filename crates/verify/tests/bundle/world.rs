@@ -117,6 +117,8 @@ fn started(user: &Repository, objects: &Objects) -> RunStarted {
             max_changed_files: None,
             max_risky_files: None,
             max_minutes: None,
+            max_tokens: None,
+            max_cost_usd: None,
         },
         limits: TurnLimits::default(),
         landing: LandingConfig::default(),

@@ -25,7 +25,7 @@ fn added(path: impl AsRef<[u8]>) -> ChangedPath {
 fn scope(allowed: &[&str]) -> Scope {
     Scope {
         allowed_paths: allowed.iter().map(|path| RepoPath::parse(path).unwrap()).collect(),
-        scratch_paths: SCRATCH.clone(),
+        scratch_paths: SCRATCH.clone().into(),
         allow_binary: false,
     }
 }

@@ -1,0 +1,74 @@
+//! The APIs that are spoken: how each carries a key, and the form of its errors.
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::route::Route;
+
+/// An API of a model provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Api {
+    /// OpenAI's Responses.
+    OpenAi,
+    /// Anthropic's Messages.
+    Anthropic,
+    /// Gemini's generateContent.
+    Gemini,
+    /// Chat completions, as OpenAI made them and many others serve them.
+    OpenAiChat,
+}
+
+impl Api {
+    /// The provider's own address. An agent's program is given `http://<address of the gateway>` in its place, since
+    /// the path it asks for is put behind this one.
+    pub fn base_url(self) -> &'static str {
+        match self {
+            Api::OpenAi | Api::OpenAiChat => "https://api.openai.com/v1",
+            Api::Anthropic => "https://api.anthropic.com",
+            Api::Gemini => "https://generativelanguage.googleapis.com",
+        }
+    }
+
+    /// The header that carries the key, and what stands before the key in it.
+    pub(crate) fn key_header(self) -> (&'static str, &'static str) {
+        match self {
+            Api::OpenAi | Api::OpenAiChat => ("authorization", "Bearer "),
+            Api::Anthropic => ("x-api-key", ""),
+            Api::Gemini => ("x-goog-api-key", ""),
+        }
+    }
+
+    /// Whether this API needs such a call. The two of OpenAI share what they list.
+    pub(crate) fn needs(self, route: &Route) -> bool {
+        match route {
+            Route::Responses => self == Api::OpenAi,
+            Route::ChatCompletions => self == Api::OpenAiChat,
+            Route::Messages | Route::MessageTokens => self == Api::Anthropic,
+            Route::Generate(_) | Route::ModelTokens | Route::Embed(_) => self == Api::Gemini,
+            Route::Models => true,
+        }
+    }
+
+    /// An error as this API words it, so that the program shows the message instead of a parsing problem.
+    pub(crate) fn error_body(self, status: u16, message: &str) -> Vec<u8> {
+        let kind = if status < 500 { "invalid_request_error" } else { "api_error" };
+        let body = match self {
+            Api::OpenAi | Api::OpenAiChat => {
+                json!({"error": {"message": message, "type": kind, "param": null, "code": null}})
+            }
+            Api::Anthropic => json!({"type": "error", "error": {"type": kind, "message": message}}),
+            Api::Gemini => json!({"error": {"code": status, "message": message, "status": gemini_status(status)}}),
+        };
+        body.to_string().into_bytes()
+    }
+}
+
+fn gemini_status(status: u16) -> &'static str {
+    match status {
+        404 => "NOT_FOUND",
+        400..=499 => "INVALID_ARGUMENT",
+        504 => "DEADLINE_EXCEEDED",
+        _ => "UNAVAILABLE",
+    }
+}

@@ -1,0 +1,70 @@
+//! A provider's key: given once, put into one header, shown to nobody.
+
+use std::fmt;
+
+/// A provider's key. It has no way out of this crate: not by `Debug`, not by serialisation.
+#[derive(Clone)]
+pub struct Key(String);
+
+/// Why a text is no key. Says nothing of the text itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyProblem {
+    /// It could not be a header's value.
+    #[error("a key consists of visible ASCII characters only")]
+    Characters,
+    /// A word of a few letters stands in every other answer, and would be taken out of each.
+    #[error("a key has at least {KEY_BYTES_MIN} characters")]
+    Short,
+}
+
+/// Shortest key: what every answer is searched for must not be in one by chance.
+const KEY_BYTES_MIN: usize = 8;
+
+impl Key {
+    /// Takes a key, without the white space around it that files and variables tend to have.
+    pub fn new(text: &str) -> Result<Key, KeyProblem> {
+        let text = text.trim();
+        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(KeyProblem::Characters);
+        }
+        if text.len() < KEY_BYTES_MIN {
+            return Err(KeyProblem::Short);
+        }
+        Ok(Key(text.to_owned()))
+    }
+
+    /// No key, for an endpoint of one's own that asks for none.
+    pub fn none() -> Key {
+        Key(String::new())
+    }
+
+    /// The key itself; empty if there is none.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shows_nothing() {
+        let key = Key::new(" sk-very-secret\n").unwrap();
+        assert_eq!(format!("{key:?}"), "***");
+        assert_eq!(key.reveal(), "sk-very-secret");
+    }
+
+    #[test]
+    fn refuses_what_would_end_its_header() {
+        assert_eq!(Key::new("sk-very\r\nsecret").unwrap_err(), KeyProblem::Characters);
+        assert_eq!(Key::new("sk-very-sécret").unwrap_err(), KeyProblem::Characters);
+        assert_eq!(Key::new("sk").unwrap_err(), KeyProblem::Short);
+    }
+}

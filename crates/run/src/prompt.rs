@@ -1,0 +1,253 @@
+//! What a model is told: blocks from templates, which a user can replace, and from the request. And the form of its answer,
+//! which goes to the agents that can hold a model to one.
+
+use contract::json::schema::Schema;
+use contract::{AgentRequest, BlockName, Item, PromptBlock, PromptBlocks, Role, Sent};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The templates there are, by their file's name without `.md`, with what they say where nobody wrote another.
+const BUILT_IN: [(&str, &str); 7] = [
+    ("system", include_str!("prompt/system.md")),
+    ("plan", include_str!("prompt/plan.md")),
+    ("do", include_str!("prompt/do.md")),
+    ("check", include_str!("prompt/check.md")),
+    ("act", include_str!("prompt/act.md")),
+    ("worker", include_str!("prompt/worker.md")),
+    ("reviewer", include_str!("prompt/reviewer.md")),
+];
+
+/// What is said last, if a user wrote it; there is none built in.
+const OVERRIDE: &str = "override";
+
+/// The files that an answer can carry in place of an agent that cannot write any: member and file name.
+const CARRIED: [(&str, &str); 3] =
+    [("plan_md", "plan.md"), ("verdict", "verdict.json"), ("scorecard_md", "scorecard.md")];
+
+/// The templates of a user, over the built-in ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Templates {
+    own: BTreeMap<String, String>,
+}
+
+impl Templates {
+    /// The templates that these files make, by name without `.md`; on failure the names that mean nothing.
+    pub fn new(own: BTreeMap<String, String>) -> Result<Templates, Vec<String>> {
+        let known = |name: &str| name == OVERRIDE || BUILT_IN.iter().any(|(known, _)| *known == name);
+        let unknown: Vec<String> = own.keys().filter(|name| !known(name)).cloned().collect();
+        if unknown.is_empty() { Ok(Templates { own }) } else { Err(unknown) }
+    }
+
+    /// The names that count.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name).chain([OVERRIDE])
+    }
+
+    fn block(&self, name: BlockName, template: &str) -> Option<PromptBlock> {
+        let built_in = || BUILT_IN.iter().find(|(known, _)| *known == template).map(|(_, text)| *text);
+        let (source, text) = match self.own.get(template) {
+            Some(text) => (format!("templates/{template}.md"), text.as_str()),
+            None => ("built-in".to_owned(), built_in()?),
+        };
+        Some(PromptBlock { name, source, text: text.to_owned() })
+    }
+}
+
+/// The prompt of a turn.
+pub fn blocks(request: &AgentRequest, templates: &Templates) -> PromptBlocks {
+    let made = |name, source: &str, text| Some(PromptBlock { name, source: source.to_owned(), text });
+    let blocks = [
+        templates.block(BlockName::System, "system"),
+        templates.block(BlockName::Role, request.step.role.as_str()),
+        made(BlockName::Mode, "the form of the answer", mode(request)),
+        made(BlockName::Task, "input.json", task(request)),
+        templates.block(BlockName::Override, OVERRIDE),
+    ];
+    PromptBlocks { version: 1, sent: Sent::Full, blocks: blocks.into_iter().flatten().collect() }
+}
+
+fn mode(request: &AgentRequest) -> String {
+    let schema = answer_schema(request.step.role, request.contract.as_ref());
+    let pretty = serde_json::to_string_pretty(&schema).expect("BUG: a schema is plain data");
+    format!(
+        "# Your answer\n\nYour last message is your answer. It is one JSON document and nothing else: no words before or after \
+         it, no code fence. `status` is `ok` if you did what was asked, else `fail` with the reasons in `errors`. It matches \
+         this JSON Schema:\n\n{pretty}"
+    )
+}
+
+fn task(request: &AgentRequest) -> String {
+    let mut text = format!("# The task\n\n{}\n", request.goal.trim());
+    let criteria = &request.norma.acceptance_criteria;
+    if !criteria.is_empty() {
+        text.push_str("\nAcceptance criteria:\n");
+        for it in criteria {
+            let _ = writeln!(text, "- {}: {}", it.id, it.text);
+        }
+    }
+    if let Some(item) = &request.contract {
+        contract_terms(&mut text, item);
+    }
+    let paths = &request.paths;
+    let _ = writeln!(text, "\nThe tree: {}", paths.repo_root);
+    let _ = writeln!(text, "Your step directory, the only other place you may write: {}", paths.step_dir);
+    if !request.context.previous_step_dirs.is_empty() {
+        text.push_str("Earlier steps, to be read:\n");
+        for dir in &request.context.previous_step_dirs {
+            let _ = writeln!(text, "- {dir}");
+        }
+    }
+    if !request.context.notes.is_empty() {
+        let _ = writeln!(text, "\nNotes of what happened before:\n{}", request.context.notes.trim());
+    }
+    let _ = writeln!(
+        text,
+        "\nrun_id {} · step {} · role {} · iteration {}",
+        request.run_id, request.step.index, request.step.role, request.step.iteration
+    );
+    text
+}
+
+fn contract_terms(text: &mut String, item: &Item) {
+    let listed = |text: &mut String, title: &str, entries: Vec<String>| {
+        if !entries.is_empty() {
+            let _ = writeln!(text, "\n{title}:");
+            for entry in entries {
+                let _ = writeln!(text, "- {entry}");
+            }
+        }
+    };
+    let names = |paths: &[contract::RepoPath]| paths.iter().map(ToString::to_string).collect();
+    if item.read_only {
+        text.push_str("\nNothing may change: this task is to be answered, not carried out.\n");
+    } else {
+        listed(text, "Only these may change", names(&item.scope.allowed_paths));
+    }
+    listed(text, "These must be there when you are done", names(&item.output_files));
+    let tests = item.tests.iter().map(|test| test.argv.join(" ")).collect();
+    listed(text, "norma runs these on your change", tests);
+    listed(text, "No command may contain", item.forbidden_actions.clone());
+    let limits = &item.constraints;
+    let most = [("files", limits.max_files), ("tool operations", limits.max_tool_ops)];
+    let most = most.into_iter().filter_map(|(what, most)| Some(format!("at most {} {what}", most?))).collect();
+    listed(text, "Limits", most);
+}
+
+/// What an answer in this role must be, strictly enough for providers that hold a model to it: every member required,
+/// none besides.
+pub fn answer_schema(role: Role, item: Option<&Item>) -> Value {
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    let mut members = json!({
+        "version": {"type": "integer", "enum": [1]},
+        "status": {"type": "string", "enum": ["ok", "fail"]},
+        "summary": {"type": "string", "description": "What happened, in one to three sentences"},
+        "files": {"type": "array", "items": {"type": "string"}, "description": "Files you wrote below your step directory"},
+        "next_actions": texts,
+        "errors": texts,
+    });
+    match role {
+        Role::Plan => members["plan_md"] = json!({"type": "string"}),
+        Role::Check => {
+            members["verdict"] = verdict_schema();
+            members["scorecard_md"] = json!({"type": "string"});
+        }
+        Role::Worker => {
+            if let Some(result) = item.and_then(bound) {
+                members["result"] = result;
+            }
+        }
+        Role::Do | Role::Act => {}
+    }
+    closed(members)
+}
+
+/// The schema that a contract binds its answer to. One that is none fails the answer later, whatever it is.
+fn bound(item: &Item) -> Option<Value> {
+    let bound = item.output_schema.as_ref()?;
+    Schema::compile(bound.text.as_bytes()).ok()?;
+    let mut schema: Value = serde_json::from_str(&bound.text).ok()?;
+    if let Some(members) = schema.as_object_mut() {
+        members.remove("$schema");
+        members.remove("$id");
+    }
+    Some(schema)
+}
+
+fn verdict_schema() -> Value {
+    let criterion = closed(json!({
+        "id": {"type": "string"},
+        "text": {"type": "string"},
+        "pass": {"type": "boolean"},
+        "evidence": {"type": "string"},
+    }));
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    closed(json!({
+        "version": {"type": "integer", "enum": [1]},
+        "verdict": {"type": "string", "enum": ["PASS", "FAIL"]},
+        "criteria": {"type": "array", "items": criterion},
+        "blockers": texts,
+        "recommended_fix": texts,
+    }))
+}
+
+fn closed(members: Value) -> Value {
+    let required: Vec<&String> = members.as_object().into_iter().flat_map(|members| members.keys()).collect();
+    json!({"type": "object", "required": required, "properties": members, "additionalProperties": false})
+}
+
+/// The files that an answer carries, by name: those of an agent that only thinks and cannot write any. What is not valid
+/// JSON carries none; that is judged elsewhere.
+pub fn carried(answer: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let Ok(Value::Object(answer)) = contract::json::parse(answer, &contract::Limits::DOCUMENT) else {
+        return Vec::new();
+    };
+    let file = |(member, name): &(&str, &'static str)| {
+        let bytes = match answer.get(*member)? {
+            Value::String(text) => text.clone().into_bytes(),
+            Value::Null => return None,
+            other => serde_json::to_vec_pretty(other).expect("BUG: JSON can be written"),
+        };
+        Some((*name, bytes))
+    };
+    CARRIED.iter().filter_map(file).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::{AgentResponse, VerdictFile};
+
+    #[test]
+    fn the_answers_that_are_asked_for_are_the_answers_that_are_read() {
+        let base = json!({"version": 1, "status": "ok", "summary": "s", "files": [], "next_actions": [], "errors": []});
+        let mut check = base.clone();
+        check["scorecard_md"] = json!("# ok");
+        check["verdict"] = json!({"version": 1, "verdict": "PASS", "blockers": [], "recommended_fix": [],
+            "criteria": [{"id": "AC1", "text": "t", "pass": true, "evidence": "files/a"}]});
+        let mut plan = base.clone();
+        plan["plan_md"] = json!("do it");
+        for (role, answer) in [(Role::Plan, plan), (Role::Do, base), (Role::Check, check.clone())] {
+            let schema = Schema::compile(answer_schema(role, None).to_string().as_bytes()).unwrap();
+            assert!(schema.violations(&answer).is_empty(), "{role}");
+            AgentResponse::parse(answer.to_string().as_bytes()).unwrap();
+        }
+        let files = carried(check.to_string().as_bytes());
+        assert_eq!(files.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["verdict.json", "scorecard.md"]);
+        VerdictFile::parse(&files[0].1).unwrap();
+        assert_eq!(carried(b"no JSON"), []);
+        assert_eq!(carried(br#"{"plan_md":null}"#), []);
+    }
+
+    #[test]
+    fn a_users_template_replaces_the_built_in_one_and_a_wrong_name_is_told() {
+        let own = |name: &str| BTreeMap::from([(name.to_owned(), "mine".to_owned())]);
+        let templates = Templates::new(own("plan")).unwrap();
+        let block = templates.block(BlockName::Role, "plan").unwrap();
+        assert_eq!((block.source.as_str(), block.text.as_str()), ("templates/plan.md", "mine"));
+        assert_eq!(templates.block(BlockName::Role, "do").unwrap().source, "built-in");
+        assert_eq!(Templates::default().block(BlockName::Override, "override"), None);
+        assert_eq!(Templates::new(own("planner")).unwrap_err(), ["planner"]);
+        assert!(Templates::names().all(|name| Templates::new(own(name)).is_ok()));
+    }
+}

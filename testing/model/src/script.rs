@@ -1,0 +1,215 @@
+//! What a model is to do: steps, the scripts made of them, and where a script comes from. It is named in the prompt
+//! (`SCN=write_shell`), or it is in the prompt itself (`SCRIPT=` and base64), so that a test needs no file.
+
+use base64ct::{Base64Unpadded, Encoding};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+
+/// In a prompt, before the name of a script.
+pub const NAMED: &str = "SCN=";
+/// In a prompt, before a script of its own.
+pub const INLINE: &str = "SCRIPT=";
+
+/// Scripts that every server has, so that a person can try an agent with nothing but a prompt.
+const BUILT_IN: &str = include_str!("built_in.json");
+
+/// One answer of the model. In JSON it is a word (`"hang"`) or an object with one key (`{"text": "done"}`).
+///
+/// In texts, `{cwd}`, `{model}` and `{step}` are filled in, and `{after:LABEL}` becomes the word that follows `LABEL` in
+/// the newest prompt that has it: that is how a script answers with an id that it cannot know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Step {
+    /// Writes a file with the tool that is there for it, or else by the shell.
+    Write {
+        /// Absolute, or below the directory the agent works in.
+        path: String,
+        /// All of the file.
+        content: String,
+    },
+    /// Runs a command.
+    Shell {
+        /// For the shell.
+        command: String,
+    },
+    /// Reads a file with the tool that is there for it, or else by the shell.
+    Read {
+        /// Absolute, or below the directory the agent works in.
+        path: String,
+    },
+    /// Notes a plan. An agent that offers no tool for it gets the plan as a text, which ends the turn.
+    Plan {
+        /// What is to be done, in order.
+        items: Vec<String>,
+    },
+    /// Calls a tool by its name, offered or not.
+    Call {
+        /// The name.
+        tool: String,
+        /// What it is given.
+        arguments: Value,
+    },
+    /// Answers a text. That ends the turn.
+    Text(String),
+    /// Answers a JSON document as text.
+    TextJson(Value),
+    /// Answers a JSON document by the tool for structured answers if there is one, or else as text.
+    Structured(Value),
+    /// Thinks aloud, then does something else in the same answer.
+    Think {
+        /// The thought.
+        text: String,
+        /// What follows it.
+        then: Box<Step>,
+    },
+    /// Refuses the request.
+    Status {
+        /// The HTTP status.
+        code: u16,
+        /// What is sent instead of the interface's own form of an error.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        body: Option<Value>,
+        /// Seconds, for the header of that name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after: Option<u64>,
+    },
+    /// Takes the request and never answers.
+    Hang,
+    /// Begins an answer and never goes on.
+    HangMid,
+    /// Begins an answer and closes the connection.
+    Drop,
+    /// Answers a text with a pause before each part of it.
+    Slow {
+        /// The text.
+        text: String,
+        /// How many parts.
+        chunks: usize,
+        /// The pause.
+        delay_ms: u64,
+    },
+    /// Answers a text in very many very small parts.
+    Flood {
+        /// How many parts.
+        events: usize,
+    },
+    /// Sends these bytes as an event stream, whatever they are.
+    Raw(String),
+}
+
+/// Steps in order; the n-th is the answer once n tools have been called.
+pub type Script = Vec<Step>;
+
+/// Scripts by name.
+#[derive(Debug, Clone)]
+pub struct Scripts(BTreeMap<String, Script>);
+
+impl Default for Scripts {
+    fn default() -> Self {
+        Self(serde_json::from_str(BUILT_IN).expect("BUG: the scripts in this crate are read by a test"))
+    }
+}
+
+impl Scripts {
+    /// Those of a file too: an object from names to scripts, which win over the built-in ones.
+    pub fn read(path: &Path) -> Result<Self, Box<dyn Error>> {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("could not read {path:?}: {error}"))?;
+        let own: BTreeMap<String, Script> =
+            serde_json::from_str(&text).map_err(|error| format!("could not read the scripts in {path:?}: {error}"))?;
+        let mut all = Self::default();
+        all.0.extend(own);
+        Ok(all)
+    }
+
+    /// Adds one, or puts it in place of the one of that name.
+    #[must_use]
+    pub fn with(mut self, name: &str, script: Script) -> Self {
+        self.0.insert(name.to_owned(), script);
+        self
+    }
+
+    /// The script that a prompt asks for with its last marker, and what to call it; nothing if it has no marker. A
+    /// marker that means nothing is a script too, one that says so: a test must not pass by a typing error.
+    #[must_use]
+    pub fn asked_for(&self, prompt: &str) -> Option<(String, Script)> {
+        let named = prompt.rfind(NAMED);
+        let inline = prompt.rfind(INLINE);
+        if named > inline {
+            let name = word(&prompt[named? + NAMED.len()..], "_-");
+            let script = self.0.get(name).cloned();
+            return Some((name.to_owned(), script.unwrap_or_else(|| wrong(&format!("there is no script `{name}`")))));
+        }
+        let script = unpack(word(&prompt[inline? + INLINE.len()..], "+/-_="));
+        Some(("(inline)".to_owned(), script.unwrap_or_else(|error| wrong(&format!("the script is wrong: {error}")))))
+    }
+}
+
+/// A script as a marker for a prompt.
+#[must_use]
+pub fn inline(script: &[Step]) -> String {
+    let json = serde_json::to_vec(script).expect("BUG: a script is plain data");
+    format!("{INLINE}{}", Base64Unpadded::encode_string(&json))
+}
+
+fn unpack(base64: &str) -> Result<Script, Box<dyn Error>> {
+    let base64 = base64.trim_end_matches('=').replace('-', "+").replace('_', "/");
+    let json = Base64Unpadded::decode_vec(&base64).map_err(|error| format!("not base64: {error}"))?;
+    Ok(serde_json::from_slice(&json)?)
+}
+
+/// Refused with a status that no client takes for a passing trouble.
+fn wrong(why: &str) -> Script {
+    let body = serde_json::json!({ "error": { "message": format!("scripted-model: {why}") } });
+    vec![Step::Status { code: 400, body: Some(body), retry_after: None }]
+}
+
+/// What a text begins with, as far as it is letters, digits and these.
+fn word<'a>(text: &'a str, also: &str) -> &'a str {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && !also.contains(c));
+    &text[..end.unwrap_or(text.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_built_in_script_has_a_step() {
+        assert!(Scripts::default().0.values().all(|script| !script.is_empty()));
+    }
+
+    #[test]
+    fn a_script_is_named_in_the_prompt_and_the_last_marker_counts() {
+        let scripts = Scripts::default().with("mine", vec![Step::Text("a".into())]);
+        let found = scripts.asked_for("do SCN=write_shell, no: SCN=mine. Now").unwrap();
+        assert_eq!(found.0, "mine");
+        let found = scripts.asked_for("do SCN=write_shell\nno: \"SCN=mine\"").unwrap();
+        assert_eq!(found, ("mine".to_owned(), vec![Step::Text("a".into())]));
+        assert_eq!(scripts.asked_for("nothing"), None);
+    }
+
+    #[test]
+    fn a_script_in_the_prompt_comes_back_as_it_was() {
+        let script: Script = serde_json::from_value(json!([
+            { "write": { "path": "a/ö.txt", "content": "x\n" } },
+            { "think": { "text": "hm", "then": { "text_json": { "a": [1, 2] } } } },
+            { "status": { "code": 429, "retry_after": 1 } },
+            "hang_mid",
+        ]))
+        .unwrap();
+        let prompt = format!("please {} now", inline(&script));
+        assert_eq!(Scripts::default().asked_for(&prompt), Some(("(inline)".to_owned(), script)));
+    }
+
+    #[test]
+    fn a_marker_that_means_nothing_is_refused_out_loud() {
+        for prompt in ["SCN=no_such_thing", "SCRIPT=!!", "SCRIPT=e30"] {
+            let (_, script) = Scripts::default().asked_for(prompt).unwrap();
+            assert!(matches!(script[0], Step::Status { code: 400, .. }), "{prompt}");
+        }
+    }
+}
