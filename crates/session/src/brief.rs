@@ -54,7 +54,8 @@ pub struct Brief<'a> {
     pub model: Option<&'a str>,
     /// How hard to think, in the command line's words.
     pub effort: Option<&'a str>,
-    /// Where the model is reached, without the version in the path; the provider's own place without.
+    /// Where the model is reached, as the command line's own setting wants it: codex and opencode put `/responses` and
+    /// `/chat/completions` behind it, claude and gemini a version first. The provider's own place without.
     pub base_url: Option<&'a str>,
     /// The key given to the command line; where a gateway holds the real one, a placeholder.
     pub api_key: Option<&'a str>,

@@ -99,7 +99,7 @@ fn settings(brief: &Brief<'_>, mode: Mode) -> String {
     }
     if let Some(base_url) = brief.base_url {
         put("\n[model_providers.norma]\nname", "\"norma\"");
-        put("base_url", &quoted(&format!("{}/v1", base_url.trim_end_matches('/'))));
+        put("base_url", &quoted(base_url.trim_end_matches('/')));
         put("wire_api", "\"responses\"");
         put("env_key", &quoted(KEY_VARIABLE));
         put("request_max_retries", &RETRIES_MAX.to_string());

@@ -85,7 +85,7 @@ fn settings(brief: &Brief<'_>, mode: Mode) -> Value {
         "npm": "@ai-sdk/openai-compatible",
         "name": "norma",
         "options": {
-            "baseURL": format!("{}/v1", base_url.trim_end_matches('/')),
+            "baseURL": base_url.trim_end_matches('/'),
             "apiKey": format!("{{env:{KEY_VARIABLE}}}"),
         },
         "models": {model: known},

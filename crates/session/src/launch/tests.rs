@@ -43,7 +43,7 @@ web_search = "disabled"
 
 [model_providers.norma]
 name = "norma"
-base_url = "http://127.0.0.1:8765/v1"
+base_url = "http://127.0.0.1:8765"
 wire_api = "responses"
 env_key = "NORMA_MODEL_KEY"
 request_max_retries = 2
@@ -322,7 +322,7 @@ fn opencode_reaches_its_model_where_it_is_told() {
     assert_eq!((&settings["model"], &settings["small_model"]), (&json!("norma/m-1"), &json!("norma/m-1")));
     assert_eq!(
         settings["provider"]["norma"]["options"],
-        json!({"baseURL": "http://127.0.0.1:8765/v1", "apiKey": "{env:NORMA_MODEL_KEY}"})
+        json!({"baseURL": "http://127.0.0.1:8765", "apiKey": "{env:NORMA_MODEL_KEY}"})
     );
     assert_eq!(launched.env["NORMA_MODEL_KEY"], "placeholder");
     assert_eq!(file(&launched, ".norma/models.json"), "{}");
