@@ -221,11 +221,14 @@ impl Surroundings {
         let layout = self.layout_of(&user);
         let trust = self.trust_of(&layout);
         let supervisor = Supervisor { program: self.exe.clone(), args: vec![SUPERVISE.into()] };
+        let templates = runner::load_templates(&layout)?;
         Ok(Context {
             layout,
             user,
             trust,
             agent_env: self.agent_env.clone(),
+            user_env: std::env::vars_os().collect(),
+            templates,
             supervisor,
             sandbox: self.sandbox(),
             told: self.workspace_progress(),

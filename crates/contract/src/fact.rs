@@ -1,6 +1,7 @@
 //! Facts: everything that can happen to a run. Nothing else changes one. A fact is plain data; what it does to a
 //! run is decided by the state machine, what it does to the tables by the store.
 
+use crate::session::{SessionEvent, Usage};
 use crate::work::{Gate, GateResult, TestCounts, ToolOpsSource};
 use crate::{
     Budget, Contract, Digest, Item, ItemStatus, ProcessEnd, Reason, Role, Status, StepStatus, Timestamp, Verdict,
@@ -100,6 +101,9 @@ pub struct StepCommitted {
     /// The tree that a worker left, captured by norma.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
+    /// What its model used, where there is one that somebody counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 /// What the check said and what it is worth.
@@ -389,8 +393,22 @@ pub enum Fact {
         /// What it found, as far as it fits.
         findings: Vec<String>,
     },
+    /// Something happened in the session with an agent. Pieces of messages are told, but not kept here.
+    AgentEvent {
+        /// The turn that is open.
+        step: StepRef,
+        /// What happened.
+        event: Box<SessionEvent>,
+    },
     /// An item has come to its end; its receipt is on record.
     ItemEnded(Box<ItemEnded>),
+    /// A person has to say yes before the agent of a turn may do something; the turn waits.
+    ApprovalAsked {
+        /// The turn that is open.
+        step: StepRef,
+        /// What it waits for.
+        wait: Wait,
+    },
     /// A person has to say yes first.
     RunWaiting(Wait),
     /// A person said yes, and this run has used it.
@@ -515,6 +533,8 @@ impl Fact {
             Fact::StepStarted { step, .. }
             | Fact::ReconciledStep { step, .. }
             | Fact::StepInterrupted { step }
+            | Fact::AgentEvent { step, .. }
+            | Fact::ApprovalAsked { step, .. }
             | Fact::ProtocolError { step, .. } => step.item,
             Fact::StepCommitted(done) => done.step.item,
             _ => None,
@@ -568,6 +588,7 @@ impl Fact {
             Fact::ChangeDropped(dropped) => format!("{}: {}", dropped.reason, dropped.findings.join("; ")),
             Fact::ChangeInterrupted { change } => format!("Change {change} was interrupted; it will be judged again"),
             Fact::ChangeRecovered { change } => format!("Change {change} completed from its sealed directory"),
+            Fact::AgentEvent { event, .. } => event.message(),
             Fact::ItemAdded(added) => format!("Item {}: {}", added.item.id, first_line(&added.item.goal)),
             Fact::GateFailed { gate, findings, .. } => format!("gate_failed: {gate}: {}", findings.join("; ")),
             Fact::PolicyViolation { gate, findings, .. } => {
@@ -575,7 +596,7 @@ impl Fact {
             }
             Fact::ItemEnded(ended) if ended.message.is_empty() => format!("Change {}: {}", ended.change, ended.status),
             Fact::ItemEnded(ended) => format!("Change {}: {}: {}", ended.change, ended.status, ended.message),
-            Fact::RunWaiting(wait) => {
+            Fact::ApprovalAsked { wait, .. } | Fact::RunWaiting(wait) => {
                 format!("Waiting for approval {}: {}", wait.approval, wait.reasons.join("; "))
             }
             Fact::ApprovalUsed { approval, by } => format!("Approval {approval} by {by} was used"),
@@ -612,6 +633,7 @@ impl Fact {
             | Fact::BudgetExceeded(_)
             | Fact::LandingDeclined(_)
             | Fact::RunPaused(_)
+            | Fact::ApprovalAsked { .. }
             | Fact::RunWaiting(_)
             | Fact::RunTimedOut(_)
             | Fact::RunStopped(_)
@@ -626,6 +648,8 @@ impl Fact {
             Fact::StepStarted { step, .. }
             | Fact::ReconciledStep { step, .. }
             | Fact::StepInterrupted { step }
+            | Fact::AgentEvent { step, .. }
+            | Fact::ApprovalAsked { step, .. }
             | Fact::ProtocolError { step, .. } => step.attempt,
             Fact::StepCommitted(done) => done.step.attempt,
             Fact::Verdict(given) => given.step.attempt,

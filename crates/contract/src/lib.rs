@@ -49,7 +49,7 @@ pub use path::RepoPath;
 pub use policy::Policies;
 pub use prompt::{BlockName, PromptBlock, PromptBlocks, Sent};
 pub use receipt::Receipt;
-pub use session::SessionEvent;
+pub use session::{SessionEvent, SessionOutcome, Usage};
 pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
 pub use terms::{Contract, ContractSchema, Scope, Workflow};
 pub use time::Timestamp;

@@ -12,7 +12,7 @@ use crate::policy::{
 use crate::replay::ReplayReport;
 use crate::{
     AgentRequest, AgentResponse, ApprovalView, AuditLine, Config, Contract, EventLine, Fact, Manifest, PromptBlocks,
-    Receipt, RunView, TaskView, VerdictFile,
+    Receipt, RunView, SessionEvent, SessionOutcome, TaskView, VerdictFile,
 };
 use serde_json::Value;
 
@@ -59,6 +59,8 @@ schemas! {
     "run_result.v1.json" => RunResult,
     "run_view.v1.json" => RunView,
     "scratch_paths.v1.json" => ScratchPathsFile,
+    "session_event.v1.json" => SessionEvent,
+    "session_outcome.v1.json" => SessionOutcome,
     "task_contract.v1.json" => TaskContract,
     "task_result.v1.json" => TaskResult,
     "task_view.v1.json" => TaskView,

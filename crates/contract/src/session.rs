@@ -99,6 +99,59 @@ pub enum SessionEvent {
     },
 }
 
+impl SessionEvent {
+    /// One sentence for people.
+    pub fn message(&self) -> String {
+        let short = |text: &str| -> String { first_words(text) };
+        match self {
+            SessionEvent::Session { id, model, .. } => {
+                let model = model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();
+                format!("Session {id}{model}")
+            }
+            SessionEvent::MessageDelta { text } | SessionEvent::Message { text } => short(text),
+            SessionEvent::Thought { text } => format!("(thinks) {}", short(text)),
+            SessionEvent::ToolProposed { tool, input, .. } => format!("wants {tool} {}", short(&input.to_string())),
+            SessionEvent::ToolStarted { tool, input, .. } => format!("{tool} {}", short(&input.to_string())),
+            SessionEvent::ToolCompleted { ok: true, output, .. } => format!("done: {}", short(output)),
+            SessionEvent::ToolCompleted { output, .. } => format!("failed: {}", short(output)),
+            SessionEvent::PermissionRequested(asked) => {
+                let what = asked.command.clone().unwrap_or_else(|| asked.paths.join(", "));
+                format!("asks to use {}: {}", asked.tool, short(&what))
+            }
+            SessionEvent::PermissionAnswered { decision, .. } => match decision {
+                Decision::Allow => "allowed".to_owned(),
+                Decision::AllowForSession => "allowed for the session".to_owned(),
+                Decision::AllowModified { .. } => "allowed with other arguments".to_owned(),
+                Decision::Deny { message } => format!("denied: {}", short(message)),
+            },
+            SessionEvent::Plan { entries } => format!("plan of {} steps", entries.len()),
+            SessionEvent::Usage(usage) => {
+                let cost = usage.cost_micro_usd.map(|cost| format!(", ${}", crate::Usd(cost))).unwrap_or_default();
+                format!("{} tokens read, {} written{cost}", usage.input_tokens, usage.output_tokens)
+            }
+            SessionEvent::Error(error) => format!("error: {}", short(&error.message)),
+            SessionEvent::Ended { ok, reason } => format!("ended {}: {reason}", if *ok { "well" } else { "badly" }),
+            SessionEvent::Other { .. } => "something else".to_owned(),
+        }
+    }
+
+    /// Whether it belongs on record by itself: pieces are told, and what has no form is only in the exchange.
+    pub fn is_fact(&self) -> bool {
+        !matches!(self, SessionEvent::MessageDelta { .. } | SessionEvent::Thought { .. } | SessionEvent::Other { .. })
+    }
+}
+
+/// The beginning of the first line.
+fn first_words(text: &str) -> String {
+    const CHARS_MAX: usize = 160;
+    let line = text.trim().lines().next().unwrap_or_default();
+    let mut short: String = line.chars().take(CHARS_MAX).collect();
+    if line.chars().count() > CHARS_MAX {
+        short.push('…');
+    }
+    short
+}
+
 /// One step of an agent's plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -151,6 +204,51 @@ pub struct Usage {
     /// Millionths of a US dollar, where the agent counts money.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_micro_usd: Option<u64>,
+}
+
+impl Usage {
+    /// All tokens.
+    pub fn tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
+    /// Adds what was used elsewhere. What nobody counted in money stays unknown only if none of it was counted.
+    pub fn add(&mut self, more: &Usage) {
+        self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(more.cached_tokens);
+        self.reasoning_tokens = self.reasoning_tokens.saturating_add(more.reasoning_tokens);
+        self.cost_micro_usd = match (self.cost_micro_usd, more.cost_micro_usd) {
+            (Some(one), Some(other)) => Some(one.saturating_add(other)),
+            (one, other) => one.or(other),
+        };
+    }
+}
+
+/// What came of a session with an agent: `session/outcome.json`. What the turn is worth is judged with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionOutcome {
+    /// Which command line.
+    pub agent: String,
+    /// What it spoke.
+    pub protocol: String,
+    /// Whether the turn came to a good end by what the agent said and how its process left.
+    pub ok: bool,
+    /// The agent's own name for the conversation.
+    pub session_id: Option<String>,
+    /// What was used, by who counted best.
+    pub usage: Usage,
+    /// What went wrong.
+    pub error: Option<SessionError>,
+    /// Tools that were used, counted by what the agent said of each.
+    pub tool_ops: u64,
+    /// Whether a budget ended it: the model was not called again.
+    #[serde(default)]
+    pub out_of_budget: bool,
+    /// What was removed from what is kept, by kind.
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub redacted: std::collections::BTreeMap<String, u64>,
 }
 
 /// What went wrong between the agent and its model, or between norma and the agent.

@@ -8,7 +8,7 @@ use crate::bounded::bounded_len;
 use crate::items::{ItemState, Line};
 use contract::{
     Budget, BudgetExceeded, ChangeDropped, Event, Fact, ItemBase, Landing, PatchApplied, Reason, Role, RunId,
-    RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, Verdict, VerdictGiven, Wait,
+    RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, Usage, Verdict, VerdictGiven, Wait,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -109,6 +109,10 @@ pub struct Run {
     pub stage: Stage,
     /// How long its turns took together.
     pub active_ms: u64,
+    /// What its models used together.
+    pub spent: Usage,
+    /// The approvals that its turns asked for.
+    pub asked: Vec<String>,
     /// What the next agent should know.
     pub notes: Vec<String>,
     /// The move that landed it.
@@ -167,6 +171,8 @@ impl Run {
             changes: 0,
             stage: Stage::Fresh,
             active_ms: 0,
+            spent: Usage::default(),
+            asked: Vec::new(),
             notes: Vec::new(),
             landed: None,
             declined: None,
@@ -218,6 +224,8 @@ impl Run {
             Fact::ChangeDropped(dropped) => self.drop_change(dropped),
             Fact::ChangeInterrupted { change } => self.reopen_change(*change),
             Fact::ChangeRecovered { change } => self.note_recovered(*change),
+            Fact::AgentEvent { step, .. } => self.require_open(*step),
+            Fact::ApprovalAsked { step, wait } => self.ask_within(*step, wait),
             Fact::ItemAdded(added) => self.add_item(added),
             Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => self.require_judged(*item),
             Fact::ItemEnded(ended) => self.end_item(ended),
@@ -284,7 +292,27 @@ impl Run {
         }
     }
 
+    /// What is said of a turn is said while it is open.
+    fn require_open(&mut self, step: StepRef) -> Outcome {
+        let open = match step.item {
+            Some(place) => {
+                matches!(&self.item(place)?.stage, crate::ItemStage::Working { step: open, .. } if *open == step)
+            }
+            None => matches!(&self.stage, Stage::StepOpen(open, _) if *open == step),
+        };
+        if open { Ok(()) } else { Err(format!("step {} is not open", step.index)) }
+    }
+
+    fn ask_within(&mut self, step: StepRef, wait: &Wait) -> Outcome {
+        self.require_open(step)?;
+        self.asked.push(wait.approval.clone());
+        Ok(())
+    }
+
     fn commit_step(&mut self, done: &StepCommitted, ts: Timestamp) -> Outcome {
+        if let Some(usage) = &done.usage {
+            self.spent.add(usage);
+        }
         if let Some(place) = done.step.item {
             require_consistent(done)?;
             return self.item(place)?.commit(done);
@@ -575,6 +603,19 @@ impl Run {
     pub fn remaining_ms(&self) -> Option<u64> {
         let minutes = self.started.contract.budgets.max_minutes?;
         Some((u64::from(minutes) * 60_000).saturating_sub(self.active_ms))
+    }
+
+    /// The first budget of what turns use up that is used up.
+    pub fn used_up(&self) -> Option<BudgetExceeded> {
+        let budgets = &self.started.contract.budgets;
+        let spent = [
+            (Budget::MaxTokens, budgets.max_tokens, self.spent.tokens()),
+            (Budget::MaxCostUsd, budgets.max_cost_usd.map(|most| most.0), self.spent.cost_micro_usd.unwrap_or(0)),
+        ];
+        let over = spent.into_iter().find_map(|(budget, limit, actual)| {
+            limit.filter(|limit| actual >= *limit).map(|limit| BudgetExceeded { budget, limit, actual })
+        });
+        self.out_of_time().or(over)
     }
 
     /// The budget that time has used up, if it has.

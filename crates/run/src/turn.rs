@@ -4,9 +4,10 @@
 use crate::bounded::{bounded, cut};
 use crate::gate::verdict::{self, IterationFiles};
 use contract::json::schema::Schema;
+use contract::session::ErrorKind;
 use contract::{
-    AgentResponse, Contract, Fact, Item, ProcessEnd, ProcessLimit, Reason, ResponseStatus, Role, StepRef, StepStatus,
-    TurnEnd, Verdict, VerdictFile, VerdictGiven, Violation,
+    AgentResponse, Contract, Fact, Item, ProcessEnd, ProcessLimit, Reason, ResponseStatus, Role, SessionOutcome,
+    StepRef, StepStatus, TurnEnd, Verdict, VerdictFile, VerdictGiven, Violation,
 };
 
 /// The longest summary that goes into the log; the whole text stays in `output.json`.
@@ -25,6 +26,8 @@ pub struct TurnEvidence<'a> {
     pub verdict: Option<&'a [u8]>,
     /// Files of this turn and of the iteration's earlier ones.
     pub files: &'a IterationFiles,
+    /// What came of the session with an agent that is spoken with.
+    pub session: Option<&'a SessionOutcome>,
     /// The item that a worker carries out.
     pub item: Option<&'a Item>,
     /// What norma noticed while collecting.
@@ -54,7 +57,12 @@ pub struct Judgement {
 
 /// Judges a turn.
 pub fn judge(contract: &Contract, run_slug: &str, step: StepRef, evidence: &TurnEvidence<'_>) -> Judgement {
-    let mut judged = match process_failure(&evidence.process) {
+    let failure = match (&evidence.process, evidence.session) {
+        // Exit codes of agents that are spoken with say nothing by themselves.
+        (ProcessEnd::Exited(_) | ProcessEnd::Signaled(_), Some(session)) => session_failure(session),
+        (process, _) => process_failure(process),
+    };
+    let mut judged = match failure {
         Some((end, reason, why)) => failed(end, reason, why, evidence.stdout),
         None => match answer(evidence) {
             Ok(response) => match bound_form(evidence.item, &response) {
@@ -114,6 +122,29 @@ fn process_failure(process: &ProcessEnd) -> Option<(TurnEnd, Reason, String)> {
         }
         ProcessEnd::NotSetUp(why) => Some((TurnEnd::Failed, Reason::SetupFailed, format!("setup_failed: {why}"))),
     }
+}
+
+/// Why a session that did not come to a good end did not, and whose turn it is to do something about it. An agent's exit
+/// code alone never says that it went well.
+fn session_failure(session: &SessionOutcome) -> Option<(TurnEnd, Reason, String)> {
+    if session.ok {
+        return None;
+    }
+    let agent = &session.agent;
+    if session.out_of_budget {
+        let why = format!("budget_exceeded: {agent} was not let to its model any more");
+        return Some((TurnEnd::Failed, Reason::BudgetExceeded, why));
+    }
+    let message = session.error.as_ref().map_or("it did not say why", |error| error.message.as_str());
+    let (end, reason) = match session.error.as_ref().map(|error| error.kind) {
+        Some(ErrorKind::Auth) => (TurnEnd::Failed, Reason::SignInFailed),
+        Some(ErrorKind::RateLimited { .. }) => (TurnEnd::Failed, Reason::ProviderLimit),
+        Some(ErrorKind::Network | ErrorKind::Server) => (TurnEnd::Failed, Reason::ProviderFailed),
+        Some(ErrorKind::Refused) => (TurnEnd::Failed, Reason::AgentRefused),
+        Some(ErrorKind::Protocol) => (TurnEnd::ProtocolError, Reason::ProtocolError),
+        Some(ErrorKind::Other) | None => (TurnEnd::Failed, Reason::AgentFailed),
+    };
+    Some((end, reason, format!("{reason}: {agent}: {}", shorten(message))))
 }
 
 fn limit_reached(limit: ProcessLimit) -> (TurnEnd, Reason, String) {

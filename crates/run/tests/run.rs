@@ -66,6 +66,7 @@ fn judged(history: &History, step: StepRef, turn: &Turn<'_>) -> Judgement {
         stdout_truncated: false,
         verdict: turn.verdict.map(str::as_bytes),
         files: &files,
+        session: None,
         item: None,
         notes: vec![],
     };

@@ -17,7 +17,18 @@ const DEPTH_MAX: usize = 32;
 const NOTES_MAX: usize = 50;
 
 /// Names at the top that norma writes itself.
-const RESERVED: [&str; 6] = ["input.json", "output.json", "manifest.json", "sandbox.json", "workspace.json", "logs"];
+const RESERVED: [&str; 10] = [
+    "gateway",
+    "input.json",
+    "logs",
+    "manifest.json",
+    "output.json",
+    "prompt.blocks.json",
+    "prompt.full.txt",
+    "sandbox.json",
+    "session",
+    "workspace.json",
+];
 
 struct Collector<'a> {
     into: &'a mut Preparing,

@@ -76,7 +76,7 @@ pub fn check_workspace(workspace: &WorkspaceConfig, backend: Backend, sandbox: &
 pub(crate) struct Tools {
     read: Vec<Root>,
     hidden: Vec<Root>,
-    home: PathBuf,
+    pub(crate) home: PathBuf,
     level: Level,
 }
 
@@ -125,6 +125,21 @@ pub(crate) struct Scene<'a> {
     pub(crate) layer_mb: u32,
 }
 
+/// What the sandbox of a known agent has besides what every agent's has.
+#[derive(Default)]
+pub(crate) struct Extra {
+    /// Variables.
+    pub(crate) env: BTreeMap<String, String>,
+    /// Hosts, as `host:port`.
+    pub(crate) network: Vec<String>,
+    /// What it can read.
+    pub(crate) read: Vec<Root>,
+    /// Its home.
+    pub(crate) home: Option<Overlay>,
+    /// Where norma itself answers.
+    pub(crate) door: Option<u16>,
+}
+
 /// What one program needs beyond that.
 pub(crate) struct Program<'a> {
     /// Where it starts.
@@ -146,14 +161,24 @@ impl Scene<'_> {
         agent: &AgentConfig,
         (cwd, program): (&Path, &Path),
         run_dir: &Path,
+        extra: Extra,
     ) -> std::result::Result<Policy, String> {
         let arguments = agent.cmd.iter().skip(1).map(Path::new).filter(|path| path.is_absolute());
-        let mut env = agent.env.clone();
+        let mut env = extra.env;
+        env.extend(agent.env.clone());
         env.insert(MARKER.to_owned(), order.run.id.slug());
         env.insert("NORMA_STEP_DIR".to_owned(), order.step_dir.to_string_lossy().into_owned());
         let named = [program].into_iter().chain(arguments).collect();
-        let network = if may_reach(order) { agent.network.as_slice() } else { &[] };
-        let mut policy = self.policy(Program { cwd, named, env, network })?;
+        let mut network = extra.network;
+        network.extend(agent.network.iter().filter(|_| may_reach(order)).cloned());
+        let mut policy = self.policy(Program { cwd, named, env, network: &network })?;
+        policy.door = extra.door;
+        for root in extra.read {
+            if !policy.read.iter().any(|it| it.path == root.path) {
+                policy.read.push(root);
+            }
+        }
+        policy.overlays.extend(extra.home);
         match order.step.item {
             None => policy.overlays.extend([earlier_steps(run_dir), step(order)]),
             // Other items come and go meanwhile: of the run's steps only those are shown that this one builds on.
@@ -275,11 +300,10 @@ impl Scene<'_> {
             let pair = utf8(name).zip(utf8(value)).ok_or_else(|| format!("the variable {name:?} is not UTF-8"))?;
             env.extend([pair]);
         }
-        env.extend(more);
         let text = |path: &Path| path.to_string_lossy().into_owned();
+        env.extend([("HOME".to_owned(), text(&self.tools.home)), ("TMPDIR".to_owned(), "/tmp".to_owned())]);
+        env.extend(more);
         env.extend([
-            ("HOME".to_owned(), text(&self.tools.home)),
-            ("TMPDIR".to_owned(), "/tmp".to_owned()),
             // An agent that deletes its private `.git` must not look for one further up.
             ("GIT_CEILING_DIRECTORIES".to_owned(), text(self.root.parent().unwrap_or(self.root))),
         ]);

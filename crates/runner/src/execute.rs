@@ -1,6 +1,7 @@
 //! How an agent takes a turn on this machine: confined by a sandbox, or, where a trusted configuration says so,
 //! by nothing. Both get ready while the turn's intent is on its way to the disk, and start nothing before.
 
+use crate::agent::{self, Engaged};
 use crate::confine::{self, Scene, Shown, Tools};
 use crate::landing::id;
 use crate::machine::{MARKER, Machine};
@@ -10,7 +11,7 @@ use crate::show::Ground;
 use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
 use crate::{Context, Error, Result};
-use contract::{AgentConfig, Backend, Contract, ProcessEnd, StepRef};
+use contract::{AgentConfig, Backend, Contract, ProcessEnd, Role, StepRef};
 use sandbox::Policy;
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
@@ -32,6 +33,8 @@ pub(crate) struct Waiting {
 struct Stage {
     ready: confined::Ready,
     policy: Policy,
+    /// An agent that is spoken with.
+    engaged: Option<Engaged>,
 }
 
 /// What an agent's command line comes to.
@@ -69,16 +72,27 @@ impl Machine<'_> {
         let (agent, on) = (agent_of(order), Ground::of(order.run, order.step));
         let shown = self.show(&on)?;
         let layout = &self.context.layout;
-        let Some(call) = self.call(agent, &layout.root, &on)? else { return Ok(Err(missing(agent))) };
+        let Some(mut call) = self.call(agent, &layout.root, &on)? else { return Ok(Err(missing(agent))) };
         let contract = &order.run.started.contract;
         let run_dir = layout.run(&order.run.id.slug());
         let (tools, borrowed) = (self.tools(contract)?, self.objects.directories());
+        let engaged = match agent::kind_of(agent) {
+            None => None,
+            Some(kind) => match self.engage(order, agent, kind, &call.cwd, Some(&tools.home))? {
+                Ok(engaged) => Some(engaged),
+                Err(why) => return Ok(Err(ProcessEnd::NotStarted(why))),
+            },
+        };
+        if let Some(engaged) = &engaged {
+            call.args = engaged.args().iter().map(OsString::from).collect();
+        }
+        let extra = engaged.as_ref().map(|engaged| engaged.extra(&call.program)).unwrap_or_default();
         let scene = self.scene(&tools, shown, &borrowed, contract);
         scene.open_up(order, &run_dir)?;
-        let staged = scene.turn(order, agent, (&call.cwd, &call.program), &run_dir).and_then(|policy| {
+        let staged = scene.turn(order, agent, (&call.cwd, &call.program), &run_dir, extra).and_then(|policy| {
             let command = command(&call)?;
             let ready = confined::get_ready(&self.context.sandbox, &policy, &command);
-            Ok(Stage { ready: ready.map_err(|error| error.to_string())?, policy })
+            Ok(Stage { ready: ready.map_err(|error| error.to_string())?, policy, engaged })
         });
         Ok(staged.map_err(ProcessEnd::NotConfined))
     }
@@ -127,14 +141,23 @@ impl Machine<'_> {
             Some((_, stage)) => stage,
             None => self.stage(order)?,
         };
-        let Stage { ready, policy } = match stage {
+        let Stage { mut ready, policy, mut engaged } = match stage {
             Ok(stage) => stage,
             Err(end) => return Ok(not_started(end, json!({ "backend": "native" }))),
         };
         if self.cancel.is_canceled() {
             return Ok(not_started(ProcessEnd::Canceled, confinement(&policy, &Value::Null, &Value::Null)));
         }
-        let mut finished = match ready.go(Said::Bytes(&stdin(order)), limits(order), &self.cancel) {
+        let mut conversation = match &mut engaged {
+            Some(engaged) => Some(engaged.begin(order, ready.take_door())?),
+            None => None,
+        };
+        let bytes = if engaged.is_some() { Vec::new() } else { stdin(order) };
+        let (said, limits) = match (&mut conversation, &engaged) {
+            (Some((talk, _)), Some(engaged)) => (Said::Talk(talk), engaged.limits(limits(order))),
+            _ => (Said::Bytes(&bytes), limits(order)),
+        };
+        let mut finished = match ready.go(said, limits, &self.cancel) {
             Ok(finished) => finished,
             Err(error) => {
                 let end = ProcessEnd::NotConfined(error.to_string());
@@ -147,6 +170,16 @@ impl Machine<'_> {
         let mut record = confinement(&policy, &json!(finished.effective), &json!(finished.report));
         record["workspace"] = self.workspace_on_record();
         let step_layer = finished.layers.pop();
+        let home = engaged.as_ref().and_then(|engaged| engaged.home_layer(&policy));
+        let spoken = match (engaged, conversation) {
+            (Some(engaged), Some((talk, answering))) => {
+                let home = home.and_then(|place| finished.layers.get(place));
+                let (spoken, more) = engaged.end(talk, answering, &mut finished.outcome, home)?;
+                notes.extend(more);
+                Some(spoken)
+            }
+            _ => None,
+        };
         let captured = self.captured(order, finished.layers)?;
         Ok(Execution {
             process: finished.outcome.end,
@@ -156,6 +189,7 @@ impl Machine<'_> {
             stderr: kept(finished.outcome.stderr),
             written: step_layer,
             captured,
+            spoken,
             notes,
             sandbox: record,
         })
@@ -163,7 +197,8 @@ impl Machine<'_> {
 
     /// What a worker made of its workspace, if it was a worker. Its layer is the first; the steps' come after it.
     fn captured(&mut self, order: &TurnOrder<'_>, layers: Vec<OwnedFd>) -> Result<Option<Captured>> {
-        if order.step.item.is_none() {
+        let edits = order.step.role == Role::Act && agent::kind_of(agent_of(order)).is_some();
+        if order.step.item.is_none() && !edits {
             return Ok(None);
         }
         let on = Ground::of(order.run, order.step);
@@ -187,16 +222,40 @@ impl Machine<'_> {
         };
         let record = json!({ "backend": "none" });
         let Some(call) = self.call(agent, &tree, &on)? else { return Ok(not_started(missing(agent), record)) };
-        let command = self.free_command(agent, &tree, call, order);
+        let mut engaged = match agent::kind_of(agent) {
+            None => None,
+            Some(kind) => match self.engage(order, agent, kind, &call.cwd, None)? {
+                Ok(engaged) => Some(engaged),
+                Err(why) => return Ok(not_started(ProcessEnd::NotStarted(why), record)),
+            },
+        };
+        let command = self.free_command(agent, &tree, call, order, engaged.as_ref());
         prepare(self, Some(order))?;
         let ready = self.waiting.supervisor.take().expect("BUG: a supervisor was just made ready");
-        let outcome = ready.go(&command, Said::Bytes(&command.stdin), &self.cancel);
-        let (outcome, supervisor) = outcome.map_err(|source| Error::io("run", &command.program, source))?;
+        let mut conversation = match &mut engaged {
+            Some(engaged) => Some(engaged.begin(order, None)?),
+            None => None,
+        };
+        let said = match &mut conversation {
+            Some((talk, _)) => Said::Talk(talk),
+            None => Said::Bytes(&command.stdin),
+        };
+        let outcome = ready.go(&command, said, &self.cancel);
+        let (mut outcome, supervisor) = outcome.map_err(|source| Error::io("run", &command.program, source))?;
         self.waiting.supervisor = supervisor;
         if outcome.end == End::Signaled(9) {
             // The supervisor itself may have been the victim; whatever it watched over must not go on.
             let _ = process::leftovers::kill(MARKER, &order.run.id.slug());
         }
+        let mut notes = Vec::new();
+        let spoken = match (engaged, conversation) {
+            (Some(engaged), Some((talk, answering))) => {
+                let (spoken, more) = engaged.end(talk, answering, &mut outcome, None)?;
+                notes = more;
+                Some(spoken)
+            }
+            _ => None,
+        };
         Ok(Execution {
             process: outcome.end,
             stdout_truncated: outcome.stdout.truncated,
@@ -205,25 +264,39 @@ impl Machine<'_> {
             stderr: kept(outcome.stderr),
             written: None,
             captured: self.captured(order, Vec::new())?,
-            notes: Vec::new(),
+            spoken,
+            notes,
             sandbox: record,
         })
     }
 
-    fn free_command(&self, agent: &AgentConfig, tree: &Path, call: Call, order: &TurnOrder<'_>) -> Command {
+    fn free_command(
+        &self,
+        agent: &AgentConfig,
+        tree: &Path,
+        mut call: Call,
+        order: &TurnOrder<'_>,
+        engaged: Option<&Engaged>,
+    ) -> Command {
         let mut env = self.context.agent_env.clone();
+        let mut limits = limits(order);
+        if let Some(engaged) = engaged {
+            call.args = engaged.args().iter().map(OsString::from).collect();
+            env.extend(engaged.env().iter().map(|(name, value)| (name.into(), value.into())));
+            limits = engaged.limits(limits);
+        }
         env.extend(agent.env.iter().map(|(name, value)| (name.into(), value.into())));
         env.insert(MARKER.into(), order.run.id.slug().into());
         env.insert("NORMA_STEP_DIR".into(), order.live_dir.into());
         // An agent that deletes its private `.git` must not find the user's repository further up.
         env.insert("GIT_CEILING_DIRECTORIES".into(), tree.parent().unwrap_or(tree).into());
         let Call { program, args, cwd } = call;
-        Command { program, args, cwd, env, stdin: stdin(order), limits: limits(order) }
+        Command { program, args, cwd, env, stdin: stdin(order), limits }
     }
 
     /// What the agent's command line means with the run's tree at `root`; none when there is no such program.
     pub(crate) fn call(&self, agent: &AgentConfig, root: &Path, on: &Ground<'_>) -> Result<Option<Call>> {
-        let program = agent.cmd.first().map_or("", String::as_str);
+        let program = agent.program();
         let path_var = self.context.agent_env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
         let in_tree = program.contains('/') && !program.starts_with('/');
         let resolved = match in_tree {
@@ -265,7 +338,7 @@ pub(crate) fn agent_of<'o>(order: &TurnOrder<'o>) -> &'o AgentConfig {
 }
 
 fn missing(agent: &AgentConfig) -> ProcessEnd {
-    let program = agent.cmd.first().map_or("", String::as_str);
+    let program = agent.program();
     ProcessEnd::NotStarted(format!("{program:?} is not an executable file here"))
 }
 
@@ -311,6 +384,7 @@ pub(crate) fn not_started(process: ProcessEnd, sandbox: Value) -> Execution {
         stderr_truncated: false,
         written: None,
         captured: None,
+        spoken: None,
         notes: Vec::new(),
         sandbox,
     }

@@ -3,6 +3,7 @@
 //! only crate that starts processes.
 
 mod acceptance;
+mod agent;
 mod approval;
 mod book;
 mod change;
@@ -33,6 +34,7 @@ mod submit;
 mod trial;
 mod trust;
 mod turn;
+mod witness;
 pub mod workspace;
 mod world;
 
@@ -48,7 +50,7 @@ pub use landing::{land_later, undo};
 pub use machine::Machine;
 pub use observe::observed;
 pub use owner::{Context, News, Owner, Taken, is_owned, send};
-pub use policy::{load_policies, write_policies};
+pub use policy::{load_policies, load_templates, write_policies};
 pub use replay::reexec::compare;
 pub use replay::{Replay, check_record};
 pub use request::{Answer, Request};
@@ -58,4 +60,4 @@ pub use state_hash::{Memo, hash_dir, hash_tree, hash_tree_with};
 pub use submit::{Submitted, activate, deactivate, submit};
 pub use trial::{Trial, Tried};
 pub use trust::{Settings, Trust, load_settings};
-pub use world::{Execution, LandResult, PatchResult, Place, TurnOrder, World};
+pub use world::{Answered, Execution, LandResult, PatchResult, Place, Question, Spoken, TurnOrder, Witness, World};

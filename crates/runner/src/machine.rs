@@ -8,6 +8,7 @@ use crate::landing::{carry_out, id, own_branch};
 use crate::process::Cancel;
 use crate::show::{Ground, Workspace};
 use crate::state_hash::{Memo, hash_tree_with};
+use crate::workspace::Captured;
 use crate::workspace::SetupLayers;
 use crate::world::{Execution, LandResult, PatchResult, Place, TurnOrder, World};
 use crate::{Context, ItemWorld, Keys, Result, observe};
@@ -87,6 +88,11 @@ impl World for Machine<'_> {
             self.objects.pin(&format!("runs/{}/tree", run.id.slug()), id(tree)?)?;
         }
         Ok(applied)
+    }
+
+    fn patch(&mut self, run: &Run, captured: &Captured) -> Result<Vec<u8>> {
+        let tree = id(&run.tree)?;
+        Ok(if captured.tree == tree { Vec::new() } else { self.objects.diff_text(tree, captured.tree)? })
     }
 
     fn plan_landing(&mut self, run: &Run) -> Result<Landing> {

@@ -43,6 +43,10 @@ pub struct Context {
     pub trust: Trust,
     /// The clean environment agents start from.
     pub agent_env: BTreeMap<OsString, OsString>,
+    /// The user's own environment, from which keys of providers are taken, and nothing else.
+    pub user_env: BTreeMap<OsString, OsString>,
+    /// What models are told, as far as the user wrote it.
+    pub templates: run::prompt::Templates,
     /// How norma becomes the supervisor of an agent.
     pub supervisor: Supervisor,
     /// What confines agents.

@@ -7,6 +7,7 @@ use contract::policy::{POLICY_FILES, PolicyViolation};
 use contract::{Policies, RepoPath};
 use run::gate::Finding;
 use run::gate::scope::{self, Observed, Scope};
+use run::prompt::Templates;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -71,6 +72,34 @@ pub fn load_policies(layout: &Layout) -> Result<Policies> {
             Err(unusable(&layout.shown(&dir), &problems))
         }
     }
+}
+
+/// Reads what the user wants models to be told, below `templates/`. A file of another name is refused: whoever wrote it
+/// wanted something said that nobody would say.
+pub fn load_templates(layout: &Layout) -> Result<Templates> {
+    let dir = layout.state.join("templates");
+    let entries = match std::fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Templates::default()),
+        Err(source) => return Err(Error::io("read", &dir, source)),
+    };
+    let mut own = BTreeMap::new();
+    for entry in entries {
+        let path = entry.map_err(|source| Error::io("read", &dir, source))?.path();
+        if path.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let bytes = read(&path).map_err(|source| Error::io("read", &path, source))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Error::usage(format!("{} is not UTF-8", path.display()), "write it as text"))?;
+        own.insert(name, text);
+    }
+    Templates::new(own).map_err(|unknown| {
+        let names: Vec<&str> = Templates::names().collect();
+        let hint = format!("there are {}", names.join(", "));
+        Error::usage(format!("{}: there is no template {}", layout.shown(&dir), unknown.join(", ")), hint)
+    })
 }
 
 /// The bytes of a document. Only a regular file: a link could lead anywhere, and a pipe would be waited for.

@@ -14,7 +14,7 @@ use contract::{
 };
 use run::Run;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use store::{Preparing, Reader, RunLog, Store, crash};
 
@@ -68,6 +68,8 @@ pub struct Starting<'a> {
     pub settings: &'a Settings,
     /// Where programs are looked for.
     pub path_var: &'a OsStr,
+    /// The user's own environment, where keys of providers are.
+    pub user_env: &'a BTreeMap<OsString, OsString>,
 }
 
 impl Starting<'_> {
@@ -259,6 +261,9 @@ impl Starting<'_> {
             if let Some(problem) = program_problem(program, objects, tree, path_var, &self.user.root)? {
                 missing.push(format!("\n  {name}: {problem}"));
             }
+            let kind = crate::agent::kind_of(agent);
+            let problem = kind.and_then(|kind| crate::agent::sign_in_problem(kind, agent, self.user_env));
+            missing.extend(problem.map(|problem| format!("\n  {name}: {problem}")));
             if let Some(path) = agent.path.as_deref().filter(|path| *path != ".")
                 && objects.tree_entry(id(tree)?, path.as_bytes())?.is_none_or(|(mode, _)| mode != 0o40_000)
             {

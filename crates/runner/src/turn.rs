@@ -4,15 +4,17 @@
 use crate::book::Pending;
 use crate::collect::{collect, open};
 use crate::drive::Driver;
-use crate::world::{Execution, TurnOrder};
+use crate::witness::OnRecord;
+use crate::world::{Execution, Spoken, TurnOrder};
 use crate::{Error, Result};
 use contract::{
     AgentRequest, Fact, Item, PROTOCOL_VERSION, ProcessEnd, RequestContext, RequestPaths, RequestStep, RequestTerms,
-    StepCommitted, StepRef, Timestamp,
+    Role, StepCommitted, StepRef, Timestamp,
 };
 use run::gate::verdict::IterationFiles;
 use run::turn::{Judgement, TurnEvidence, judge};
 use run::{ItemStage, Run, Stage};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::{Preparing, Reader, crash, now};
@@ -44,13 +46,16 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
     let item = item_of(&driver.run, step).map(|item| item.timeout_ms);
     let time_left = item.or_else(|| driver.run.remaining_ms()).map(Duration::from_millis);
     let (live_dir, step_dir) = (live.path.as_path(), target.as_path());
-    let order = TurnOrder { run: &driver.run, step, request: &sent, live_dir, step_dir, time_left };
+    let witness = OnRecord::new(driver, step);
+    let order = TurnOrder { run: &driver.run, step, request: &sent, live_dir, step_dir, time_left, witness: &witness };
     live.create()?;
     live.write("input.json", &pretty(&sent))?;
     driver.world.prepare(Some(&order))?;
     driver.book.settle(opened)?;
     crash::point("step.after_intent");
     let execution = driver.world.execute(&order)?;
+    witness.settle()?;
+    driver.refresh();
     crash::point("step.after_agent");
     seal(driver, step, &target, &live, &stored, execution)
 }
@@ -68,6 +73,11 @@ fn seal(
     let dir = format!("steps/{}", step.dir_name());
     let mut evidence = Preparing::new(target)?;
     let written = execution.written.take().map_or_else(|| open(&live.path), Some);
+    if let Some(spoken) = &execution.spoken {
+        // What an agent that is spoken with prints is its protocol; its answer is what it said last.
+        execution.stdout = spoken.answer.clone().unwrap_or_default().into_bytes();
+        execution.stdout_truncated = false;
+    }
     let mut notes = collect(written, &driver.run.started.contract.limits, &mut evidence)?;
     // An agent that nothing confines could have made the directory that its evidence is about to become.
     notes.extend(store::make_way(driver.store, target, "norma did not make it")?);
@@ -76,6 +86,12 @@ fn seal(
     notes.extend(cut_note("stderr", execution.stderr_truncated));
     evidence.write("input.json", &pretty(stored))?;
     evidence.write("sandbox.json", &pretty(&execution.sandbox))?;
+    let spoken = execution.spoken.take();
+    if let Some(spoken) = &spoken {
+        keep_conversation(spoken, &mut evidence)?;
+        keep_carried(driver, step, &execution, &mut evidence)?;
+    }
+    let session = spoken.as_ref().map(|spoken| &spoken.outcome);
     evidence.write("logs/stdout.txt", &execution.stdout)?;
     evidence.write("logs/stderr.txt", &execution.stderr)?;
     let kept = Kept {
@@ -84,11 +100,12 @@ fn seal(
         stdout: &execution.stdout,
         stdout_truncated: execution.stdout_truncated,
         verdict: evidence.read("verdict.json", VERDICT_BYTES_MAX)?,
+        session,
         notes,
     };
     let judged = worth(&driver.reader, &driver.run, step, kept)?;
     evidence.write("output.json", &pretty(&judged.response))?;
-    let left = execution.captured.filter(|_| judged.end == contract::TurnEnd::Answered);
+    let left = execution.captured.filter(|_| judged.end == contract::TurnEnd::Answered && step.item.is_some());
     if let Some(lying_about) = left.as_ref().and_then(crate::observe::lying_about) {
         evidence.write("workspace.json", &pretty(&lying_about))?;
     }
@@ -105,6 +122,7 @@ fn seal(
         notes: judged.notes,
         evidence: evidence.evidence(),
         tree: left.map(|captured| captured.tree.to_string()),
+        usage: session.map(|session| session.usage),
     })];
     facts.extend(judged.facts);
     let points = ["step.before_rename", "step.after_rename"];
@@ -112,6 +130,39 @@ fn seal(
     let pending = driver.submit(sealed.facts, sealed.files);
     live.remove().and_then(|()| driver.world.prepare(None))?;
     Ok(pending)
+}
+
+/// What is kept of a conversation: what was told, what was said, and what came of it.
+fn keep_conversation(spoken: &Spoken, evidence: &mut Preparing) -> Result<()> {
+    evidence.write("prompt.full.txt", spoken.prompt.full().as_bytes())?;
+    evidence.write("prompt.blocks.json", &pretty(&spoken.prompt))?;
+    for (name, path) in crate::agent::spool::files(&spoken.spool)? {
+        let mut file = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
+        evidence.copy(&name, &mut file, u64::MAX)?;
+    }
+    Ok(store::remove_tree(&spoken.spool)?)
+}
+
+/// The files that an answer carries for an agent that cannot write them itself, and the patch of one that edits.
+fn keep_carried(
+    driver: &mut Driver<'_, '_>,
+    step: StepRef,
+    execution: &Execution,
+    evidence: &mut Preparing,
+) -> Result<()> {
+    let names = evidence.names();
+    let is_there = |name: &str| names.iter().any(|it| it == name);
+    for (name, bytes) in run::prompt::carried(&execution.stdout) {
+        if !is_there(name) {
+            evidence.write(name, &bytes)?;
+        }
+    }
+    let Some(captured) = execution.captured.as_ref().filter(|_| step.role == Role::Act) else { return Ok(()) };
+    let patch = driver.world.patch(&driver.run, captured)?;
+    if !is_there("patch.diff") && !patch.is_empty() {
+        evidence.write("patch.diff", &patch)?;
+    }
+    Ok(())
 }
 
 /// When a turn that is open was opened.
@@ -140,6 +191,8 @@ pub(crate) struct Kept<'k> {
     pub(crate) stdout_truncated: bool,
     /// Its `verdict.json`.
     pub(crate) verdict: Option<Vec<u8>>,
+    /// What came of the conversation, if there was one.
+    pub(crate) session: Option<&'k contract::SessionOutcome>,
     /// What was noticed meanwhile.
     pub(crate) notes: Vec<String>,
 }
@@ -158,6 +211,7 @@ pub(crate) fn worth(reader: &Reader, run: &Run, step: StepRef, kept: Kept<'_>) -
         stdout_truncated: kept.stdout_truncated,
         verdict: kept.verdict.as_deref(),
         files: &files,
+        session: kept.session,
         item: item_of(run, step),
         notes: kept.notes,
     };

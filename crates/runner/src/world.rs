@@ -4,7 +4,8 @@
 
 use crate::workspace::Captured;
 use crate::{Keys, Result};
-use contract::{AgentRequest, Landing, ProcessEnd, Reason, StepRef};
+use contract::session::{Decision, Permission};
+use contract::{AgentRequest, Landing, ProcessEnd, PromptBlocks, Reason, SessionEvent, SessionOutcome, StepRef, Wait};
 use run::Run;
 use run::gate::Finding;
 use run::gate::scope::ChangedPath;
@@ -27,6 +28,46 @@ pub struct TurnOrder<'a> {
     pub step_dir: &'a Path,
     /// What is left of the run's time.
     pub time_left: Option<Duration>,
+    /// Who is told, and asked, while the agent works.
+    pub witness: &'a dyn Witness,
+}
+
+/// Who is there while an agent that is spoken with works.
+pub trait Witness {
+    /// Something happened; what is kept goes on record by itself.
+    fn saw(&self, event: SessionEvent, kept: bool);
+    /// The agent asks whether it may.
+    fn decide(&self, permission: &Permission) -> Answered;
+    /// What came of a question; none while nobody has answered.
+    fn answer(&self, question: &Question) -> Option<Decision>;
+}
+
+/// What an agent's question comes to.
+pub enum Answered {
+    /// A rule decides.
+    Now(Decision),
+    /// A person is asked.
+    Later(Box<Question>),
+}
+
+/// A question that a person was asked.
+pub struct Question {
+    /// What is waited for.
+    pub wait: Wait,
+    /// What the agent asked for.
+    pub permission: Permission,
+}
+
+/// What is kept of a conversation with an agent.
+pub struct Spoken {
+    /// What came of it.
+    pub outcome: SessionOutcome,
+    /// The agent's last message.
+    pub answer: Option<String>,
+    /// What it was told.
+    pub prompt: PromptBlocks,
+    /// Where the rest lies: each file below becomes evidence under its name.
+    pub spool: PathBuf,
 }
 
 /// What an agent's process left behind, its files aside.
@@ -45,6 +86,8 @@ pub struct Execution {
     pub written: Option<OwnedFd>,
     /// What a worker made of its workspace.
     pub captured: Option<Captured>,
+    /// What is kept of the conversation with an agent that was spoken with.
+    pub spoken: Option<Spoken>,
     /// What confined it, for the record.
     pub sandbox: serde_json::Value,
     /// What was noticed meanwhile.
@@ -99,6 +142,10 @@ pub trait World {
     fn execute(&mut self, order: &TurnOrder<'_>) -> Result<Execution>;
     /// Applies a patch to the run's tree, on objects.
     fn apply(&mut self, run: &Run, patch: &[u8]) -> Result<PatchResult>;
+    /// What a workspace's edits come to as a patch of the run's tree.
+    fn patch(&mut self, _run: &Run, _captured: &Captured) -> Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
     /// Decides where the result should go, and makes the commit for it.
     fn plan_landing(&mut self, run: &Run) -> Result<Landing>;
     /// Moves a ref of the user's; doing it again after a crash finishes what was begun.

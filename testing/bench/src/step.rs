@@ -169,6 +169,8 @@ fn drive(world: &World, files: u32, dir: &Path, iterations: u32, turn: Turn<'_>)
         trust: Trust::new(&world.dir.join("home/data"), &layout.state),
         user,
         agent_env: world.agent_env(),
+        user_env: Default::default(),
+        templates: Default::default(),
         supervisor: Supervisor { program: world.norma.clone(), args: vec!["__supervise".into()] },
         sandbox: crate::confine::sandbox(&world.norma),
         told: Box::new(|_| ()),
@@ -185,6 +187,7 @@ fn drive(world: &World, files: u32, dir: &Path, iterations: u32, turn: Turn<'_>)
         trust: &context.trust,
         settings: &settings,
         path_var: world.path(),
+        user_env: &context.user_env,
     }
     .start(order)?;
     let control = Control::new()?;

@@ -169,9 +169,9 @@ impl Session<'_> {
         runner::check_sandbox(sandbox, self.mode(), &self.context.sandbox)?;
         runner::check_workspace(workspace, sandbox.backend, &self.context.sandbox)?;
         let (store, objects, settings) = (self.owner.store(), self.owner.objects(), &self.settings);
-        let Context { user, trust, .. } = self.context;
+        let Context { user, trust, user_env, .. } = self.context;
         let path_var = &self.here.agent_path();
-        Ok(start(Starting { store, user, objects, trust, settings, path_var })?)
+        Ok(start(Starting { store, user, objects, trust, settings, path_var, user_env })?)
     }
 
     pub(crate) fn resume(&self, slug: &str, jobs: usize) -> Outcome<RunView> {

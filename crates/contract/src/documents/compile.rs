@@ -42,7 +42,8 @@ impl Terms<'_> {
     /// The entry of the configuration that fills this role.
     pub(super) fn worker(&self, agent_id: &str, role: AgentRole) -> Result<String, String> {
         let by_role = role.as_str().to_ascii_lowercase();
-        let name = [agent_id, by_role.as_str()].into_iter().find(|name| self.agents.contains_key(*name));
+        let known = |name: &&str| self.agents.contains_key(*name) || crate::AgentType::named(name).is_some();
+        let name = [agent_id, by_role.as_str()].into_iter().find(known);
         name.map(str::to_owned).ok_or_else(|| {
             format!("no agent is configured for it; add {agent_id:?} or {by_role:?} to \"agents\" in config.json")
         })

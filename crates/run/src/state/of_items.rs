@@ -82,8 +82,8 @@ impl Run {
     }
 
     pub(super) fn use_approval(&mut self, approval: &str) -> Outcome {
-        if self.waits.as_ref().is_none_or(|wait| wait.approval != approval)
-            || self.approvals.iter().any(|it| it == approval)
+        let waited_for = self.waits.as_ref().is_some_and(|wait| wait.approval == approval);
+        if !(waited_for || self.asked.iter().any(|it| it == approval)) || self.approvals.iter().any(|it| it == approval)
         {
             return Err("this run did not ask for that approval, or has used it".into());
         }

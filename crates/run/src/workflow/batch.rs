@@ -83,6 +83,10 @@ impl Run {
 fn end(run: &Run) -> Due {
     let ends = || run.items.iter().filter_map(|state| state.ended());
     let failed = ends().filter(|end| end.status != ItemStatus::Success).count();
+    let short_of = ends().any(|end| end.reason == Some(Reason::BudgetExceeded));
+    if let Some(over) = run.used_up().filter(|_| short_of) {
+        return super::pdca::stopped(over);
+    }
     let (status, reason, message) = match (run.items.len(), ends().next()) {
         (count, _) if failed == 0 => (Status::Succeeded, None, format!("{count} of {count} item(s) succeeded")),
         (1, Some(only)) => (status_of(only.status), only.reason, only.message.clone()),

@@ -3,7 +3,7 @@
 
 use super::Due;
 use crate::{Run, Stage};
-use contract::{Budget, BudgetExceeded, End, Reason, Role, Status, StepRef, TurnEnd, Verdict};
+use contract::{Budget, BudgetExceeded, End, Reason, Role, Status, StepRef, TurnEnd, Usd, Verdict};
 
 pub(super) fn next(run: &Run) -> Due {
     match &run.stage {
@@ -44,6 +44,10 @@ fn after_failure(run: &Run, step: StepRef, end: TurnEnd, reason: Option<Reason>)
             None => over(Status::TimedOut, reason, format!("step {} ran past its deadline", step.dir_name())),
         },
         TurnEnd::ProtocolError => over(Status::Failed, reason, format!("step {} broke the protocol", step.dir_name())),
+        TurnEnd::Failed if reason == Some(Reason::BudgetExceeded) => match run.used_up() {
+            Some(over) => stopped(over),
+            None => over(Status::Failed, reason, format!("step {} failed", step.dir_name())),
+        },
         TurnEnd::Failed | TurnEnd::Answered => over(Status::Failed, reason, format!("step {} failed", step.dir_name())),
     }
 }
@@ -59,7 +63,7 @@ fn after_drop(dropped: &contract::ChangeDropped) -> Due {
 
 /// A turn, unless time is up. Attempts count within role and iteration; the index never repeats.
 fn turn(run: &Run, role: Role, iteration: u32) -> Due {
-    if let Some(over) = run.out_of_time() {
+    if let Some(over) = run.used_up() {
         return stopped(over);
     }
     let tries = run.steps.iter().filter(|record| record.step.role == role && record.step.iteration == iteration);
@@ -82,8 +86,14 @@ fn next_iteration(run: &Run) -> Due {
     }
 }
 
-fn stopped(budget: BudgetExceeded) -> Due {
-    let message = format!("budget {} is used up: {} > {}", budget.budget, budget.actual, budget.limit);
+pub(super) fn stopped(budget: BudgetExceeded) -> Due {
+    let message = match budget.budget {
+        Budget::MaxCostUsd => {
+            format!("budget {} is used up: ${} of ${}", budget.budget, Usd(budget.actual), Usd(budget.limit))
+        }
+        Budget::MaxTokens => format!("budget {} is used up: {} of {}", budget.budget, budget.actual, budget.limit),
+        _ => format!("budget {} is used up: {} > {}", budget.budget, budget.actual, budget.limit),
+    };
     Due::End {
         status: Status::Stopped,
         end: End { reason: Some(Reason::BudgetExceeded), message },

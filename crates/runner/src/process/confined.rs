@@ -55,6 +55,11 @@ impl Ready {
         self.prepared.effective()
     }
 
+    /// What the program reaches at its sandbox's door.
+    pub fn take_door(&mut self) -> Option<std::net::TcpListener> {
+        self.prepared.take_door()
+    }
+
     /// Runs the program to its end. Nothing of it is alive when this returns.
     pub fn go(self, said: Said<'_>, limits: Limits, cancel: &Cancel) -> Result<Finished, sandbox::Error> {
         let started = Instant::now();

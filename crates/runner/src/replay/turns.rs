@@ -12,6 +12,9 @@ use std::io::Read;
 /// Files of a step that norma writes after it has judged.
 const WRITTEN_LATER: [&str; 2] = ["output.json", "workspace.json"];
 
+/// What came of a conversation.
+const OUTCOME: &str = "session/outcome.json";
+
 pub(super) fn differences(walk: &Walk<'_, '_, '_>, at: usize, done: &StepCommitted) -> Result<Vec<Found>> {
     let judged = judge(walk, done)?;
     let now = StepCommitted {
@@ -63,7 +66,12 @@ fn judge(walk: &Walk<'_, '_, '_>, done: &StepCommitted) -> Result<Judgement> {
         verdict = Some(bytes);
     }
     let stdout_truncated = stdout.len() as u64 > bytes_max;
-    let kept = Kept { names, process: &done.process, stdout: &stdout, stdout_truncated, verdict, notes: Vec::new() };
+    let outcome = match names.iter().any(|name| name == OUTCOME) {
+        true => serde_json::from_slice(&walk.read(&format!("{}/{OUTCOME}", done.dir))?).ok(),
+        false => None,
+    };
+    let (session, notes) = (outcome.as_ref(), Vec::new());
+    let kept = Kept { names, process: &done.process, stdout: &stdout, stdout_truncated, verdict, session, notes };
     worth(reader, &walk.run, done.step, kept)
 }
 

@@ -305,6 +305,7 @@ impl<'a> Driving<'a> {
         let mut evidence = self.fill_step(step);
         let mut facts = vec![Fact::StepCommitted(StepCommitted {
             tree: None,
+            usage: None,
             step,
             status: StepStatus::Ok,
             end: TurnEnd::Answered,

@@ -191,6 +191,7 @@ impl Driving<'_> {
         }
         let mut facts = vec![Fact::StepCommitted(StepCommitted {
             tree: None,
+            usage: None,
             step,
             status: StepStatus::Ok,
             end: TurnEnd::Answered,

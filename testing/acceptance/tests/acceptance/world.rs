@@ -86,7 +86,9 @@ impl World {
         let order = Order { goal: "g".into(), criteria: Vec::new(), task: None, parent: None, budgets: None };
         let (store, objects, path) = (owner.store(), owner.objects(), self.path());
         let (user, trust, settings, path_var) = (&context.user, &context.trust, &settings, path.as_os_str());
-        let (run, _log) = Starting { store, user, objects, trust, settings, path_var }.start(order).unwrap();
+        let (run, _log) = Starting { store, user, objects, trust, settings, path_var, user_env: &Default::default() }
+            .start(order)
+            .unwrap();
         let base = context.user.head().unwrap().tree;
         let candidate = edited(objects, base, edits);
         let before = self.seen();
@@ -111,6 +113,9 @@ impl World {
             trust: Trust::new(&self.dir.path().join("data"), &layout.state),
             user,
             agent_env: BTreeMap::from([("PATH".into(), self.path()), ("HOME".into(), at.join("home").into())]),
+
+            user_env: Default::default(),
+            templates: Default::default(),
             supervisor: Supervisor { program: helper(), args: vec!["__supervise".into()] },
             sandbox: sandbox(),
             told: Box::new(|_| ()),

@@ -16,7 +16,10 @@ fn a_turn_that_is_recorded_as_answered_and_printed_nonsense_is_found() {
         let order = Order { goal: "g".into(), criteria: Vec::new(), task: None, parent: None, budgets: None };
         let (store, objects, path) = (owner.store(), owner.objects(), place.world.path());
         let (user, trust, settings, path_var) = (&context.user, &context.trust, &settings, path.as_os_str());
-        let (run, mut log) = Starting { store, user, objects, trust, settings, path_var }.start(order).unwrap();
+        let (run, mut log) =
+            Starting { store, user, objects, trust, settings, path_var, user_env: &Default::default() }
+                .start(order)
+                .unwrap();
         let slug = run.id.slug();
         let step = StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None };
         store.append(&mut log, vec![Fact::StepStarted { step, base: None }], Vec::new()).unwrap();
@@ -37,6 +40,7 @@ fn a_turn_that_is_recorded_as_answered_and_printed_nonsense_is_found() {
             notes: Vec::new(),
             evidence: evidence.evidence(),
             tree: None,
+            usage: None,
         });
         let points = ["step.before_rename", "step.after_rename"];
         let sealed = evidence.finish(&slug, &dir, now(), vec![done], points).unwrap();

@@ -86,7 +86,8 @@ impl Place {
         let settings = Settings::new(config, &[], &context.layout.config(), Policies::built_in());
         let (store, objects, path) = (owner.store(), owner.objects(), self.world.path());
         let (user, trust, settings, path_var) = (&context.user, &context.trust, &settings, path.as_os_str());
-        let (run, log) = start(Starting { store, user, objects, trust, settings, path_var });
+        let (run, log) =
+            start(Starting { store, user, objects, trust, settings, path_var, user_env: &Default::default() });
         let (slug, control) = (run.id.slug(), Control::new().unwrap());
         let cancel = control.cancel.clone();
         let machine = || Machine::new(context, objects, owner.keys(), cancel.clone());

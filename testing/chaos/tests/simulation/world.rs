@@ -276,6 +276,7 @@ fn take_turn(dice: &mut Dice, order: &TurnOrder<'_>, control: &Control) -> (Exec
             stderr_truncated,
             written: None,
             captured: None,
+            spoken: None,
             sandbox,
             notes,
         },

@@ -1,0 +1,305 @@
+//! The known agents: how one is started for a turn, spoken with, and what is kept of that. An `exec` agent reads a request
+//! and prints an answer; these are told a prompt, work while norma listens, and their last message is the answer.
+
+mod access;
+mod home;
+pub(crate) mod spool;
+mod talk;
+
+use crate::confine::Extra;
+use crate::machine::Machine;
+use crate::process::{End, Limits, Outcome};
+use crate::world::{Spoken, TurnOrder};
+use crate::{Error, Result};
+pub(crate) use access::sign_in_problem;
+use access::{Access, Answering, DOOR};
+use contract::work::{NetworkRight, ShellRight};
+use contract::{AgentConfig, AgentType, PromptBlocks, Role, SessionOutcome, Usage};
+use home::Home;
+use run::prompt::{answer_schema, blocks};
+use sandbox::{Overlay, Root, Upper};
+use serde_json::Value;
+use session::{Brief, Exit, Kind, Launch, Mode, Rights, launch};
+use spool::{Exchanges, Spool};
+use std::ffi::OsStr;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+pub(crate) use talk::Conversation;
+
+/// The name of the private home below the one that every program has inside.
+const HOME: &str = "agent";
+
+/// Room for what a command line keeps in its home during a turn.
+const HOME_BYTES: u64 = 1 << 30;
+
+/// How long a known agent may be silent where nothing else is configured: some of them wait without end for a provider
+/// that does not answer.
+const IDLE_DEFAULT: Duration = Duration::from_secs(600);
+
+/// An agent that is about to take a turn.
+pub(crate) struct Engaged {
+    kind: Kind,
+    mode: Mode,
+    model: Option<String>,
+    effort: Option<String>,
+    base_url: Option<String>,
+    cwd: String,
+    home_inside: String,
+    step_dir: String,
+    rights: Rights,
+    schema: Value,
+    args: Vec<String>,
+    prompt: PromptBlocks,
+    access: Access,
+    home: Home,
+    launch: Launch,
+    spool: Option<Spool>,
+    /// What waits for the agent outside of any sandbox.
+    free_door: Option<TcpListener>,
+}
+
+/// The kind of a configured agent; none for one that is not spoken with.
+pub(crate) fn kind_of(agent: &AgentConfig) -> Option<Kind> {
+    Some(match agent.kind {
+        AgentType::Exec => return None,
+        AgentType::Codex => Kind::Codex,
+        AgentType::Claude => Kind::Claude,
+        AgentType::Gemini => Kind::Gemini,
+        AgentType::Opencode => Kind::Opencode,
+        AgentType::Acp => Kind::Acp,
+    })
+}
+
+impl Machine<'_> {
+    /// Gets everything ready for a turn of a known agent; the inner error says what keeps it from being started.
+    pub(crate) fn engage(
+        &mut self,
+        order: &TurnOrder<'_>,
+        agent: &AgentConfig,
+        kind: Kind,
+        cwd: &Path,
+        inside: Option<&Path>,
+    ) -> Result<std::result::Result<Engaged, String>> {
+        let layout = &self.context.layout;
+        let ground = crate::show::Ground::of(order.run, order.step);
+        let private = ground.directory(layout);
+        let name = order.step.dir_name();
+        let home_dir = private.join(format!("home-{name}"));
+        let limits = &order.run.started.contract.limits;
+        let spool = Spool::new(private.join(format!("spool-{name}")), u64::from(limits.evidence_mb) << 20)?;
+        let exchanges = Arc::new(Exchanges::new(&spool.dir));
+        let access = match Access::find(kind, agent, &self.context.user_env, order.run, exchanges) {
+            Ok(access) => access,
+            Err(why) => return Ok(Err(why)),
+        };
+        let free_door = match (&access, inside) {
+            (Access::Gateway(_), None) => Some(free_door()?),
+            _ => None,
+        };
+        let port = match &free_door {
+            Some(door) => door.local_addr().map_err(|source| Error::io("listen on", &private, source))?.port(),
+            None => DOOR,
+        };
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let home_inside = inside.map_or_else(|| home_dir.clone(), |home| home.join(HOME));
+        let item = order.step.item.map(|place| &*order.run.items[place as usize].item);
+        let mut engaged = Engaged {
+            kind,
+            mode: if item.is_some() { Mode::Live } else { Mode::OneShot },
+            model: agent.model.clone(),
+            effort: agent.effort.clone(),
+            base_url: access.placeholder().map(|_| format!("http://127.0.0.1:{port}")),
+            cwd: text(cwd),
+            home_inside: text(&home_inside),
+            step_dir: order.request.paths.step_dir.clone(),
+            rights: rights(order),
+            schema: answer_schema(order.step.role, item),
+            args: if kind == Kind::Acp { agent.cmd[1..].to_vec() } else { agent.args.clone() },
+            prompt: blocks(order.request, &self.context.templates),
+            home: Home::furnish(home_dir, &empty_launch(), None)?,
+            launch: empty_launch(),
+            access,
+            spool: Some(spool),
+            free_door,
+        };
+        engaged.launch = launch(&engaged.brief(&[&engaged.step_dir]), engaged.mode);
+        let user_home = self.context.user_env.get(OsStr::new("HOME")).map(PathBuf::from);
+        let sign_in = matches!(engaged.access, Access::SignIn).then_some(()).and(user_home.as_deref());
+        let dir = std::mem::take(&mut engaged.home.dir);
+        engaged.home = Home::furnish(dir, &engaged.launch, sign_in.map(|home| (kind, home)))?;
+        Ok(Ok(engaged))
+    }
+}
+
+fn empty_launch() -> Launch {
+    Launch {
+        args: Vec::new(),
+        env: std::collections::BTreeMap::new(),
+        files: Vec::new(),
+        protocol: session::Protocol::Events,
+        configured: Value::Null,
+    }
+}
+
+fn free_door() -> Result<TcpListener> {
+    TcpListener::bind(("127.0.0.1", 0)).map_err(|source| Error::io("listen on", Path::new("127.0.0.1"), source))
+}
+
+/// What an agent may do in a turn. Roles that only think change nothing and run nothing.
+fn rights(order: &TurnOrder<'_>) -> Rights {
+    match (order.step.item, order.step.role) {
+        (Some(place), _) => {
+            let item = &order.run.items[place as usize].item;
+            Rights {
+                write: !item.read_only,
+                shell: item.rights.shell,
+                network: item.rights.network != NetworkRight::Deny,
+                mcp_tools: item.rights.mcp_tools.clone(),
+            }
+        }
+        (None, Role::Do | Role::Act) => {
+            Rights { write: true, shell: ShellRight::Never, network: false, mcp_tools: Vec::new() }
+        }
+        (None, _) => Rights::default(),
+    }
+}
+
+impl Engaged {
+    fn brief<'b>(&'b self, extra_write: &'b [&'b str]) -> Brief<'b> {
+        Brief {
+            kind: self.kind,
+            model: self.model.as_deref(),
+            effort: self.effort.as_deref(),
+            base_url: self.base_url.as_deref(),
+            api_key: self.access.placeholder(),
+            cwd: &self.cwd,
+            home: &self.home_inside,
+            extra_write,
+            rights: self.rights.clone(),
+            output_schema: Some(&self.schema),
+            resume: None,
+            args: &self.args,
+        }
+    }
+
+    /// What the program is started with.
+    pub(crate) fn args(&self) -> &[String] {
+        &self.launch.args
+    }
+
+    /// What its sandbox has besides what every agent's has.
+    pub(crate) fn extra(&self, program: &Path) -> Extra {
+        let home = Overlay {
+            path: PathBuf::from(&self.home_inside),
+            lower: vec![self.home.dir.clone()],
+            upper: Upper::Memory { bytes: HOME_BYTES },
+            writable: true,
+            reason: "the agent's own home".to_owned(),
+        };
+        Extra {
+            env: self.launch.env.clone(),
+            network: self.access.hosts(self.kind),
+            read: package(program),
+            home: Some(home),
+            door: matches!(self.access, Access::Gateway(_)).then_some(DOOR),
+        }
+    }
+
+    /// Which of a sandbox's layers is its home.
+    pub(crate) fn home_layer(&self, policy: &sandbox::Policy) -> Option<usize> {
+        policy.overlays.iter().position(|overlay| overlay.path == Path::new(&self.home_inside))
+    }
+
+    /// The variables it gets where nothing confines it.
+    pub(crate) fn env(&self) -> &std::collections::BTreeMap<String, String> {
+        &self.launch.env
+    }
+
+    /// The bounds of its turn.
+    pub(crate) fn limits(&self, limits: Limits) -> Limits {
+        Limits { idle: Some(limits.idle.unwrap_or(IDLE_DEFAULT)), ..limits }
+    }
+
+    /// Begins the conversation, and answers at the door.
+    pub(crate) fn begin<'t>(
+        &mut self,
+        order: &TurnOrder<'t>,
+        door: Option<TcpListener>,
+    ) -> Result<(Conversation<'t>, Option<Answering>)> {
+        let spool = self.spool.take().expect("BUG: a turn is begun once");
+        spool::configured(&spool, &self.launch.configured, matches!(self.access, Access::Gateway(_)))?;
+        let answering = match (&self.access, door.or_else(|| self.free_door.take())) {
+            (Access::Gateway(gateway), Some(door)) => Some(Answering::start(Arc::clone(gateway), door)?),
+            _ => None,
+        };
+        let failed = |source| Error::io("speak with", Path::new(self.kind.as_str()), source);
+        let step_dir = [self.step_dir.as_str()];
+        let prompt = self.prompt.full();
+        let talk = Conversation::open(&self.brief(&step_dir), self.mode, &prompt, spool, order.witness);
+        Ok((talk.map_err(failed)?, answering))
+    }
+
+    /// What came of it, once nothing of the agent is alive. `home` is what it changed of its home.
+    pub(crate) fn end(
+        self,
+        mut talk: Conversation<'_>,
+        answering: Option<Answering>,
+        outcome: &mut Outcome,
+        home: Option<&OwnedFd>,
+    ) -> Result<(Spoken, Vec<String>)> {
+        drop(answering);
+        let was_over = talk.was_over();
+        let exit = match outcome.end {
+            End::Exited(code) => Exit::Code(code),
+            End::Signaled(signal) if !was_over => Exit::Signal(signal),
+            _ => Exit::Killed,
+        };
+        let ended = talk.finish(exit);
+        let (usage, out_of_budget) = self.usage(ended.usage);
+        let said = SessionOutcome {
+            agent: self.kind.as_str().to_owned(),
+            protocol: self.launch.protocol.as_str().to_owned(),
+            ok: ended.ok && !out_of_budget,
+            session_id: ended.session_id,
+            usage,
+            error: ended.error,
+            tool_ops: ended.tool_ops,
+            out_of_budget,
+            redacted: std::collections::BTreeMap::new(),
+        };
+        if said.ok {
+            // It was sent away after all was said, and left as it could.
+            outcome.end = End::Exited(0);
+        }
+        let mut notes: Vec<String> = talk.spool.finish()?.into_iter().collect();
+        talk.spool.document("outcome.json", &serde_json::to_value(&said).expect("BUG: an outcome is plain data"))?;
+        notes.extend(self.home.bring_back(home)?);
+        let spool = talk.spool.dir.clone();
+        Ok((Spoken { outcome: said, answer: ended.answer, prompt: self.prompt.clone(), spool }, notes))
+    }
+
+    /// What was used: by the gateway's count where there is one, else by the agent's; and whether a budget ended it.
+    fn usage(&self, by_agent: Usage) -> (Usage, bool) {
+        let Access::Gateway(gateway) = &self.access else { return (by_agent, false) };
+        let totals = gateway.totals();
+        let counted = Usage {
+            input_tokens: totals.usage.input_tokens,
+            output_tokens: totals.usage.output_tokens,
+            cached_tokens: totals.usage.cached_tokens,
+            reasoning_tokens: totals.usage.reasoning_tokens,
+            cost_micro_usd: totals.usage.cost_micro_usd.or(by_agent.cost_micro_usd),
+        };
+        (counted, totals.refused_for_budget)
+    }
+}
+
+/// What has to be readable besides the program itself: the packages that it was installed with, or its directory.
+fn package(program: &Path) -> Vec<Root> {
+    let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    let modules = real.ancestors().filter(|dir| dir.file_name().is_some_and(|name| name == "node_modules")).last();
+    let dir = modules.or_else(|| real.parent()).filter(|dir| *dir != Path::new("/"));
+    dir.map(|dir| Root::new(dir, "what the agent was installed with")).into_iter().collect()
+}

@@ -1,0 +1,185 @@
+//! A conversation with an agent: lines from its process become acts of the session, and these become words, records,
+//! news and questions. Nothing here waits; a question that a person has to answer is looked at again and again.
+
+use super::spool::{Side, Spool};
+use crate::process::Talk;
+use crate::world::{Answered, Witness};
+use contract::session::{Decision, Permission};
+use session::{Act, Brief, Mode, Session, limits};
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether a person has answered.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How many events of a turn go on record by themselves; the rest is in its files.
+const FACTS_MAX: usize = 2000;
+
+/// See the module.
+pub(crate) struct Conversation<'a> {
+    session: Session,
+    pub(super) spool: Spool,
+    witness: &'a dyn Witness,
+    words: Vec<u8>,
+    line: Vec<u8>,
+    /// A line that is too long is dropped to its end.
+    skipping: bool,
+    over: bool,
+    waiting: VecDeque<Asked>,
+    next_look: Option<Instant>,
+    facts: usize,
+}
+
+/// A question that waits for somebody.
+struct Asked {
+    id: String,
+    question: Box<crate::world::Question>,
+}
+
+impl<'a> Conversation<'a> {
+    pub(super) fn open(
+        brief: &Brief<'_>,
+        mode: Mode,
+        prompt: &str,
+        spool: Spool,
+        witness: &'a dyn Witness,
+    ) -> io::Result<Conversation<'a>> {
+        let (session, acts) = Session::open(brief, mode, prompt);
+        let mut conversation = Conversation {
+            session,
+            spool,
+            witness,
+            words: Vec::new(),
+            line: Vec::new(),
+            skipping: false,
+            over: false,
+            waiting: VecDeque::new(),
+            next_look: None,
+            facts: 0,
+        };
+        conversation.perform(acts)?;
+        Ok(conversation)
+    }
+
+    /// Whether norma had nothing more to say: however the process left then is fine.
+    pub(super) fn was_over(&self) -> bool {
+        self.over && self.session.turn_over()
+    }
+
+    pub(super) fn finish(&self, exit: session::Exit) -> session::Outcome {
+        self.session.finish(exit)
+    }
+
+    fn perform(&mut self, acts: Vec<Act>) -> io::Result<()> {
+        let mut due: VecDeque<Act> = acts.into();
+        while let Some(act) = due.pop_front() {
+            match act {
+                Act::Say(words) => {
+                    self.spool.line(Side::Norma, words.trim_ascii_end())?;
+                    self.words.extend(words);
+                }
+                Act::Tell(event) => {
+                    self.spool.event(&event)?;
+                    let kept = event.is_fact() && self.facts < FACTS_MAX;
+                    self.facts += usize::from(kept);
+                    self.witness.saw(event, kept);
+                }
+                Act::Ask(permission) => due.extend(self.ask(permission)),
+                // What an agent writes, it writes itself, where it is confined.
+                Act::WriteFile { id, .. } => {
+                    let message = "write the file with your own tools".to_owned();
+                    due.extend(self.session.answer(&id, &Decision::Deny { message }));
+                }
+                Act::CloseInput => self.over = true,
+            }
+        }
+        if self.session.turn_over() && !self.over {
+            let acts = self.session.close();
+            return self.perform(acts);
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, permission: Permission) -> Vec<Act> {
+        match self.witness.decide(&permission) {
+            Answered::Now(decision) => self.session.answer(&permission.id, &decision),
+            Answered::Later(question) => {
+                self.waiting.push_back(Asked { id: permission.id, question });
+                self.next_look = Some(Instant::now() + LOOK_EVERY);
+                Vec::new()
+            }
+        }
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        let line = std::mem::take(&mut self.line);
+        if std::mem::take(&mut self.skipping) || line.trim_ascii().is_empty() {
+            return Ok(());
+        }
+        self.spool.line(Side::Agent, &line)?;
+        let acts = self.session.hear(&line);
+        self.perform(acts)?;
+        // The buffer is used again: most lines have about the same length.
+        self.line = line;
+        self.line.clear();
+        Ok(())
+    }
+}
+
+impl Talk for Conversation<'_> {
+    fn hear(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut pieces = bytes.split_inclusive(|byte| *byte == b'\n');
+        pieces.try_for_each(|piece| {
+            let (text, ended) = match piece.split_last() {
+                Some((b'\n', text)) => (text, true),
+                _ => (piece, false),
+            };
+            if self.line.len() + text.len() > limits::LINE_BYTES_MAX {
+                self.skipping = true;
+                self.line.clear();
+            }
+            if !self.skipping {
+                self.line.extend_from_slice(text);
+            }
+            if ended { self.end_line() } else { Ok(()) }
+        })
+    }
+
+    fn take_words(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.words)
+    }
+
+    fn is_over(&self) -> bool {
+        self.over
+    }
+
+    fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn next_look(&self) -> Option<Instant> {
+        self.next_look
+    }
+
+    fn look(&mut self, now: Instant) -> io::Result<()> {
+        for asked in std::mem::take(&mut self.waiting) {
+            match self.witness.answer(&asked.question) {
+                None => self.waiting.push_back(asked),
+                Some(decision) => {
+                    let acts = self.session.answer(&asked.id, &decision);
+                    self.perform(acts)?;
+                }
+            }
+        }
+        self.next_look = (!self.waiting.is_empty()).then(|| now + LOOK_EVERY);
+        Ok(())
+    }
+
+    fn stop(&mut self) -> bool {
+        let acts = self.session.cancel();
+        let told = acts.iter().any(|act| matches!(act, Act::Say(_)));
+        let _ = self.perform(acts);
+        told
+    }
+}
