@@ -336,8 +336,8 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
             shared.store.audit(contract::Audit::contract_refused(sha256, kind, violations)).wait()?;
             done("the refusal is on record".to_owned(), sha256.to_string().into())
         }
-        Request::Answer { approval, decision, by, reason } => {
-            let answered = shared.store.answer_approval(approval, decision, by, reason).wait()?;
+        Request::Answer { approval, decision, by, reason, terms } => {
+            let answered = shared.store.answer_approval(approval, decision, by, reason, terms).wait()?;
             let next = match decision {
                 ApprovalDecision::Granted => format!("granted; go on: norma resume {}", answered.run_id),
                 ApprovalDecision::Denied => format!("denied; run {} does not go on with it", answered.run_id),

@@ -326,7 +326,7 @@ fn redeemed(store: &Store, run: Run, log: RunLog) -> Result<Resumed> {
     let Some(wait) = run.waits.clone() else { unreachable!("BUG: a run that waits says what for") };
     let denied = |message: String| Some(End { reason: Some(Reason::ApprovalDenied), message });
     let (more, denied) = match approval::redeem(store, &run, &wait)? {
-        Redeemed::Granted { by } => (Some(Fact::ApprovalUsed { approval: wait.approval, by }), None),
+        Redeemed::Granted { by, .. } => (Some(Fact::ApprovalUsed { approval: wait.approval, by }), None),
         Redeemed::Denied { by, reason } => (None, denied(format!("{by} said no: {reason}"))),
         Redeemed::Expired => (None, denied("nobody said yes in time".to_owned())),
         Redeemed::Pending => {

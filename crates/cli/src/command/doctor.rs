@@ -187,15 +187,18 @@ fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec
     checks.push(policies(&settings.policies));
     let missing: Vec<&str> =
         Role::PDCA.iter().map(|role| role.as_str()).filter(|role| !config.agents.contains_key(*role)).collect();
+    let known = known_agents(here, config);
     checks.push(match (config.pdca_agents(), missing.is_empty()) {
         (Ok(agents), _) => agent_check(here, user, agents.values().map(AgentConfig::program)),
         (Err(_), false) => {
             let message = format!("no agent for {}", missing.join(", "));
-            bad("agents", Health::Fail, message, "name one in .norma/config.json (docs/config.md), then: norma trust")
+            // Somebody who can be named on the command line is enough to work with.
+            let health = if known.iter().any(|it| it.status == Health::Ok) { Health::Warn } else { Health::Fail };
+            bad("agents", health, message, "name one in .norma/config.json (docs/config.md), then: norma trust")
         }
         (Err(problems), true) => bad("agents", Health::Fail, problems[0].to_string(), "see docs/config.md"),
     });
-    checks.extend(known_agents(here, config));
+    checks.extend(known);
     checks
 }
 

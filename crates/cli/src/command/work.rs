@@ -6,7 +6,7 @@ use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::{safe, short};
 use contract::documents::{Kind, RunResult, TaskContract};
-use contract::{ApprovalDecision, Item, ItemStatus, RunView, Status};
+use contract::{ApprovalDecision, ApprovalTerms, Item, ItemStatus, RunView, Status};
 use run::gate::policy::{Extent, needs_approval};
 use runner::{Answer, WorkOrder};
 use std::path::PathBuf;
@@ -73,7 +73,11 @@ impl Work {
         let Some(wait) = run.waits else { return Ok(view) };
         let by = session.here.person(&session.context.user);
         let reason = Some("typed on the command line".to_owned());
-        session.owner.store().answer_approval(wait.approval, ApprovalDecision::Granted, by, reason).wait()?;
+        session
+            .owner
+            .store()
+            .answer_approval(wait.approval, ApprovalDecision::Granted, by, reason, ApprovalTerms::default())
+            .wait()?;
         session.resume(&view.run_id, self.jobs)
     }
 
