@@ -60,4 +60,6 @@ pub use state_hash::{Memo, hash_dir, hash_tree, hash_tree_with};
 pub use submit::{Submitted, activate, deactivate, submit};
 pub use trial::{Trial, Tried};
 pub use trust::{Settings, Trust, load_settings};
-pub use world::{Answered, Execution, LandResult, PatchResult, Place, Question, Spoken, TurnOrder, Witness, World};
+pub use world::{
+    Again, Answered, Execution, LandResult, PatchResult, Place, Question, Spoken, TurnOrder, Witness, World,
+};
