@@ -177,29 +177,55 @@ fn another_program_is_found_out_and_none_is_said(agent: Agent) {
     assert!(report.raw.contains("steps/001-worker of alpha: DIFFERS"), "{report}");
 }
 
-/// A test for each agent, so that each is found and timed by its name.
-macro_rules! for_codex_and_claude {
-    ($($check:ident),+ $(,)?) => { $(
-        mod $check {
-            #[test]
-            fn codex() {
-                super::$check(super::Agent::Codex);
-            }
-            #[test]
-            fn claude() {
-                super::$check(super::Agent::Claude);
-            }
-        }
-    )+ };
+#[test]
+fn the_bundle_has_what_codex_said() {
+    the_bundle_has_what_was_said(Agent::Codex);
 }
 
-for_codex_and_claude!(
-    the_bundle_has_what_was_said,
-    show_tells_who_worked,
-    an_agent_works_again_on_what_is_recorded,
-    another_program_is_found_out_and_none_is_said,
-    a_role_of_a_loop_works_again_beside_programs_that_do_not,
-);
+#[test]
+fn the_bundle_has_what_claude_said() {
+    the_bundle_has_what_was_said(Agent::Claude);
+}
+
+#[test]
+fn show_tells_that_codex_worked() {
+    show_tells_who_worked(Agent::Codex);
+}
+
+#[test]
+fn show_tells_that_claude_worked() {
+    show_tells_who_worked(Agent::Claude);
+}
+
+#[test]
+fn codex_works_again_on_what_is_recorded() {
+    an_agent_works_again_on_what_is_recorded(Agent::Codex);
+}
+
+#[test]
+fn claude_works_again_on_what_is_recorded() {
+    an_agent_works_again_on_what_is_recorded(Agent::Claude);
+}
+
+#[test]
+fn another_program_than_codex_is_found_out_and_none_is_said() {
+    another_program_is_found_out_and_none_is_said(Agent::Codex);
+}
+
+#[test]
+fn another_program_than_claude_is_found_out_and_none_is_said() {
+    another_program_is_found_out_and_none_is_said(Agent::Claude);
+}
+
+#[test]
+fn a_plan_of_codex_is_made_again_beside_programs_that_do_not_work_again() {
+    a_role_of_a_loop_works_again_beside_programs_that_do_not(Agent::Codex);
+}
+
+#[test]
+fn a_plan_of_claude_is_made_again_beside_programs_that_do_not_work_again() {
+    a_role_of_a_loop_works_again_beside_programs_that_do_not(Agent::Claude);
+}
 
 /// A plan by a real agent; everything else by a program of which nothing is recorded.
 fn a_role_of_a_loop_works_again_beside_programs_that_do_not(agent: Agent) {
