@@ -70,6 +70,8 @@ pub struct Question {
     pub wait: Wait,
     /// What the agent asked for.
     pub permission: Permission,
+    /// From then on it is a no.
+    pub until: std::time::Instant,
 }
 
 /// What is kept of a conversation with an agent.

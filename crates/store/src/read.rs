@@ -382,7 +382,7 @@ const TASK_SELECT: &str = "SELECT id, goal, status, acceptance_criteria_json, ru
 
 /// The columns of [`approval_row`], in order.
 pub(crate) const APPROVAL_SELECT: &str = "SELECT id, run_id, reasons_json, bound, asked_at, expires_at, decision, \
-                                          decided_by, reason, answered_at, used_at FROM approvals";
+                                          decided_by, reason, answered_at, used_at, terms_json FROM approvals";
 
 fn damaged_row(what: &str) -> Error {
     Error::Damaged { log: "the index".into(), why: format!("{what} cannot be read; `norma reindex` rebuilds it") }
@@ -470,6 +470,7 @@ pub(crate) fn approval_row(row: &Row<'_>) -> RowView<ApprovalView> {
     let (reasons, asked, expires): (String, String, String) = (row.get(2)?, row.get(4)?, row.get(5)?);
     let (decision, answered, used): (Option<String>, Option<String>, Option<String>) =
         (row.get(6)?, row.get(9)?, row.get(10)?);
+    let terms: Option<String> = row.get(11)?;
     let (id, run_id, bound, by, reason) = (row.get(0)?, row.get(1)?, parsed(row, 3)?, row.get(7)?, row.get(8)?);
     let build = || {
         let mut view = ApprovalView {
@@ -483,6 +484,11 @@ pub(crate) fn approval_row(row: &Row<'_>) -> RowView<ApprovalView> {
             decision: word(decision)?,
             by,
             reason,
+            terms: terms
+                .map(|text| serde_json::from_str(&text))
+                .transpose()
+                .map_err(|_| damaged_row("an answer"))?
+                .unwrap_or_default(),
             answered_at: word(answered)?,
             used_at: word(used)?,
         };

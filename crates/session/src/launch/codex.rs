@@ -88,7 +88,9 @@ fn settings(brief: &Brief<'_>, mode: Mode) -> String {
     if brief.base_url.is_some() {
         put("model_provider", "\"norma\"");
     }
-    if let Some(policy) = approval_policy(brief.rights.shell) {
+    // Its file does not take `untrusted` any more; a thread does.
+    let policy = approval_policy(brief.rights.shell).filter(|policy| *policy != "untrusted");
+    if let Some(policy) = policy {
         put("approval_policy", &quoted(policy));
     }
     put("sandbox_mode", &quoted(sandbox(&brief.rights)));
