@@ -212,6 +212,59 @@ mod tests {
         Part { heading: "steps/001-worker".to_owned(), events: String::new(), usage: None }
     }
 
+    const CONVERSATION: &str = "# steps/001-worker
+
+Session s-1 with m by codex 1
+
+Plan
+
+> [x] look
+> [ ] write
+
+Message
+
+> I write
+> two files.
+
+Tool 1 is used: Write
+
+    {
+      \"path\": \"a.txt\"
+    }
+
+Tool 2 is used: Edit
+
+    {
+      \"path\": \"a.txt\"
+    }
+
+Tool 2: failed
+
+    no such file
+
+Tool 1: ok
+
+Question 1: may it use Bash?
+
+    rm -r target
+
+Because
+
+> to build anew
+
+Question 1: denied
+
+> not here
+
+Error (503)
+
+> later
+
+Ended well: completed
+
+Used: 9 tokens read (0 of them cached), 2 written (0 of them thoughts), $0.0015
+";
+
     fn told(events: &[SessionEvent]) -> String {
         let lines: Vec<String> = events.iter().map(|event| serde_json::to_string(event).unwrap()).collect();
         transcript(&part(), lines.join("\n").as_bytes())
@@ -276,59 +329,7 @@ mod tests {
             }),
             SessionEvent::Ended { ok: true, reason: "completed".to_owned() },
         ]);
-        let expected = "# steps/001-worker
-
-Session s-1 with m by codex 1
-
-Plan
-
-> [x] look
-> [ ] write
-
-Message
-
-> I write
-> two files.
-
-Tool 1 is used: Write
-
-    {
-      \"path\": \"a.txt\"
-    }
-
-Tool 2 is used: Edit
-
-    {
-      \"path\": \"a.txt\"
-    }
-
-Tool 2: failed
-
-    no such file
-
-Tool 1: ok
-
-Question 1: may it use Bash?
-
-    rm -r target
-
-Because
-
-> to build anew
-
-Question 1: denied
-
-> not here
-
-Error (503)
-
-> later
-
-Ended well: completed
-
-Used: 9 tokens read (0 of them cached), 2 written (0 of them thoughts), $0.0015
-";
-        assert_eq!(text, expected);
+        assert_eq!(text, CONVERSATION);
     }
 
     #[test]
