@@ -63,4 +63,6 @@ pub use submit::{Submitted, activate, deactivate, submit};
 pub use survey::{Surveyed, survey};
 pub use trial::{Trial, Tried};
 pub use trust::{Settings, Trust, load_settings};
-pub use world::{Answered, Execution, LandResult, PatchResult, Place, Question, Spoken, TurnOrder, Witness, World};
+pub use world::{
+    Again, Answered, Execution, LandResult, PatchResult, Place, Question, Spoken, TurnOrder, Witness, World,
+};

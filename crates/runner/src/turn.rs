@@ -5,7 +5,7 @@ use crate::book::Pending;
 use crate::collect::{collect, open};
 use crate::drive::Driver;
 use crate::witness::OnRecord;
-use crate::world::{Execution, Spoken, TurnOrder};
+use crate::world::{Execution, Spoken, TurnOrder, World};
 use crate::{Error, Result};
 use contract::session::ErrorKind;
 use contract::{
@@ -48,7 +48,16 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
     let time_left = item.or_else(|| driver.run.remaining_ms()).map(Duration::from_millis);
     let (live_dir, step_dir) = (live.path.as_path(), target.as_path());
     let witness = OnRecord::new(driver, step);
-    let order = TurnOrder { run: &driver.run, step, request: &sent, live_dir, step_dir, time_left, witness: &witness };
+    let order = TurnOrder {
+        run: &driver.run,
+        step,
+        request: &sent,
+        live_dir,
+        step_dir,
+        time_left,
+        witness: &witness,
+        again: None,
+    };
     live.create()?;
     live.write("input.json", &pretty(&sent))?;
     driver.world.prepare(Some(&order))?;
@@ -90,7 +99,7 @@ fn seal(
     let spoken = execution.spoken.take();
     if let Some(spoken) = &spoken {
         keep_conversation(spoken, &mut evidence)?;
-        keep_carried(driver, step, &execution, &mut evidence)?;
+        keep_carried(driver.world, &driver.run, step, &execution, &mut evidence)?;
     }
     let session = spoken.as_ref().map(|spoken| &spoken.outcome);
     evidence.write("logs/stdout.txt", &execution.stdout)?;
@@ -157,8 +166,9 @@ fn keep_conversation(spoken: &Spoken, evidence: &mut Preparing) -> Result<()> {
 }
 
 /// The files that an answer carries for an agent that cannot write them itself, and the patch of one that edits.
-fn keep_carried(
-    driver: &mut Driver<'_, '_>,
+pub(crate) fn keep_carried(
+    world: &mut dyn World,
+    run: &Run,
     step: StepRef,
     execution: &Execution,
     evidence: &mut Preparing,
@@ -171,7 +181,7 @@ fn keep_carried(
         }
     }
     let Some(captured) = execution.captured.as_ref().filter(|_| step.role == Role::Act) else { return Ok(()) };
-    let patch = driver.world.patch(&driver.run, captured)?;
+    let patch = world.patch(run, captured)?;
     if !is_there("patch.diff") && !patch.is_empty() {
         evidence.write("patch.diff", &patch)?;
     }

@@ -1,6 +1,7 @@
 //! Reading without being in the way: a read-only connection that takes no lock, waits for nobody and recovers
 //! nothing. Views are made here from the index tables.
 
+use crate::agents::{Agents, TELLING};
 use crate::log::now;
 use crate::{Error, Layout, Result, RunLog, db};
 use contract::{
@@ -68,7 +69,19 @@ impl Reader {
         let Some(view) = self.db.prepare(&sql)?.query_row([slug], run_row).optional()? else { return Ok(None) };
         let mut view = view?;
         view.steps = Some(self.steps(slug)?);
+        self.agents(slug)?.tell(&mut view);
         Ok(Some(view))
+    }
+
+    /// Who took the turns of a run.
+    fn agents(&self, slug: &str) -> Result<Agents> {
+        let sql = format!("SELECT line FROM events WHERE run_id = ?1 AND ({TELLING}) ORDER BY seq");
+        let mut statement = self.db.prepare_cached(&sql)?;
+        let mut agents = Agents::default();
+        for line in statement.query_map([slug], |row| row.get::<_, String>(0))? {
+            agents.hear(&line?);
+        }
+        Ok(agents)
     }
 
     /// The slug that a person means: a slug, a UUID, a unique prefix of either, or `@last`.
@@ -413,6 +426,7 @@ fn run_row(row: &Row<'_>) -> RowView<RunView> {
             created_at: required(created)?,
             ended_at: word(ended)?,
             steps: None,
+            usage: None,
             base,
             result,
             landed: landing.as_ref().filter(|landing| landing.checkout).map(|landing| landing.commit.clone()),
@@ -442,6 +456,10 @@ fn step_row(row: &Row<'_>) -> RowView<StepView> {
             started_at: required(started)?,
             ended_at: word(ended)?,
             summary,
+            agent: None,
+            model: None,
+            session_id: None,
+            usage: None,
         })
     };
     Ok(build())

@@ -14,6 +14,7 @@ mod hooks;
 mod landing;
 mod pdca;
 mod receipts;
+mod recorded;
 mod replay;
 mod repositories;
 mod sandbox;

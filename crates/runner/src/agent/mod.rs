@@ -92,7 +92,11 @@ impl Machine<'_> {
         let limits = &order.run.started.contract.limits;
         let spool = Spool::new(private.join(format!("spool-{name}")), u64::from(limits.evidence_mb) << 20)?;
         let exchanges = Arc::new(Exchanges::new(&spool.dir));
-        let access = match Access::find(kind, agent, &self.context.user_env, order.run, exchanges) {
+        let access = match order.again {
+            Some(again) => Ok(Access::Gateway(Arc::clone(&again.gateway))),
+            None => Access::find(kind, agent, &self.context.user_env, order.run, exchanges),
+        };
+        let access = match access {
             Ok(access) => access,
             Err(why) => return Ok(Err(why)),
         };
@@ -119,7 +123,10 @@ impl Machine<'_> {
             rights: rights(order),
             schema: answer_schema(order.step.role, item),
             args: if kind == Kind::Acp { agent.cmd[1..].to_vec() } else { agent.args.clone() },
-            prompt: blocks(order.request, &self.context.templates),
+            prompt: match order.again {
+                Some(again) => again.prompt.clone(),
+                None => blocks(order.request, &self.context.templates),
+            },
             home: Home::furnish(home_dir, &empty_launch(), None)?,
             launch: empty_launch(),
             access,
