@@ -11,7 +11,7 @@ use contract::session::{Decision, Permission, ToolKind};
 use contract::work::NetworkRight;
 use contract::{Fact, Item, Policies, RepoPath, SessionEvent, StepRef};
 use run::Run;
-use run::gate::command::{self, Origin};
+use run::gate::command;
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
@@ -94,17 +94,10 @@ impl<'a> OnRecord<'a> {
         if let Some(word) = forbidden.iter().find(|word| line.contains(word.as_str())) {
             return deny(format!("the contract forbids {word:?}"));
         }
-        let policy = self.policies.commands();
-        // A line that needs a shell is held against what is forbidden as the words a shell would be given.
-        let (argv, plain) = match command::split(line) {
-            Ok(argv) => (argv, true),
-            Err(_) => (vec!["sh".to_owned(), "-c".to_owned(), line.clone()], false),
-        };
-        match command::decide(&argv, Origin::Agent, &policy) {
-            command::Decision::Allow { .. } if plain => Answered::Now(Decision::Allow),
-            command::Decision::Deny { rule, why } if plain || rule != "inline_code" => deny(format!("{rule}: {why}")),
+        match command::decide_line(line, &self.policies.commands()) {
+            command::Decision::Allow { .. } => Answered::Now(Decision::Allow),
+            command::Decision::Deny { rule, why } => deny(format!("{rule}: {why}")),
             command::Decision::Ask { why } => self.ask(permission, &why),
-            _ => self.ask(permission, "only a shell understands it"),
         }
     }
 
