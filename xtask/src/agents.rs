@@ -3,7 +3,7 @@
 //! from the network; tests that need one of them say so and pass without it.
 
 use crate::Outcome;
-use crate::parts::must_pass;
+use crate::parts::{must_pass, tell};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -99,11 +99,6 @@ fn listed(programs: &Map<String, Value>) -> String {
         format!("{name:<9} {}", program.as_str().unwrap_or("there is none for this machine"))
     };
     programs.iter().map(line).collect::<Vec<_>>().join("\n")
-}
-
-#[expect(clippy::print_stderr, reason = "says what takes so long; standard output is for the answer")]
-fn tell(what: &str) {
-    eprintln!("{what}");
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ type Outcome = Result<String, Vec<String>>;
 
 const USAGE: &str = "usage: cargo xtask <verb>
 
-  test [ARGS]             build, cargo test --workspace ARGS, seeds, tidy
+  test [ARGS]             agents if they can be had, build, cargo test --workspace ARGS, seeds, tidy
   ci                      fmt, clippy, test, deny: what must hold before a commit
   tidy                    the rules of this code base that no other tool knows
   seeds [--json]

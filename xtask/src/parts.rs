@@ -30,6 +30,20 @@ impl Parts {
         passed
     }
 
+    /// Runs a part that the others can do without; if it fails, that is said, and it counts as skipped.
+    pub(crate) fn offer(&mut self, name: &'static str, part: impl FnOnce() -> Outcome) {
+        let started = Instant::now();
+        let ended = match part() {
+            Ok(_) => Ended::Passed,
+            Err(problems) => {
+                let why = problems.join("; ");
+                tell(&format!("{name}: {why}; going on without"));
+                Ended::Skipped(why)
+            }
+        };
+        self.parts.push((name, started.elapsed(), ended));
+    }
+
     /// Notes a part that was not run, and why.
     pub(crate) fn skip(&mut self, name: &'static str, why: &str) {
         self.parts.push((name, Duration::ZERO, Ended::Skipped(why.to_owned())));
@@ -56,6 +70,12 @@ impl Parts {
         problems.extend(lines);
         Err(problems)
     }
+}
+
+/// Says something while a verb is at work; standard output is for its answer.
+#[expect(clippy::print_stderr, reason = "what takes so long, or is gone on without")]
+pub(crate) fn tell(what: &str) {
+    eprintln!("{what}");
 }
 
 /// `cargo` with arguments, in the workspace; the same cargo that started this program.
@@ -92,11 +112,13 @@ mod tests {
         assert!(!parts.run("first", || Err(vec!["it broke".into()])));
         assert!(parts.run("second", || Ok(String::new())));
         parts.skip("third", "not installed");
+        parts.offer("fourth", || Err(vec!["no network".into()]));
         let problems = parts.summary().unwrap_err();
         assert_eq!(problems[0], "first: it broke");
         assert!(problems[1].starts_with("first") && problems[1].ends_with("FAILED"));
         assert!(problems[2].starts_with("second") && problems[2].ends_with("ok"));
         assert!(problems[3].ends_with("skipped: not installed"));
+        assert!(problems[4].ends_with("skipped: no network"));
     }
 
     #[test]

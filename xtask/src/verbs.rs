@@ -1,7 +1,7 @@
 //! The verbs that put other tools together: `test`, `ci` and `schemas`.
 
 use crate::parts::{Parts, cargo, must_pass};
-use crate::{Outcome, seeds, tidy};
+use crate::{Outcome, agents, seeds, tidy};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -16,6 +16,8 @@ pub(crate) fn test(root: &Path, args: &[String]) -> Outcome {
 }
 
 fn test_parts(root: &Path, args: &[String], parts: &mut Parts) {
+    // They come from the network, and the tests that drive them pass without them.
+    parts.offer("agents", || agents::run(root, &[]));
     let mut build = vec!["build", "--bins"];
     build.extend(TEST_PROGRAMS.iter().flat_map(|program| ["-p", program]));
     if !parts.run("build", || must_pass(&mut cargo(root, &build))) {

@@ -104,6 +104,11 @@ impl AgentType {
         [Codex, Claude, Gemini, Opencode].into_iter().find(|kind| kind.as_str() == name)
     }
 
+    /// Whether its answers have the form that is asked for: it is a program, or it can hold its model to a schema.
+    pub fn holds_to_a_form(self) -> bool {
+        !matches!(self, AgentType::Gemini | AgentType::Opencode)
+    }
+
     /// Whether the configuration says what to execute.
     pub fn has_command(self) -> bool {
         matches!(self, AgentType::Exec | AgentType::Acp)
@@ -221,9 +226,11 @@ pub struct TurnLimits {
     #[serde(skip_serializing_if = "is_usual_patience")]
     #[schemars(range(min = 1))]
     pub approval_seconds: u32,
-    /// How many more times a turn is tried after an answer that breaks the protocol.
+    /// How many more times a turn is tried after an answer that breaks the protocol. Without it, once where an agent cannot
+    /// hold its model to a form, else not at all; the contract of a run always says the number.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 10))]
-    pub protocol_retries: u32,
+    pub protocol_retries: Option<u32>,
     /// Kept per output stream of an agent; the rest is counted and dropped.
     #[schemars(range(min = 1, max = 1024))]
     pub output_mb: u32,
@@ -252,12 +259,20 @@ impl Default for TurnLimits {
             step_seconds: 3600,
             idle_seconds: None,
             approval_seconds: APPROVAL_SECONDS,
-            protocol_retries: 0,
+            protocol_retries: None,
             output_mb: 16,
             evidence_mb: 256,
             evidence_files: 10_000,
             change_mb: 64,
         }
+    }
+}
+
+impl TurnLimits {
+    /// With every number that depends on who takes the turns.
+    pub fn for_agents<'a>(&self, agents: impl IntoIterator<Item = &'a AgentConfig>) -> TurnLimits {
+        let by_kind = || agents.into_iter().any(|agent| !agent.kind.holds_to_a_form()).into();
+        TurnLimits { protocol_retries: Some(self.protocol_retries.unwrap_or_else(by_kind)), ..self.clone() }
     }
 }
 

@@ -99,7 +99,7 @@ impl Live {
         let named = asked::model(&exchange.request_body)?;
         // Where the path names the model, that is the one that is called.
         exchange.model = exchange.model.take().or(named);
-        meter.check(&self.options.prices, exchange.model.as_deref())
+        meter.check(&self.options.prices, exchange.model.as_deref(), self.options.limits.failures)
     }
 
     /// The provider gave no usable answer.
@@ -133,7 +133,7 @@ impl Live {
             self.keep(meter, &exchange);
             return Next::Cut;
         }
-        meter.note(|totals| totals.last_error = Some((failure.refusal.status, None)));
+        meter.answered(is_metered, Some((failure.refusal.status, None)));
         self.answer_ourselves(connection, exchange, failure.refusal, usage, keep_alive)
     }
 

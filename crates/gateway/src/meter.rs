@@ -24,8 +24,11 @@ pub struct Totals {
     pub refused_for_budget: bool,
     /// Whether an exchange could not be recorded. Nothing is forwarded after that.
     pub record_failed: bool,
-    /// The provider's last answer if it was an error: its status, and the seconds after which to ask again.
+    /// The provider's last answer if it was an error: its status, and the seconds after which to ask again. One that broke
+    /// off counts as 502.
     pub last_error: Option<(u16, Option<u64>)>,
+    /// Calls to the model that the provider failed one after another, as it may fail anybody for a while.
+    pub failures_in_a_row: u32,
     /// Requests for which no recording was found.
     pub mismatches: u64,
     /// How recordings were found.
@@ -63,6 +66,18 @@ impl Meter {
         change(&mut self.lock());
     }
 
+    /// Notes how the provider treated a call.
+    pub(crate) fn answered(&self, is_metered: bool, error: Option<(u16, Option<u64>)>) {
+        let is_passing = |status: u16| matches!(status, 408 | 429 | 500..=599);
+        self.note(|totals| {
+            totals.last_error = error;
+            if is_metered {
+                let failed = error.is_some_and(|(status, _)| is_passing(status));
+                totals.failures_in_a_row = if failed { totals.failures_in_a_row + 1 } else { 0 };
+            }
+        });
+    }
+
     /// Counts what a call used up.
     pub(crate) fn add(&self, usage: &Usage) {
         self.note(|totals| {
@@ -73,8 +88,11 @@ impl Meter {
     }
 
     /// Whether a call to that model may be made.
-    pub(crate) fn check(&self, prices: &Prices, model: Option<&str>) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, prices: &Prices, model: Option<&str>, failures_max: u32) -> Result<(), Refusal> {
         let mut totals = self.lock();
+        if let Some((status, _)) = totals.last_error.filter(|_| totals.failures_in_a_row >= failures_max) {
+            return Err(Refusal::given_up(totals.failures_in_a_row, status));
+        }
         let problem = self.over(&totals).or_else(|| self.unpriced(prices, model));
         let Some(problem) = problem else { return Ok(()) };
         totals.refused_for_budget = true;

@@ -24,6 +24,8 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Connections at once.
     pub connections: usize,
+    /// How often in a row the provider may fail before it is not called any more.
+    pub failures: u32,
     /// Bytes of bodies and heads that are given to the record in all. Then it counts as failed: a program that asks
     /// without end, also for what is refused and costs nothing, must not fill the disk.
     pub recorded_bytes: u64,
@@ -35,6 +37,7 @@ impl Default for Limits {
             head_bytes: 64 * 1024,
             body_bytes: 64 * 1024 * 1024,
             connections: 64,
+            failures: 3,
             recorded_bytes: 8 * 1024 * 1024 * 1024,
         }
     }

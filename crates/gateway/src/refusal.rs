@@ -27,6 +27,12 @@ impl Refusal {
         Refusal::new(400, message)
     }
 
+    /// The provider failed too often. 400 as well: some programs repeat what failed without end.
+    pub(crate) fn given_up(times: u32, status: u16) -> Refusal {
+        let often = format!("the provider failed {times} times in a row, the last time with status {status}");
+        Refusal::new(400, format!("{often}; the call was not made"))
+    }
+
     /// The provider gave no usable answer.
     pub(crate) fn bad_gateway(why: &str) -> Refusal {
         Refusal::new(502, why)

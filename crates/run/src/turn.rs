@@ -60,6 +60,10 @@ pub fn judge(contract: &Contract, run_slug: &str, step: StepRef, evidence: &Turn
     let failure = match (&evidence.process, evidence.session) {
         // Exit codes of agents that are spoken with say nothing by themselves.
         (ProcessEnd::Exited(_) | ProcessEnd::Signaled(_), Some(session)) => session_failure(session),
+        // Some ask a provider that fails them again and again, until their time is up.
+        (ProcessEnd::WallDeadline | ProcessEnd::IdleDeadline, Some(session)) if is_failed_by_provider(session) => {
+            session_failure(session)
+        }
         (process, _) => process_failure(process),
     };
     let mut judged = match failure {
@@ -146,6 +150,12 @@ fn session_failure(session: &SessionOutcome) -> Option<(TurnEnd, Reason, String)
         Some(ErrorKind::Other) | None => (TurnEnd::Failed, Reason::AgentFailed),
     };
     Some((end, reason, format!("{reason}: {agent}: {}", shorten(message))))
+}
+
+fn is_failed_by_provider(session: &SessionOutcome) -> bool {
+    use ErrorKind::{Auth, Network, RateLimited, Server};
+    let kind = session.error.as_ref().map(|error| error.kind);
+    matches!(kind, Some(Auth | RateLimited { .. } | Network | Server))
 }
 
 fn limit_reached(limit: ProcessLimit) -> (TurnEnd, Reason, String) {

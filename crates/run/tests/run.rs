@@ -9,9 +9,10 @@ mod history;
 mod property;
 
 use contract::policy::ProtectedPaths;
+use contract::session::SessionError;
 use contract::{
-    Budget, BudgetExceeded, Budgets, Fact, ProcessEnd, Reason, ResponseStatus, Role, Status, StepRef, StepStatus,
-    TurnEnd, Verdict,
+    Budget, BudgetExceeded, Budgets, Fact, ProcessEnd, Reason, ResponseStatus, Role, SessionOutcome, Status, StepRef,
+    StepStatus, TurnEnd, Usage, Verdict,
 };
 use history::{History, budgets, committed, contract, end, landing, verdict};
 use run::gate::budget::{Sizes, over_budget};
@@ -32,11 +33,12 @@ struct Turn<'a> {
     stdout: &'a str,
     verdict: Option<&'a str>,
     files: &'a [&'a str],
+    session: Option<&'a SessionOutcome>,
 }
 
 impl Default for Turn<'_> {
     fn default() -> Self {
-        Turn { process: ProcessEnd::Exited(0), stdout: OK, verdict: None, files: &[] }
+        Turn { process: ProcessEnd::Exited(0), stdout: OK, verdict: None, files: &[], session: None }
     }
 }
 
@@ -66,7 +68,7 @@ fn judged(history: &History, step: StepRef, turn: &Turn<'_>) -> Judgement {
         stdout_truncated: false,
         verdict: turn.verdict.map(str::as_bytes),
         files: &files,
-        session: None,
+        session: turn.session,
         item: None,
         notes: vec![],
     };
@@ -90,6 +92,40 @@ fn before(role: Role) -> History {
         history.check(Verdict::Fail, &[]);
     }
     history
+}
+
+#[test]
+fn a_session_that_failed_says_why_and_a_deadline_only_where_the_provider_did_not_fail_it() {
+    use contract::session::ErrorKind::{self, Auth, Network, Other, Protocol, RateLimited, Refused, Server};
+    let limited = RateLimited { reset_after_seconds: Some(9), resets_at: None };
+    let rows: [(ErrorKind, Reason, Reason); 7] = [
+        (Auth, Reason::SignInFailed, Reason::SignInFailed),
+        (limited, Reason::ProviderLimit, Reason::ProviderLimit),
+        (Network, Reason::ProviderFailed, Reason::ProviderFailed),
+        (Server, Reason::ProviderFailed, Reason::ProviderFailed),
+        (Refused, Reason::AgentRefused, Reason::AgentTimeout),
+        (Protocol, Reason::ProtocolError, Reason::AgentTimeout),
+        (Other, Reason::AgentFailed, Reason::AgentTimeout),
+    ];
+    for (kind, left, late) in rows {
+        let error = SessionError { kind, message: "no".into(), status: None };
+        let session = SessionOutcome {
+            agent: "codex".into(),
+            protocol: "events".into(),
+            ok: false,
+            session_id: None,
+            usage: Usage::default(),
+            error: Some(error),
+            tool_ops: 0,
+            out_of_budget: false,
+            redacted: Default::default(),
+        };
+        for (process, reason) in [(ProcessEnd::Exited(0), left), (ProcessEnd::IdleDeadline, late)] {
+            let turn = Turn { process, session: Some(&session), ..Turn::default() };
+            let history = History::new(3, 0);
+            assert_eq!(judged(&history, history.due_turn(), &turn).reason, Some(reason), "{kind:?}");
+        }
+    }
 }
 
 #[test]
@@ -335,8 +371,8 @@ fn what_models_used_stops_a_run_at_its_budget() {
     let mut terms = contract(budgets(3), 0);
     (terms.budgets.max_tokens, terms.budgets.max_cost_usd) = (Some(100), Some(contract::Usd(50)));
     for (usage, budget) in [
-        (contract::Usage { input_tokens: 60, output_tokens: 40, ..Default::default() }, Budget::MaxTokens),
-        (contract::Usage { cost_micro_usd: Some(50), ..Default::default() }, Budget::MaxCostUsd),
+        (Usage { input_tokens: 60, output_tokens: 40, ..Default::default() }, Budget::MaxTokens),
+        (Usage { cost_micro_usd: Some(50), ..Default::default() }, Budget::MaxCostUsd),
     ] {
         let mut history = History::under(terms.clone());
         let step = history.open();
@@ -619,7 +655,13 @@ fn a_non_zero_exit_fails_the_step_and_the_run() {
             let mut history = before(role);
             // Whatever else it left behind: an answer, a verdict, a patch.
             let files = ["patch.diff", "verdict.json", "scorecard.md"];
-            let turn = Turn { process: process.clone(), verdict: Some(PASS_VERDICT), files: &files, stdout: OK };
+            let turn = Turn {
+                process: process.clone(),
+                verdict: Some(PASS_VERDICT),
+                files: &files,
+                stdout: OK,
+                session: None,
+            };
             let judged = take(&mut history, &turn);
             assert_eq!((judged.status, judged.end), (StepStatus::Fail, TurnEnd::Failed));
             assert!(!judged.patch && judged.facts.is_empty());

@@ -85,6 +85,7 @@ impl Machine<'_> {
         };
         if let Some(engaged) = &engaged {
             call.args = engaged.args().iter().map(OsString::from).collect();
+            call.program = agent::program(&call.program);
         }
         let extra = engaged.as_ref().map(|engaged| engaged.extra(&call.program)).unwrap_or_default();
         let scene = self.scene(&tools, shown, &borrowed, contract);

@@ -92,6 +92,7 @@ impl Starting<'_> {
             goal: order.goal,
             acceptance_criteria: order.criteria,
             budgets: order.budgets.unwrap_or_else(|| config.budgets.clone()),
+            limits: config.limits.for_agents(agents.values()),
             agents,
             task_id: order.task,
             ..self.terms(Workflow::Pdca)?
@@ -109,6 +110,7 @@ impl Starting<'_> {
         self.preflight(workers.iter().map(|(name, agent)| (name.as_str(), agent)), &base.tree)?;
         let contract = Contract {
             goal: order.goal,
+            limits: self.settings.config.limits.for_agents(workers.values()),
             workers,
             items: order.items,
             again: order.again,

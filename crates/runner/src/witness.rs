@@ -13,7 +13,6 @@ use contract::{ApprovalTerms, Fact, Item, Policies, RepoPath, SessionEvent, Step
 use run::Run;
 use run::gate::command::{self, Origin};
 use serde_json::Value;
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
@@ -111,14 +110,10 @@ impl<'a> OnRecord<'a> {
         if let Some(why) = self.forbidden(line) {
             return deny(why);
         }
-        match command::split(proposed(line).as_ref()) {
-            // What only a shell understands, only a person can allow.
-            Err(_) => self.ask(permission, "only a shell understands it"),
-            Ok(argv) => match command::decide(&argv, Origin::Agent, &self.policies.commands()) {
-                command::Decision::Allow { .. } => Answered::Now(Decision::Allow),
-                command::Decision::Deny { rule, why } => deny(format!("{rule}: {why}")),
-                command::Decision::Ask { why } => self.ask(permission, &why),
-            },
+        match command::decide_line(line, &self.policies.commands()) {
+            command::Decision::Allow { .. } => Answered::Now(Decision::Allow),
+            command::Decision::Deny { rule, why } => deny(format!("{rule}: {why}")),
+            command::Decision::Ask { why } => self.ask(permission, &why),
         }
     }
 
@@ -183,19 +178,6 @@ impl<'a> OnRecord<'a> {
             }
         }
     }
-}
-
-/// The command that is proposed: some agents put every one of them into a shell, which says nothing about it.
-fn proposed(line: &str) -> Cow<'_, str> {
-    let words = command::split(line).unwrap_or_default();
-    match &words[..] {
-        [shell, flag, inner] if is_shell(shell) && matches!(flag.as_str(), "-c" | "-lc") => Cow::Owned(inner.clone()),
-        _ => Cow::Borrowed(line),
-    }
-}
-
-fn is_shell(program: &str) -> bool {
-    matches!(program.rsplit('/').next(), Some("sh" | "bash" | "zsh" | "dash"))
 }
 
 /// What makes two requests the same.

@@ -33,3 +33,4 @@ pub use contract::work::ShellRight;
 pub use launch::{Launch, Protocol, launch};
 pub use provider::{default_base_url, hosts, key_variables, program, sign_in_files};
 pub use session::{Act, Exit, Outcome, Session};
+pub use trouble::provider_error;

@@ -37,6 +37,12 @@ pub(crate) fn judge(status: Option<u16>, message: &str) -> SessionError {
     with(kind, message, status)
 }
 
+/// What a provider did with a call: the status of its answer, and the seconds after which to ask again.
+pub fn provider_error(status: u16, retry_after: Option<u64>) -> SessionError {
+    let after = retry_after.map(|seconds| format!("; retry after {seconds} s")).unwrap_or_default();
+    judge(Some(status), &format!("the provider answered with status {status}{after}"))
+}
+
 /// Of this kind, whatever it says.
 pub(crate) fn with(kind: ErrorKind, message: &str, status: Option<u16>) -> SessionError {
     SessionError { kind, message: wire::clip(message, limits::ERROR_BYTES_MAX).to_owned(), status }
@@ -216,6 +222,13 @@ mod tests {
         check(None, "{\"error\":{\"code\":503}}", ErrorKind::Server, Some(503));
         check(None, "unexpected status 401 Unauthorized", ErrorKind::Auth, Some(401));
         check(None, "wrote 404 lines", ErrorKind::Other, None);
+    }
+
+    #[test]
+    fn what_a_provider_did_is_known_by_its_status() {
+        assert_eq!(provider_error(502, None).kind, ErrorKind::Server);
+        assert_eq!(provider_error(429, Some(17)).kind, limited_for(17));
+        assert_eq!(provider_error(400, None).kind, ErrorKind::Other);
     }
 
     #[test]

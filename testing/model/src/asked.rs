@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_step_is_the_number_of_calls_since_the_last_marker() {
-        let scripts = Scripts::default().with("a", Vec::new()).with("b", vec![Step::Hang]);
+        let scripts = Scripts::default().with("a", Script::new()).with("b", vec![Step::Hang]);
         let user = |text: &str| Said::User(text.into());
         assert_eq!(asked(vec![user("hello"), Said::Call]).due(&scripts), None);
         let first = asked(vec![user("SCN=a"), Said::Call, user("go on"), Said::Call]).due(&scripts).unwrap();

@@ -23,5 +23,5 @@ mod server;
 mod tools;
 
 pub use api::Api;
-pub use script::{Script, Scripts, Step};
+pub use script::{Play, Script, Scripts, Step};
 pub use server::{Options, Server};

@@ -1,5 +1,7 @@
 //! What a model is to do: steps, the scripts made of them, and where a script comes from. It is named in the prompt
-//! (`SCN=write_shell`), or it is in the prompt itself (`SCRIPT=` and base64), so that a test needs no file.
+//! (`SCN=write_shell`), or it is in the prompt itself (`SCRIPT=` and base64), so that a test needs no file. One name can
+//! stand for several scripts, each for the prompts that say something: a task that is given to several roles in turn
+//! carries the same marker to each of them.
 
 use base64ct::{Base64Unpadded, Encoding};
 use serde::{Deserialize, Serialize};
@@ -103,9 +105,47 @@ pub enum Step {
 /// Steps in order; the n-th is the answer once n tools have been called.
 pub type Script = Vec<Step>;
 
+/// What a marker stands for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Play {
+    /// The same for every prompt.
+    Always(Script),
+    /// By what the prompt says: exactly one of these phrases is in it.
+    ByPhrase(BTreeMap<String, Script>),
+}
+
+impl From<Script> for Play {
+    fn from(script: Script) -> Self {
+        Self::Always(script)
+    }
+}
+
+impl<S: Into<String>, const N: usize> From<[(S, Script); N]> for Play {
+    fn from(scripts: [(S, Script); N]) -> Self {
+        Self::ByPhrase(scripts.map(|(phrase, script)| (phrase.into(), script)).into())
+    }
+}
+
+impl Play {
+    /// The script for a prompt.
+    fn of(self, prompt: &str) -> Result<Script, String> {
+        let scripts = match self {
+            Self::Always(script) => return Ok(script),
+            Self::ByPhrase(scripts) => scripts,
+        };
+        let mut said: Vec<_> = scripts.into_iter().filter(|(phrase, _)| prompt.contains(phrase)).collect();
+        match (said.pop(), said.is_empty()) {
+            (Some((_, script)), true) => Ok(script),
+            (None, _) => Err("the prompt has none of the script's phrases".to_owned()),
+            (Some(_), false) => Err("the prompt has several of the script's phrases".to_owned()),
+        }
+    }
+}
+
 /// Scripts by name.
 #[derive(Debug, Clone)]
-pub struct Scripts(BTreeMap<String, Script>);
+pub struct Scripts(BTreeMap<String, Play>);
 
 impl Default for Scripts {
     fn default() -> Self {
@@ -117,7 +157,7 @@ impl Scripts {
     /// Those of a file too: an object from names to scripts, which win over the built-in ones.
     pub fn read(path: &Path) -> Result<Self, Box<dyn Error>> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("could not read {path:?}: {error}"))?;
-        let own: BTreeMap<String, Script> =
+        let own: BTreeMap<String, Play> =
             serde_json::from_str(&text).map_err(|error| format!("could not read the scripts in {path:?}: {error}"))?;
         let mut all = Self::default();
         all.0.extend(own);
@@ -126,8 +166,8 @@ impl Scripts {
 
     /// Adds one, or puts it in place of the one of that name.
     #[must_use]
-    pub fn with(mut self, name: &str, script: Script) -> Self {
-        self.0.insert(name.to_owned(), script);
+    pub fn with(mut self, name: &str, play: impl Into<Play>) -> Self {
+        self.0.insert(name.to_owned(), play.into());
         self
     }
 
@@ -137,13 +177,15 @@ impl Scripts {
     pub fn asked_for(&self, prompt: &str) -> Option<(String, Script)> {
         let named = prompt.rfind(NAMED);
         let inline = prompt.rfind(INLINE);
-        if named > inline {
+        let (name, play) = if named > inline {
             let name = word(&prompt[named? + NAMED.len()..], "_-");
-            let script = self.0.get(name).cloned();
-            return Some((name.to_owned(), script.unwrap_or_else(|| wrong(&format!("there is no script `{name}`")))));
-        }
-        let script = unpack(word(&prompt[inline? + INLINE.len()..], "+/-_="));
-        Some(("(inline)".to_owned(), script.unwrap_or_else(|error| wrong(&format!("the script is wrong: {error}")))))
+            (name, self.0.get(name).cloned().ok_or_else(|| format!("there is no script `{name}`")))
+        } else {
+            let play = unpack(word(&prompt[inline? + INLINE.len()..], "+/-_="));
+            ("(inline)", play.map_err(|error| format!("the script is wrong: {error}")))
+        };
+        let script = play.and_then(|play| play.of(prompt));
+        Some((name.to_owned(), script.unwrap_or_else(|why| wrong(&why))))
     }
 }
 
@@ -154,7 +196,7 @@ pub fn inline(script: &[Step]) -> String {
     format!("{INLINE}{}", Base64Unpadded::encode_string(&json))
 }
 
-fn unpack(base64: &str) -> Result<Script, Box<dyn Error>> {
+fn unpack(base64: &str) -> Result<Play, Box<dyn Error>> {
     let base64 = base64.trim_end_matches('=').replace('-', "+").replace('_', "/");
     let json = Base64Unpadded::decode_vec(&base64).map_err(|error| format!("not base64: {error}"))?;
     Ok(serde_json::from_slice(&json)?)
@@ -179,7 +221,8 @@ mod tests {
 
     #[test]
     fn every_built_in_script_has_a_step() {
-        assert!(Scripts::default().0.values().all(|script| !script.is_empty()));
+        let has_steps = |play: &Play| matches!(play, Play::Always(script) if !script.is_empty());
+        assert!(Scripts::default().0.values().all(has_steps));
     }
 
     #[test]
@@ -203,6 +246,19 @@ mod tests {
         .unwrap();
         let prompt = format!("please {} now", inline(&script));
         assert_eq!(Scripts::default().asked_for(&prompt), Some(("(inline)".to_owned(), script)));
+    }
+
+    #[test]
+    fn what_a_prompt_says_chooses_among_the_scripts_of_a_name() {
+        let says = |text: &str| vec![Step::Text(text.into())];
+        let scripts = Scripts::default().with("both", [("role plan", says("a")), ("role do", says("b"))]);
+        assert_eq!(scripts.asked_for("SCN=both role do").unwrap().1, says("b"));
+        let json = serde_json::to_vec(&json!({"role do": [{"text": "c"}]})).unwrap();
+        let inline = format!("{INLINE}{} role do", Base64Unpadded::encode_string(&json));
+        assert_eq!(scripts.asked_for(&inline).unwrap().1, says("c"));
+        for prompt in ["SCN=both", "SCN=both role plan, role do"] {
+            assert!(matches!(scripts.asked_for(prompt).unwrap().1[0], Step::Status { code: 400, .. }), "{prompt}");
+        }
     }
 
     #[test]

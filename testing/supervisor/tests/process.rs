@@ -318,6 +318,10 @@ impl Talk for Lines {
         text(&self.heard).contains("enough")
     }
 
+    fn is_done(&self) -> bool {
+        self.is_over()
+    }
+
     fn is_waiting(&self) -> bool {
         self.waits
     }

@@ -13,6 +13,7 @@ mod environment;
 mod hooks;
 mod landing;
 mod pdca;
+mod real;
 mod receipts;
 mod recorded;
 mod replay;

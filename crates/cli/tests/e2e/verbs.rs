@@ -33,7 +33,6 @@ fn init_makes_the_state_directory_once() {
       "limits": {
         "step_seconds": 3600,
         "idle_seconds": null,
-        "protocol_retries": 0,
         "output_mb": 16,
         "evidence_mb": 256,
         "evidence_files": 10000,

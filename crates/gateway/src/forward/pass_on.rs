@@ -6,10 +6,12 @@ use crate::connection::{Connection, Next};
 use crate::exchange::{Answer, Exchange, Origin};
 use crate::forward::{Live, now};
 use crate::http::{Body, Headers, Input, ResponseHead, for_client, value};
-use crate::meter::Meter;
 use crate::outward::Wire;
 use crate::redact::Redactor;
 use crate::usage::Observer;
+
+/// The status that an answer comes to that the provider did not bring to its end.
+const BROKE_OFF: u16 = 502;
 
 /// An answer that is being passed on.
 struct Passing<'a> {
@@ -45,6 +47,7 @@ impl Live {
         };
         let begun = connection.client.begin(head.status, &headers, keep_alive).map_err(|_| hung_up());
         let passed = begun.and_then(|()| passing.all(Body::new(head.framing), &mut input));
+        let broke_off = passed.as_ref().is_err_and(|problem| problem.kind() != io::ErrorKind::ConnectionAborted);
         // The end of a connection that norma itself hung up is not the end of an answer.
         let stopped = connection.place.is_stopped().then(|| "the gateway was stopped".to_owned());
         let problem = stopped.or(passed.err().map(|problem| in_words(connection, &problem)));
@@ -54,8 +57,9 @@ impl Live {
         let usage = (is_good && is_metered).then(|| observed.priced(&self.options.prices, exchange.model.as_deref()));
         let meter = &connection.gateway.meter;
         usage.iter().for_each(|usage| meter.add(usage));
-        note_error(meter, &head, &body);
         let complete = problem.is_none();
+        let broke_off = broke_off && !connection.place.is_stopped();
+        meter.answered(is_metered, if broke_off { Some((BROKE_OFF, None)) } else { error(&head, &body) });
         exchange.answer = Some(Answer {
             ended: now(),
             from: Origin::Provider,
@@ -97,10 +101,9 @@ impl Passing<'_> {
 }
 
 /// The provider's last word on whether it works, and when to ask again.
-fn note_error(meter: &Meter, head: &ResponseHead, body: &[u8]) {
+fn error(head: &ResponseHead, body: &[u8]) -> Option<(u16, Option<u64>)> {
     let seconds = || value(&head.headers, "retry-after").and_then(|seconds| seconds.trim().parse().ok());
-    let error = (head.status >= 400).then(|| (head.status, seconds().or_else(|| delay_in(body))));
-    meter.note(|totals| totals.last_error = error);
+    (head.status >= 400).then(|| (head.status, seconds().or_else(|| delay_in(body))))
 }
 
 /// Gemini says it in the body, as `"retryDelay": "17.5s"` among the details; rounded up.

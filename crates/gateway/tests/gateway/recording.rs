@@ -118,6 +118,7 @@ fn a_provider_that_drops_the_stream_cuts_the_answer() {
     let answer = desk.only_answer();
     assert_eq!((answer.complete, answer.body.as_slice()), (false, &b"data: one\n\ndata: tw"[..]));
     assert_eq!(answer.problem.as_deref(), Some("the provider hung up in the middle"));
+    assert_eq!(desk.gateway.totals().last_error, Some((502, None)));
 }
 
 #[test]

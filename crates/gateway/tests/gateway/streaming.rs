@@ -105,6 +105,23 @@ fn waits_are_told_and_forgotten() {
 }
 
 #[test]
+fn a_provider_that_fails_again_and_again_is_not_called_any_more() {
+    let desk = Desk::new(Api::OpenAi, whole(500, "", "{}"));
+    for _ in 0..3 {
+        assert_eq!(desk.post("/v1/responses", "{}").status, 500);
+    }
+    let got = desk.post("/v1/responses", "{}");
+    assert!(got.status == 400 && got.body.contains("3 times in a row, the last time with status 500"), "{}", got.body);
+    assert_eq!(desk.provider.seen().len(), 3);
+    // What is wrong with the request is not the provider's failure.
+    let desk = Desk::new(Api::OpenAi, whole(400, "", "{}"));
+    for _ in 0..5 {
+        assert_eq!(desk.post("/v1/responses", "{}").status, 400);
+    }
+    assert_eq!(desk.provider.seen().len(), 5);
+}
+
+#[test]
 fn an_answer_that_cannot_be_recorded_whole_is_cut() {
     let mut options = Options::default();
     options.limits.body_bytes = 100;

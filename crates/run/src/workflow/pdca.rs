@@ -36,7 +36,7 @@ fn after_answer(run: &Run, step: StepRef, patch: bool) -> Due {
 fn after_failure(run: &Run, step: StepRef, end: TurnEnd, reason: Option<Reason>) -> Due {
     match end {
         TurnEnd::Interrupted => turn(run, step.role, step.iteration),
-        TurnEnd::ProtocolError if protocol_errors(run, step) <= run.started.contract.limits.protocol_retries => {
+        TurnEnd::ProtocolError if protocol_errors(run, step) <= protocol_retries(run) => {
             turn(run, step.role, step.iteration)
         }
         TurnEnd::TimedOut => match run.out_of_time() {
@@ -69,6 +69,10 @@ fn turn(run: &Run, role: Role, iteration: u32) -> Due {
     let tries = run.steps.iter().filter(|record| record.step.role == role && record.step.iteration == iteration);
     let attempt = tries.count() as u32 + 1;
     Due::Turn(StepRef { index: run.next_index(), role, iteration, attempt, item: None })
+}
+
+fn protocol_retries(run: &Run) -> u32 {
+    run.started.contract.limits.protocol_retries.unwrap_or_default()
 }
 
 fn protocol_errors(run: &Run, step: StepRef) -> u32 {

@@ -34,7 +34,7 @@ pub(crate) fn contract(budgets: Budgets, protocol_retries: u32) -> Contract {
         goal: "Make it work".into(),
         acceptance_criteria: vec![contract::AcceptanceCriterion { id: "AC1".into(), text: "it works".into() }],
         budgets,
-        limits: TurnLimits { protocol_retries, ..TurnLimits::default() },
+        limits: TurnLimits { protocol_retries: Some(protocol_retries), ..TurnLimits::default() },
         landing: LandingConfig::default(),
         agents: Default::default(),
         sandbox: Backend::None,

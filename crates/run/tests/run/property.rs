@@ -222,7 +222,7 @@ impl Books {
     fn break_protocol(&mut self, started: &RunStarted, step: StepRef, complaints: &mut Vec<String>) {
         let errors = self.protocol_errors.entry((step.role, step.iteration)).or_default();
         *errors += 1;
-        if *errors > started.contract.limits.protocol_retries + 1 {
+        if *errors > started.contract.limits.protocol_retries.unwrap_or_default() + 1 {
             complaints.push(format!("{} was retried too often", step.role));
         }
     }
@@ -328,7 +328,9 @@ fn change(fact: &mut Fact, how: u8) {
         Fact::RunStarted(started) => match how % 3 {
             0 => started.contract.budgets.max_iterations += 1,
             1 => started.base.tree.push('x'),
-            _ => started.contract.limits.protocol_retries += 1,
+            _ => {
+                *started.contract.limits.protocol_retries.get_or_insert_default() += 1;
+            }
         },
         Fact::StepStarted { step, .. } | Fact::StepInterrupted { step } => change_step(step, how),
         Fact::ReconciledStep { step, dir, .. } => match how % 2 {

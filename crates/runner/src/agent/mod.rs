@@ -8,12 +8,13 @@ mod talk;
 
 use crate::confine::Extra;
 use crate::machine::Machine;
-use crate::process::{End, Limits, Outcome};
+use crate::process::{End, Limits, Outcome, Talk};
 use crate::world::{Spoken, TurnOrder};
 use crate::{Error, Result};
 pub use access::Reach;
 use access::{Access, Answering, DOOR};
 pub(crate) use access::{reach, sign_in_problem};
+use contract::session::{ErrorKind, SessionError};
 use contract::work::{NetworkRight, ShellRight};
 use contract::{AgentConfig, AgentType, PromptBlocks, Role, SessionOutcome, Usage};
 use home::Home;
@@ -259,10 +260,11 @@ impl Engaged {
         home: Option<&OwnedFd>,
     ) -> Result<(Spoken, Vec<String>)> {
         drop(answering);
-        let was_over = talk.was_over();
         let exit = match outcome.end {
             End::Exited(code) => Exit::Code(code),
-            End::Signaled(signal) if !was_over => Exit::Signal(signal),
+            // It had nothing more to do, and was sent away.
+            End::Signaled(_) if talk.is_done() => Exit::Code(0),
+            End::Signaled(signal) => Exit::Signal(signal),
             _ => Exit::Killed,
         };
         let ended = talk.finish(exit);
@@ -273,7 +275,7 @@ impl Engaged {
             ok: ended.ok && !out_of_budget,
             session_id: ended.session_id,
             usage,
-            error: ended.error,
+            error: ended.error.map(|said| self.explained(said)),
             tool_ops: ended.tool_ops,
             out_of_budget,
             redacted: std::collections::BTreeMap::new(),
@@ -289,6 +291,16 @@ impl Engaged {
         Ok((Spoken { outcome: said, answer: ended.answer, prompt: self.prompt.clone(), spool }, notes))
     }
 
+    /// What went wrong: what the provider last did to the agent, where it does not know or had no time to say.
+    fn explained(&self, said: SessionError) -> SessionError {
+        let Access::Gateway(gateway) = &self.access else { return said };
+        let by_provider = gateway.totals().last_error.map(|(status, after)| session::provider_error(status, after));
+        match by_provider.filter(|error| said.kind == ErrorKind::Other && error.kind != ErrorKind::Other) {
+            Some(error) => error,
+            None => said,
+        }
+    }
+
     /// What was used: by the gateway's count where there is one, else by the agent's; and whether a budget ended it.
     fn usage(&self, by_agent: Usage) -> (Usage, bool) {
         let Access::Gateway(gateway) = &self.access else { return (by_agent, false) };
@@ -302,6 +314,13 @@ impl Engaged {
         };
         (counted, totals.refused_for_budget)
     }
+}
+
+/// The program by the real name of its directory: only that of its package is visible, and a script looks for the rest of it
+/// beside itself.
+pub(crate) fn program(found: &Path) -> PathBuf {
+    let real = found.parent().and_then(|dir| dir.canonicalize().ok());
+    real.zip(found.file_name()).map_or_else(|| found.to_owned(), |(dir, name)| dir.join(name))
 }
 
 /// What has to be readable besides the program itself: the packages that it was installed with, or its directory.

@@ -147,7 +147,7 @@ fn check_budgets(run: &Run, events: &[Event]) -> Vec<String> {
             _ => {}
         }
     }
-    if errors.values().any(|count| *count > contract.limits.protocol_retries + 1) {
+    if errors.values().any(|count| *count > contract.limits.protocol_retries.unwrap_or_default() + 1) {
         broken.push(format!("more retries than allowed: {errors:?}"));
     }
     broken

@@ -1,0 +1,74 @@
+//! Runs that end before their agent does: somebody cancels, or a budget is used up. Nothing of the agent goes on.
+
+use super::{Agent, Lab, for_each_agent, item, lab, shell, then_answer, write};
+use crate::environment::eventually;
+use scripted_model::Step;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+for_each_agent!(a_canceled_agent_is_gone, a_used_up_budget_ends_the_calls);
+
+/// Far more than a cancel takes, even on a machine that has no time.
+const GENEROUS: Duration = Duration::from_secs(20);
+
+/// A command that is found among all processes, and that nobody waits for.
+const SLEEP: &str = "sleep 86399";
+
+fn a_canceled_agent_is_gone(agent: Agent) {
+    canceled(agent, "the model hangs", vec![write("hello.txt", "hello\n"), Step::Hang], |lab| lab.calls().len() == 2);
+    canceled(agent, "a command sleeps", vec![shell(SLEEP)], |lab| {
+        lab.calls().len() == 1 && of_run(&slug(lab)).iter().any(|command| command.starts_with("sleep\x0086399"))
+    });
+}
+
+#[expect(clippy::print_stdout, reason = "the time is a number to look at, not a condition")]
+fn canceled(agent: Agent, when: &str, script: Vec<Step>, is_busy: impl Fn(&Lab) -> bool) {
+    let Some(lab) = lab(&[agent], script) else { return };
+    lab.env.write("item.json", &item("a", agent, &json!({})).to_string());
+    let running = lab.env.spawn(&["run", "item.json"]);
+    eventually(when, || is_busy(&lab));
+    let slug = slug(&lab);
+    let asked = Instant::now();
+    lab.env.norma(&["cancel", "@last"]).success();
+    running.wait().exits(1);
+    let took = asked.elapsed();
+    println!("{} was gone after {} ms while {when}", agent.name(), took.as_millis());
+    assert!(took < GENEROUS, "{took:?}");
+    assert_eq!(of_run(&slug), Vec::<String>::new());
+    assert_eq!(lab.env.last()["status"], "canceled");
+    assert!(!lab.env.root.join("hello.txt").exists());
+    lab.env.norma(&["verify", "@last"]).success();
+}
+
+fn slug(lab: &Lab) -> String {
+    lab.env.last()["run_id"].as_str().unwrap().to_owned()
+}
+
+/// The command lines of all processes that carry a run's mark; what is started with another environment has none.
+fn of_run(slug: &str) -> Vec<String> {
+    let mark = format!("NORMA_RUN_ID={slug}");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap() {
+        let path = entry.unwrap().path();
+        let environ = std::fs::read(path.join("environ")).unwrap_or_default();
+        if environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
+            found.push(String::from_utf8_lossy(&std::fs::read(path.join("cmdline")).unwrap_or_default()).into_owned());
+        }
+    }
+    // A process that is on its way out has no command line any more.
+    found.retain(|command| !command.is_empty());
+    found
+}
+
+fn a_used_up_budget_ends_the_calls(agent: Agent) {
+    let script = then_answer([write("hello.txt", "hello\n"), write("more.txt", "more\n")]);
+    let Some(lab) = lab(&[agent], script) else { return };
+    lab.configure(|config| config["budgets"]["max_tokens"] = json!(100));
+    lab.env.write("item.json", &item("a", agent, &json!({})).to_string());
+    lab.env.norma(&["run", "item.json"]).exits(1);
+    let run = lab.env.last();
+    assert_eq!((&run["status"], &run["reason"]), (&json!("stopped"), &json!("budget_exceeded")), "{run}");
+    // Whatever an agent asks aside is paid from the same budget, and may have used it up already.
+    assert!(lab.calls().len() <= 1, "{:?}", lab.calls());
+    assert!(!lab.env.root.join("hello.txt").exists());
+}
