@@ -7,6 +7,7 @@ mod bounded;
 pub mod bundle;
 pub mod gate;
 mod items;
+pub mod redact;
 mod state;
 pub mod turn;
 mod workflow;
