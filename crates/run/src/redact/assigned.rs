@@ -1,8 +1,8 @@
 //! Values that are secret because of what stands before them: a name that says so, a header, the user of a URL. Wherever
 //! one of these begins there is a `:` or a `=`, so nothing else is looked at.
 
-use super::names::{Saying, saying};
-use super::scan::run_end;
+use super::names::{Saying, parameter_saying, saying};
+use super::scan::{next_of, run_end};
 use super::{Kind, Span, mark_at, value};
 
 /// The longest name that is looked at, and the most spaces beside it.
@@ -18,9 +18,7 @@ const USER_MAX: usize = 512;
 pub(super) fn spans(text: &[u8]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let mut from = 0;
-    let anchor =
-        |from: usize| text[from..].iter().position(|byte| matches!(byte, b':' | b'=')).map(|offset| from + offset);
-    while let Some(at) = anchor(from) {
+    while let Some(at) = next_of(text, from, b':', b'=') {
         // What was replaced before is a mark by then, and no part of a name.
         let seen = Seen { text, done: spans.last().map_or(0, |last| last.range.end) };
         match seen.at(at) {
@@ -46,16 +44,17 @@ impl<'t> Seen<'t> {
             return self.url_user(at + 3);
         }
         let (start, name) = self.name_before(at)?;
-        let says = saying(name);
         if is_authorization(name) {
             return self.credentials(at + 1);
         }
+        let parameter = self.text[at] == b'=' && start > self.done && b"?&".contains(&self.text[start - 1]);
+        let in_url = if parameter { parameter_saying(name) } else { Saying::Nothing };
+        if in_url != Saying::Nothing {
+            return self.parameter(at + 1, in_url);
+        }
+        let says = saying(name);
         if says == Saying::Nothing {
             return self.typed(at);
-        }
-        let parameter = self.text[at] == b'=' && start > self.done && b"?&".contains(&self.text[start - 1]);
-        if parameter {
-            return self.parameter(at + 1, says);
         }
         if self.text[at] == b':'
             && is_header(name)
@@ -116,17 +115,19 @@ impl<'t> Seen<'t> {
 
     /// `Bearer …`, `Basic …`, or a value without such a word.
     fn credentials(&self, after: usize) -> Option<Span> {
-        let first = Value::after(self.text, after)?.range;
-        let word = &self.text[first.clone()];
+        let first = Value::after(self.text, after)?;
+        let word = &self.text[first.range.clone()];
         let scheme = word.len() <= 20 && word.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b'-');
-        let start = if scheme && self.text.get(first.end) == Some(&b' ') { first.end + 1 } else { first.start };
+        if !scheme || first.next != b' ' {
+            let span = self.assigned(after, Saying::Secret)?;
+            return Some(Span { kind: Kind::Authorization, ..span });
+        }
+        let start = first.range.end + 1;
         let end = run_end(self.text, start, |byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte));
         let value = &self.text[start..end];
-        let odd = value.iter().any(u8::is_ascii_digit)
-            || value.iter().skip(1).any(u8::is_ascii_uppercase)
-            || value.ends_with(b"=");
-        let mark = self.text.get(end) == Some(&b'[');
-        let secret = value.len() >= 8 && odd && !mark && value::may_stand(value);
+        let odd = value.iter().any(u8::is_ascii_digit) || value.iter().skip(1).any(u8::is_ascii_uppercase);
+        let code = self.text.get(end).is_some_and(|next| b"[(".contains(next));
+        let secret = value.len() >= 8 && odd && !code && value::may_stand(value);
         secret.then_some(Span { range: start..end, kind: Kind::Authorization })
     }
 
@@ -135,10 +136,9 @@ impl<'t> Seen<'t> {
         let end = run_end(self.text, start, |byte| byte.is_ascii_alphanumeric() || b"-._~%+/=:@!*".contains(&byte));
         let value = &self.text[start..end];
         let mark = self.text.get(end) == Some(&b'[');
-        let secret = if says == Saying::Secret {
-            value::may_be_secret(value)
-        } else {
-            value::is_secret(value, Saying::Secret, true)
+        let secret = match says {
+            Saying::Secret => value::may_be_secret(value),
+            _ => value::is_secret(value, Saying::Secret, true),
         };
         (secret && !mark).then_some(Span { range: start..end, kind: Kind::UrlParameter })
     }
@@ -198,14 +198,15 @@ fn opened(text: &[u8], at: usize) -> (usize, Option<u8>) {
     }
 }
 
-/// Where a quoted value ends. Escapes that stand for a byte of it are part of it; any other ends it.
+/// Where a quoted value ends. Escapes that stand for a byte of it are part of it; any other ends it, and so does what may
+/// end a JSON string around it.
 fn quoted_end(text: &[u8], start: usize, quote: u8) -> usize {
     let mut at = start;
     loop {
         at += match &text[at..] {
             [b'\\', b'/', ..] => 2,
             [b'\\', b'u', digits @ ..] if digits.len() >= 4 && digits[..4].iter().all(u8::is_ascii_hexdigit) => 6,
-            [b'\\' | b'[' | b']' | 0x7f, ..] | [] => return at,
+            [b'\\' | b'"' | b'[' | b']' | 0x7f, ..] | [] => return at,
             [byte, ..] if *byte <= b' ' || *byte == quote => return at,
             _ => 1,
         }

@@ -11,6 +11,8 @@ pub(super) struct Names {
     secret: Vec<String>,
     /// Words that are about much else as well.
     weak: Vec<String>,
+    /// Words that are secret in URLs, since whoever has the URL has what it opens.
+    in_urls: Vec<String>,
     /// Words that leave no doubt about a key.
     makes_key_secret: Vec<String>,
     /// Words that say that it is for everybody to see.
@@ -58,17 +60,21 @@ pub(super) fn saying(name: &[u8]) -> Saying {
     if any(&NAMES.weak) { Saying::Perhaps } else { Saying::Nothing }
 }
 
+/// What the name of a parameter says.
+pub(super) fn parameter_saying(name: &[u8]) -> Saying {
+    let signs = || words(name).last().is_some_and(|last| NAMES.in_urls.iter().any(|word| word.as_bytes() == last));
+    match saying(name) {
+        Saying::Nothing if signs() => Saying::Perhaps,
+        says => says,
+    }
+}
+
 /// Most names have nothing of these in them, and are not looked at closer.
 fn may_say(name: &[u8]) -> bool {
     let pair = |pair: &[u8]| {
         matches!(
             (pair[0] | 0x20, pair[1] | 0x20),
-            (b'k' | b's', b'e')
-                | (b't', b'o')
-                | (b'p', b'a' | b'w')
-                | (b'c', b'r' | b'e')
-                | (b'a', b'u')
-                | (b's', b'i')
+            (b'k' | b's', b'e') | (b't', b'o') | (b'p', b'a' | b'w') | (b'c', b'r' | b'e') | (b'a', b'u')
         )
     };
     name.windows(2).any(pair)

@@ -45,7 +45,8 @@ fn header_end(text: &[u8], at: usize) -> Option<usize> {
     let end = run_end(text, start.min(text.len()), is_label);
     let label = text.get(start..end)?;
     let private = label.ends_with(b" PRIVATE KEY") || label.ends_with(b" PRIVATE KEY BLOCK");
-    (private && label.len() < 48 && text[end..].starts_with(b"-----")).then_some(end + 5)
+    let dashes = run_end(text, end, |byte| byte == b'-') - end;
+    (private && label.len() < 48 && dashes == 5).then_some(end + dashes)
 }
 
 /// A walk over what may stand between the lines of a block.

@@ -4,13 +4,21 @@
 /// How many bits the table has, as a power of two; small enough to stay in the nearest cache.
 const BITS: u32 = 16;
 
+const WORDS: usize = 1 << (BITS - 6);
+
 /// Every beginning has at least this many bytes.
 pub(super) const START: usize = 3;
+
+/// How many places are looked at together.
+const AT_ONCE: usize = 6;
+
+/// How many bytes are looked at together for one of two.
+const BLOCK: usize = 32;
 
 /// Beginnings, each of which stands for something.
 #[derive(Clone)]
 pub(super) struct Starts {
-    table: Vec<u64>,
+    table: Box<[u64; WORDS]>,
     /// Sorted by their first bytes, and the longest first among those.
     sorted: Vec<([u8; START], usize)>,
 }
@@ -18,7 +26,7 @@ pub(super) struct Starts {
 impl Starts {
     /// One entry for each beginning, in this order of preference. Those that are too short are never found.
     pub(super) fn new<'a>(beginnings: impl Iterator<Item = &'a [u8]>) -> Starts {
-        let mut table = vec![0_u64; 1 << (BITS - 6)];
+        let mut table = Box::new([0_u64; WORDS]);
         let mut sorted: Vec<([u8; START], usize)> =
             beginnings.enumerate().filter_map(|(index, it)| Some((first(it, 0)?, index))).collect();
         sorted.sort_unstable();
@@ -36,11 +44,27 @@ impl Starts {
     /// The next place at or after `from` where something may begin.
     pub(super) fn next(&self, text: &[u8], from: usize) -> Option<usize> {
         let rest = text.get(from..)?;
-        let may = |three: &[u8]| {
-            let hash = hash([three[0], three[1], three[2]]);
-            self.table[hash / 64] >> (hash % 64) & 1 == 1
-        };
-        rest.windows(START).position(may).map(|offset| from + offset)
+        let skipped = from + self.skipped(rest);
+        let may = |three: &[u8]| self.has(hash([three[0], three[1], three[2]]));
+        text[skipped..].windows(START).position(may).map(|offset| skipped + offset)
+    }
+
+    /// How many bytes can be passed over, several at a time, since nothing begins there.
+    fn skipped(&self, rest: &[u8]) -> usize {
+        let mut at = 0;
+        while let Some(eight) = rest.get(at..at + 8).and_then(|eight| <[u8; 8]>::try_from(eight).ok()) {
+            let eight = u64::from_le_bytes(eight);
+            let may = (0..AT_ONCE).fold(false, |may, place| may | self.has(spread((eight >> (8 * place)) as u32)));
+            if may {
+                break;
+            }
+            at += AT_ONCE;
+        }
+        at
+    }
+
+    fn has(&self, hash: usize) -> bool {
+        self.table[hash / 64 % WORDS] >> (hash % 64) & 1 == 1
     }
 
     /// What may begin here, in order of preference.
@@ -56,8 +80,33 @@ fn first(text: &[u8], at: usize) -> Option<[u8; START]> {
 }
 
 fn hash([a, b, c]: [u8; START]) -> usize {
-    let word = u32::from(a) | u32::from(b) << 8 | u32::from(c) << 16;
-    (word.wrapping_mul(0x9E37_79B1) >> (32 - BITS)) as usize
+    spread(u32::from_le_bytes([a, b, c, 0]))
+}
+
+/// The first three bytes of four as a place in the table.
+fn spread(word: u32) -> usize {
+    ((word << 8).wrapping_mul(0x9E37_79B1) >> (32 - BITS)) as usize
+}
+
+/// The next of two bytes at or after `from`.
+pub(super) fn next_of(text: &[u8], from: usize, one: u8, other: u8) -> Option<usize> {
+    let mut at = from;
+    // Looking at all bytes of a block and leaving none early is what a machine does at once.
+    let none = |block: &[u8]| !block.iter().fold(false, |found, byte| found | (*byte == one) | (*byte == other));
+    while text.get(at..at + BLOCK).is_some_and(none) {
+        at += BLOCK;
+    }
+    text.get(at..)?.iter().position(|byte| *byte == one || *byte == other).map(|offset| at + offset)
+}
+
+/// The last place of a byte.
+pub(super) fn last_of(text: &[u8], wanted: u8) -> Option<usize> {
+    let mut end = text.len();
+    let none = |block: &[u8]| !block.iter().fold(false, |found, byte| found | (*byte == wanted));
+    while end.checked_sub(BLOCK).is_some_and(|start| none(&text[start..end])) {
+        end -= BLOCK;
+    }
+    text[..end].iter().rposition(|byte| *byte == wanted)
 }
 
 /// Whether a word may begin here: after anything that is no part of one, or after an escape that stands for such.

@@ -1,6 +1,7 @@
 //! Redaction of what arrives in pieces. Whole lines go on as soon as they are there; what may still be part of a secret is
 //! held back, which is never more than one window. How the pieces were cut makes no difference.
 
+use super::scan::last_of;
 use super::{Counts, Redactor, Span, counted, pem, replaced};
 use std::fmt;
 use std::sync::Arc;
@@ -51,6 +52,11 @@ impl Stream {
         out
     }
 
+    /// How many bytes are held back.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// What is left, now that nothing more arrives, and what was replaced in all of it.
     pub fn finish(mut self) -> (Vec<u8>, Counts) {
         let held = std::mem::take(&mut self.held);
@@ -89,10 +95,9 @@ impl Stream {
 
 /// Where the last whole line ends that is no part of a block which goes on behind it.
 fn whole_lines(held: &[u8]) -> usize {
-    let begins = |ten: &[u8]| ten[5] == b'B' && ten == BEGIN;
     let mut cut = line_start(held, held.len());
     // A block may begin in the line in which the one before it ends, and both go on together.
-    while let Some(at) = held[..cut].windows(BEGIN.len()).rposition(begins)
+    while let Some(at) = last_begin(&held[..cut])
         && pem::reaches(held, at, cut)
     {
         cut = line_start(held, at);
@@ -100,8 +105,21 @@ fn whole_lines(held: &[u8]) -> usize {
     cut
 }
 
+/// Where the last block begins.
+fn last_begin(lines: &[u8]) -> Option<usize> {
+    let mut end = lines.len();
+    loop {
+        // Looked for by the byte of it that is rarest.
+        end = last_of(&lines[..end], b'B')?;
+        let at = end.checked_sub(5).filter(|at| lines[*at..].starts_with(BEGIN));
+        if at.is_some() {
+            return at;
+        }
+    }
+}
+
 fn line_start(held: &[u8], at: usize) -> usize {
-    held[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |before| before + 1)
+    last_of(&held[..at], b'\n').map_or(0, |before| before + 1)
 }
 
 /// Where a line that is too long may be cut, and the secrets before that.

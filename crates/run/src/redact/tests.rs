@@ -202,10 +202,9 @@ fn what_is_held_back_is_bounded_and_long_lines_lose_no_secret() {
     let mut out = Vec::new();
     for piece in text.chunks(1000) {
         out.extend(stream.push(piece));
-        assert!(out.len() + (66 << 10) > out.len() && text.len() > 66 << 10);
+        assert!(stream.held() < 64 << 10);
     }
     let (rest, counts) = stream.finish();
-    assert!(rest.len() < 66 << 10);
     out.extend(rest);
     let out = String::from_utf8(out).unwrap();
     for secret in ["the-known-one-42", "f3Kd9Lm2Qz7Xv1Bn8Rt5", token] {
@@ -319,34 +318,39 @@ fn encoded(bytes: &[u8]) -> String {
     bytes.chunks(3).map(group).collect()
 }
 
-/// How fast it is: `cargo test --release -p run -- --ignored --nocapture figures`. `NORMA_TEXT` names other text.
+/// How fast it is: `cargo test --release -p run -- --ignored --nocapture figures`.
 #[test]
 #[ignore = "a measurement"]
 fn figures() {
-    let log: String = (0..20_000)
-        .map(|n| format!("test gate::scope::tests::case_{n} ... ok (0.0{n}s)\n   Compiling serde v1.0.{n} in crates/run/src/lib.rs\n"))
+    let log: String = (0..2000)
+        .map(|n| {
+            format!("test gate::scope::tests::case_{n} ... ok\n   Compiling serde v1.0.{n} in crates/run/src/lib.rs\n")
+        })
         .collect();
-    let json: String = (0..10_000)
-        .map(|n| format!("{{\"type\":\"item.completed\",\"item\":{{\"id\":\"item_{n}\",\"role\":\"assistant\",\"text\":\"Reading the file and running the tests once more, as asked before.\\nAll passed.\",\"tokens\":{n}}}}}\n"))
+    let said = "Reading the file and running the tests once more, as asked before.\\nAll passed.";
+    let json: String = (0..1000)
+        .map(|n| format!("{{\"type\":\"item\",\"item\":{{\"id\":\"item_{n}\",\"text\":\"{said}\",\"tokens\":{n}}}}}\n"))
         .collect();
-    let source = include_str!("../state.rs").repeat(40);
-    let redactor = knowing("known-value-7");
+    let source = include_str!("../state.rs").repeat(8);
+    let redactor = Arc::new(knowing("known-value-7"));
     for (name, text) in [("log", &log), ("json", &json), ("source", &source)] {
-        let best = |work: &dyn Fn()| {
-            (0..5)
-                .map(|_| {
-                    let since = std::time::Instant::now();
-                    work();
-                    since.elapsed()
-                })
-                .min()
-                .unwrap_or_default()
-        };
-        let whole = best(&|| drop(redactor.redact(text.as_bytes())));
-        let pieces = best(&|| drop(streamed(&redactor, text.as_bytes(), &[8192])));
+        let text = text.as_bytes();
+        let whole = best(|| redactor.redact(text).bytes.len());
+        let pieces = best(|| {
+            let mut stream = Stream::new(redactor.clone());
+            text.chunks(8192).map(|piece| stream.push(piece).len()).sum::<usize>() + stream.finish().0.len()
+        });
         let rate = |took: std::time::Duration| text.len() as f64 / 1e6 / took.as_secs_f64();
-        {
-            println!("{name}: {} bytes, {:.0} MB/s whole, {:.0} MB/s in pieces", text.len(), rate(whole), rate(pieces));
-        }
+        println!("{name}: {} bytes, {:.0} MB/s whole, {:.0} MB/s in pieces", text.len(), rate(whole), rate(pieces));
     }
+}
+
+/// The best of many: the machine has other work, too.
+fn best(work: impl Fn() -> usize) -> std::time::Duration {
+    let took = |_| {
+        let since = std::time::Instant::now();
+        assert!(work() > 0);
+        since.elapsed()
+    };
+    (0..300).map(took).min().unwrap_or_default()
 }

@@ -27,7 +27,8 @@ pub(super) fn is_secret(value: &[u8], saying: Saying, quoted: bool) -> bool {
     let has = |class: fn(&u8) -> bool| value.iter().any(class);
     let mixed = has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase);
     let changes = changes(value);
-    let by_chance = if quoted && !doubtful { changes * 5 >= value.len() } else { changes * 10 >= value.len() * 3 };
+    // What is not quoted may be a name of the program's own.
+    let by_chance = changes * if quoted && !doubtful { 5 } else { 3 } >= value.len();
     let entropy = entropy(value);
     let public = doubtful && [&b"MI"[..], b"MF", b"AAAA"].iter().any(|start| value.starts_with(start));
     by_chance
@@ -106,18 +107,21 @@ fn is_placeholder(value: &[u8]) -> bool {
     NAMES.placeholders.iter().any(contains)
 }
 
-/// How often the class of a byte changes; a capital letter and what follows it are one.
+/// How often the class of a byte changes. A capital letter and what follows it are one, and what parts the words of a
+/// name is none.
 fn changes(value: &[u8]) -> usize {
     let class = |byte: u8| match byte {
-        b'a'..=b'z' => 0,
-        b'A'..=b'Z' => 1,
-        b'0'..=b'9' => 2,
-        _ => 3,
+        b'_' | b'.' | b'-' | b':' => 0,
+        b'a'..=b'z' => 1,
+        b'A'..=b'Z' => 2,
+        b'0'..=b'9' => 3,
+        _ => 4,
     };
-    value
-        .windows(2)
-        .filter(|pair| class(pair[0]) != class(pair[1]) && (class(pair[0]), class(pair[1])) != (1, 0))
-        .count()
+    let changes = |pair: &&[u8]| match (class(pair[0]), class(pair[1])) {
+        (0, _) | (_, 0) | (2, 1) => false,
+        (one, other) => one != other,
+    };
+    value.windows(2).filter(changes).count()
 }
 
 /// Shannon's entropy of a value: bits for each byte, in parts of 256.
