@@ -258,6 +258,18 @@ pub(crate) fn mark_at(text: &[u8], at: usize) -> Option<(usize, Kind)> {
     Some((at + MARK.len() + kind.word().len() + 1, kind))
 }
 
+/// The marks in a text.
+pub fn marks(text: &[u8]) -> Vec<Span> {
+    let mut marks = Vec::new();
+    let mut from = 0;
+    while let Some(at) = scan::next_of(text, from, b'[', b'[') {
+        let mark = mark_at(text, at).map(|(end, kind)| Span { range: at..end, kind });
+        from = mark.as_ref().map_or(at + 1, |mark| mark.range.end);
+        marks.extend(mark);
+    }
+    marks
+}
+
 /// The text with a mark in place of every span.
 fn replaced<'t>(text: &'t [u8], spans: &[Span]) -> Cow<'t, [u8]> {
     if spans.is_empty() {
