@@ -2,7 +2,7 @@
 //! one of these begins there is a `:` or a `=`, so nothing else is looked at.
 
 use super::names::{Saying, parameter_saying, saying};
-use super::scan::{next_of, run_end};
+use super::scan::{Runs, next_of, run_end};
 use super::{Kind, Span, mark_at, value};
 
 /// The longest name that is looked at, and the most spaces beside it.
@@ -17,13 +17,13 @@ const USER_MAX: usize = 512;
 
 pub(super) fn spans(text: &[u8]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
+    let mut seen = Seen { text, done: 0, values: Runs::default() };
     let mut from = 0;
     while let Some(at) = next_of(text, from, b':', b'=') {
-        // What was replaced before is a mark by then, and no part of a name.
-        let seen = Seen { text, done: spans.last().map_or(0, |last| last.range.end) };
         match seen.at(at) {
             Some(span) => {
-                from = span.range.end;
+                // What was replaced is a mark from here on, and no part of a name.
+                (from, seen.done) = (span.range.end, span.range.end);
                 spans.push(span);
             }
             None => from = at + 1,
@@ -36,10 +36,11 @@ pub(super) fn spans(text: &[u8]) -> Vec<Span> {
 struct Seen<'t> {
     text: &'t [u8],
     done: usize,
+    values: Runs,
 }
 
 impl<'t> Seen<'t> {
-    fn at(&self, at: usize) -> Option<Span> {
+    fn at(&mut self, at: usize) -> Option<Span> {
         if self.text[at..].starts_with(b"://") {
             return self.url_user(at + 3);
         }
@@ -88,7 +89,7 @@ impl<'t> Seen<'t> {
     }
 
     /// `NAME: type = value`: the name is further away.
-    fn typed(&self, at: usize) -> Option<Span> {
+    fn typed(&mut self, at: usize) -> Option<Span> {
         let first = at.saturating_sub(TYPE_MAX).max(self.done);
         let is_type = |byte: &u8| byte.is_ascii_alphanumeric() || b"_&<>' *".contains(byte);
         let length = self.text[first..at].iter().rev().take_while(|byte| is_type(byte)).count();
@@ -98,8 +99,8 @@ impl<'t> Seen<'t> {
     }
 
     /// A value whose name says that it is secret.
-    fn assigned(&self, after: usize, says: Saying) -> Option<Span> {
-        let found = Value::after(self.text, after)?;
+    fn assigned(&mut self, after: usize, says: Saying) -> Option<Span> {
+        let found = Value::after(self.text, after, &mut self.values)?;
         let value = &self.text[found.range.clone()];
         let whole = if found.quoted { found.closed } else { !b"([{<".contains(&found.next) };
         let secret = whole && value::is_secret(value, says, found.quoted);
@@ -107,15 +108,15 @@ impl<'t> Seen<'t> {
     }
 
     /// `x-api-key: …`.
-    fn header(&self, after: usize) -> Option<Span> {
-        let found = Value::after(self.text, after)?;
+    fn header(&mut self, after: usize) -> Option<Span> {
+        let found = Value::after(self.text, after, &mut self.values)?;
         let secret = !b"([{<".contains(&found.next) && value::may_be_secret(&self.text[found.range.clone()]);
         secret.then_some(Span { range: found.range, kind: Kind::ApiKeyHeader })
     }
 
     /// `Bearer …`, `Basic …`, or a value without such a word.
-    fn credentials(&self, after: usize) -> Option<Span> {
-        let first = Value::after(self.text, after)?;
+    fn credentials(&mut self, after: usize) -> Option<Span> {
+        let first = Value::after(self.text, after, &mut self.values)?;
         let word = &self.text[first.range.clone()];
         let scheme = word.len() <= 20 && word.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b'-');
         if !scheme || first.next != b' ' {
@@ -174,13 +175,13 @@ struct Value {
 
 impl Value {
     /// The value behind a `:` or a `=`; none where there is none, or a mark.
-    fn after(text: &[u8], after: usize) -> Option<Value> {
-        let start = run_end(text, after, |byte| b">=:".contains(&byte)).min(after + 2);
+    fn after(text: &[u8], after: usize, values: &mut Runs) -> Option<Value> {
+        let start = run_end(&text[..text.len().min(after + 2)], after, |byte| b">=:".contains(&byte));
         let start = run_end(&text[..text.len().min(start + SPACES_MAX)], start, |byte| matches!(byte, b' ' | b'\t'));
         let (start, quote) = opened(text, start);
         let end = match quote {
             Some(quote) => quoted_end(text, start, quote),
-            None => run_end(text, start, |byte| byte > b' ' && byte != 0x7f && !b"\"'`\\,;()[]{}<>|&".contains(&byte)),
+            None => values.end(text, start, is_unquoted),
         };
         let next = text.get(end).copied().unwrap_or(b'\n');
         let closed = quote.is_some_and(|quote| next == quote || next == b'\\' || next == b'\n');
@@ -211,6 +212,11 @@ fn quoted_end(text: &[u8], start: usize, quote: u8) -> usize {
             _ => 1,
         }
     }
+}
+
+/// What a value may have in it that is not quoted.
+fn is_unquoted(byte: u8) -> bool {
+    byte > b' ' && byte != 0x7f && !b"\"'`\\,;()[]{}<>|&".contains(&byte)
 }
 
 fn is_name(byte: u8) -> bool {

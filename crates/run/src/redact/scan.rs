@@ -1,6 +1,8 @@
 //! Looking for many beginnings at once: a table of hashes of three bytes says where one of them can begin at all, which is
 //! almost nowhere, so that ordinary text costs one look for each byte.
 
+use std::ops::Range;
+
 /// How many bits the table has, as a power of two; small enough to stay in the nearest cache.
 const BITS: u32 = 16;
 
@@ -137,4 +139,19 @@ fn ends_escape(text: &[u8]) -> bool {
 /// Where the run of such bytes that begins here ends.
 pub(super) fn run_end(text: &[u8], from: usize, class: impl Fn(u8) -> bool) -> usize {
     text[from..].iter().position(|byte| !class(*byte)).map_or(text.len(), |offset| from + offset)
+}
+
+/// Remembers where the last run of one class ended, so that no run is walked along twice.
+#[derive(Default)]
+pub(super) struct Runs {
+    last: Range<usize>,
+}
+
+impl Runs {
+    pub(super) fn end(&mut self, text: &[u8], from: usize, class: impl Fn(u8) -> bool) -> usize {
+        if !self.last.contains(&from) {
+            self.last = from..run_end(text, from, class);
+        }
+        self.last.end
+    }
 }

@@ -228,6 +228,31 @@ fn a_block_that_never_ends_is_not_waited_for() {
     );
 }
 
+#[test]
+fn no_text_takes_more_than_its_share() {
+    let begin = format!("-----BEGIN {} KEY-----\"MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj", "PRIVATE");
+    for part in [
+        "password=",
+        "x-api-key:",
+        "-eyJ",
+        "token='",
+        "://a:b",
+        "authorization: a ",
+        "&sig=",
+        "=",
+        ":",
+        "\\",
+        &begin,
+        "[",
+    ] {
+        let text = part.repeat((1 << 18) / part.len());
+        let since = std::time::Instant::now();
+        let _ = Redactor::patterns().redact(text.as_bytes());
+        // A second or two where nothing is optimised; what grew with the square would take minutes.
+        assert!(since.elapsed() < std::time::Duration::from_secs(20), "{part}");
+    }
+}
+
 /// Text that is full of what the passes look for.
 fn any_text() -> impl Strategy<Value = String> {
     let pieces: Vec<String> = cases().into_iter().map(|(text, _)| text).collect();

@@ -1,7 +1,7 @@
 //! Tokens that are known by their form: how they begin, and what follows for long enough. Whether there is more than
 //! enough decides nothing, so that a mark behind a token cannot make one of what was none.
 
-use super::scan::{START, Starts, begins_word, run_end};
+use super::scan::{Runs, START, Starts, begins_word, run_end};
 use super::{Kind, Span, pem};
 use serde::Deserialize;
 use std::sync::LazyLock;
@@ -138,19 +138,4 @@ fn web_token(text: &[u8], at: usize, headers: &mut Runs) -> Option<Span> {
         end - text[..end].iter().rev().take_while(|byte| **byte == b'.').count()
     };
     fits.then(|| Span { range: at..end(), kind: Kind::Jwt })
-}
-
-/// Remembers where the last run ended, so that no run is walked along twice.
-#[derive(Default)]
-struct Runs {
-    last: std::ops::Range<usize>,
-}
-
-impl Runs {
-    fn end(&mut self, text: &[u8], from: usize, class: impl Fn(u8) -> bool) -> usize {
-        if !self.last.contains(&from) {
-            self.last = from..run_end(text, from, class);
-        }
-        self.last.end
-    }
 }

@@ -20,7 +20,7 @@ const DOUBTFUL_ENTROPY_MIN: usize = 7 * 128;
 pub(super) fn is_secret(value: &[u8], saying: Saying, quoted: bool) -> bool {
     let doubtful = saying != Saying::Secret;
     let least = if doubtful { DOUBTFUL_LENGTH_MIN } else { LENGTH_MIN };
-    if value.len() < least || !is_candidate(value) {
+    if value.len() < least {
         return false;
     }
     let value = &value[..value.len().min(LOOKED_AT)];
@@ -36,14 +36,14 @@ pub(super) fn is_secret(value: &[u8], saying: Saying, quoted: bool) -> bool {
         && has(u8::is_ascii_alphabetic)
         && entropy >= if doubtful { DOUBTFUL_ENTROPY_MIN } else { ENTROPY_MIN }
         && (!doubtful || mixed && !public)
+        && is_candidate(value)
 }
 
 /// Whether a short value may be one, where it stands for nothing else: in a header, or in a URL.
 pub(super) fn may_be_secret(value: &[u8]) -> bool {
-    value.len() >= 8
-        && value.iter().any(u8::is_ascii_digit)
-        && value.iter().any(u8::is_ascii_alphabetic)
-        && is_candidate(value)
+    let seen = &value[..value.len().min(LOOKED_AT)];
+    let has = |class: fn(&u8) -> bool| seen.iter().any(class);
+    seen.len() >= 8 && has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic) && is_candidate(seen)
 }
 
 /// Whether a value behind `Authorization:` is meant as it is written.
@@ -53,6 +53,7 @@ pub(super) fn may_stand(value: &[u8]) -> bool {
 
 /// What is known not to be a secret is none, whatever it looks like.
 fn is_candidate(value: &[u8]) -> bool {
+    let value = &value[..value.len().min(LOOKED_AT)];
     !is_number(value)
         && !is_uuid(value)
         && !is_digest(value)
@@ -103,7 +104,10 @@ fn is_words(value: &[u8]) -> bool {
 
 fn is_placeholder(value: &[u8]) -> bool {
     let lower = value[..value.len().min(LOOKED_AT)].to_ascii_lowercase();
-    let contains = |part: &String| lower.windows(part.len()).any(|window| window == part.as_bytes());
+    let contains = |part: &String| {
+        let first = part.as_bytes()[0];
+        lower.windows(part.len()).any(|window| window[0] == first && window == part.as_bytes())
+    };
     NAMES.placeholders.iter().any(contains)
 }
 
