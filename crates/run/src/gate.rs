@@ -10,6 +10,7 @@ mod finding;
 mod listed;
 pub mod policy;
 pub mod scope;
+pub mod secret;
 pub mod test_files;
 pub mod tool_ops;
 pub mod verdict;

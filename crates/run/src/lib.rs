@@ -8,6 +8,7 @@ pub mod bundle;
 pub mod gate;
 mod items;
 pub mod prompt;
+pub mod redact;
 mod state;
 pub mod turn;
 mod workflow;

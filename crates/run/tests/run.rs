@@ -607,7 +607,7 @@ fn a_patch_over_a_budget_is_refused() {
 
 #[test]
 fn both_sides_of_a_change_are_judged() {
-    let gone = ChangedPath { path: b".git/hooks/x".to_vec(), old_mode: Some(0o100_644), new_mode: None, binary: false };
+    let gone = ChangedPath { path: b".git/hooks/x".to_vec(), old_mode: Some(0o100_644), ..ChangedPath::default() };
     let observed = Observed { changes: vec![gone], ..Observed::default() };
     assert_eq!(judge_scope(&observed, &Scope::default(), &ProtectedPaths::built_in(), None).len(), 1);
 }

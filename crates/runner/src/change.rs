@@ -9,8 +9,10 @@ use contract::{BudgetExceeded, ChangeDropped, Digest, Fact, PatchApplied, Reason
 use run::gate::budget::{Sizes, over_budget, risky};
 use run::gate::scope::Observed;
 use run::gate::{Finding, Rule, shown};
+use run::redact::Redactor;
 use run::{Run, bounded};
 use serde_json::json;
+use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
 use store::{Preparing, crash, now};
@@ -32,7 +34,7 @@ pub(crate) fn judge_and_apply(driver: &mut Driver<'_, '_>, change: u32, step: St
     let judged = judge_patch(&rules, &driver.run, &patch, |run, patch| driver.world.apply(run, patch))?;
     let dir = format!("changes/{change:03}");
     let mut evidence = Preparing::new(&driver.run_dir().join(&dir))?;
-    evidence.write("patch.diff", &patch)?;
+    evidence.write("patch.diff", &judged.patch_to_keep(&patch))?;
     evidence.write("gates.json", &judged.gates_json(&driver.run.tree))?;
     let fact = judged.fact(&driver.run, (change, step), patch.len() as u64, evidence.evidence());
     let points = ["change.before_rename", "change.after_rename"];
@@ -115,6 +117,16 @@ impl Judged {
                 budget,
                 evidence,
             }),
+        }
+    }
+
+    /// The patch as it is kept: without the secrets for which it was dropped.
+    pub(crate) fn patch_to_keep<'p>(&self, patch: &'p [u8]) -> Cow<'p, [u8]> {
+        match self {
+            Judged::Dropped { findings, .. } if findings.iter().any(|found| found.rule == Rule::Secret) => {
+                Redactor::patterns().redact(patch).bytes
+            }
+            _ => Cow::Borrowed(patch),
         }
     }
 

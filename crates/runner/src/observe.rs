@@ -1,9 +1,11 @@
 //! What norma saw of a change, in the words of the gate that judges it.
 
 use crate::Result;
-use crate::git::{MODE_GITLINK, Objects, TreeChange};
+use crate::git::{Entry, MODE_GITLINK, Objects, TreeChange};
 use crate::workspace::{Captured, OddKind};
 use run::gate::scope::{ChangedPath, IgnoredPath, Observed, Odd, OddPath};
+use run::gate::secret::{self, AddedSecret};
+use run::redact::{Known, Redactor};
 use serde::{Deserialize, Serialize};
 
 /// How trees differ.
@@ -18,9 +20,46 @@ pub(crate) fn changes(objects: &Objects, changes: &[TreeChange]) -> Result<Vec<C
             old_mode: change.old.map(|entry| entry.mode),
             new_mode: change.new.map(|entry| entry.mode),
             binary,
+            secrets: if binary { Vec::new() } else { secrets(objects, change)? },
         })
     };
     changes.iter().map(changed).collect()
+}
+
+/// What looks like a secret in the lines that a change adds.
+fn secrets(objects: &Objects, change: &TreeChange) -> Result<Vec<AddedSecret>> {
+    let same = change.old.map(|entry| entry.id) == change.new.map(|entry| entry.id);
+    let Some(new) = change.new.filter(|entry| is_file(entry) && !same) else { return Ok(Vec::new()) };
+    if objects.size(new.id)? > secret::BYTES_MAX {
+        return Ok(Vec::new());
+    }
+    let old = || match change.old.filter(is_file) {
+        Some(old) => objects.read_blob(old.id),
+        None => Ok(Vec::new()),
+    };
+    Ok(secret::added(&objects.read_blob(new.id)?, old)?)
+}
+
+fn is_file(entry: &Entry) -> bool {
+    entry.mode & 0o170_000 == 0o100_000
+}
+
+/// A patch as it may be kept: without the secrets, if its change adds any. A patch shows a few lines of a block only, so
+/// what is secret in the files is looked for besides what is secret by its form.
+pub(crate) fn patch_to_keep(
+    objects: &Objects,
+    changes: &[TreeChange],
+    seen: &[ChangedPath],
+    patch: Vec<u8>,
+) -> Result<Vec<u8>> {
+    let with_secrets = changes.iter().zip(seen).filter(|(_, seen)| !seen.secrets.is_empty());
+    let mut known = Known::new();
+    let mut any = false;
+    for new in with_secrets.filter_map(|(change, _)| change.new) {
+        known.add_found(&Redactor::patterns(), &objects.read_blob(new.id)?);
+        any = true;
+    }
+    Ok(if any { Redactor::new(&known).redact(&patch).bytes.into_owned() } else { patch })
 }
 
 /// Everything that was found in a workspace. Ignored files are judged one by one as far as they are listed, and all of

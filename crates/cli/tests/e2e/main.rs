@@ -20,6 +20,7 @@ mod replay;
 mod repositories;
 mod sandbox;
 mod scope;
+mod secrets;
 mod surroundings;
 mod terminals;
 mod tricks;

@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn risky_paths_are_named_with_their_reason() {
         let change =
-            |path: &[u8]| ChangedPath { path: path.to_vec(), old_mode: None, new_mode: Some(0o100_644), binary: false };
+            |path: &[u8]| ChangedPath { path: path.to_vec(), new_mode: Some(0o100_644), ..ChangedPath::default() };
         let changes = [&b"src/a.rs"[..], b"sub/Makefile", b"\xff", b"Cargo.lock"].map(change);
         assert_eq!(
             risky(&changes),

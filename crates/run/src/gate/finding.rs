@@ -37,6 +37,8 @@ pub enum Rule {
     TooLarge,
     /// Could not be looked at.
     Unreadable,
+    /// Something is added that looks like a secret.
+    Secret,
     /// The patch did not become a tree.
     PatchFailed,
     /// A budget is exceeded.

@@ -5,6 +5,7 @@
 //! What is refused does not depend on spelling: lists that protect compare folded names, lists that allow compare
 //! exact bytes, component by component.
 
+use super::secret::{self, AddedSecret};
 use super::{Finding, Rule};
 use contract::RepoPath;
 use contract::path::{PathProblem, fold, lies_within};
@@ -32,7 +33,7 @@ pub struct Observed {
 }
 
 /// One path that differs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ChangedPath {
     /// Exact bytes of the name.
     pub path: Vec<u8>,
@@ -42,6 +43,8 @@ pub struct ChangedPath {
     pub new_mode: Option<u32>,
     /// Whether the content after looks binary.
     pub binary: bool,
+    /// What looks like a secret in the content after and was not there before.
+    pub secrets: Vec<AddedSecret>,
 }
 
 /// One ignored file.
@@ -154,6 +157,7 @@ impl Judge<'_> {
             let message = "binary content is refused; a contract can allow it (scope.allow_binary)";
             findings.push(Finding::at(Rule::Binary, &change.path, message));
         }
+        findings.extend(secret::findings(&change.path, &change.secrets));
         findings
     }
 

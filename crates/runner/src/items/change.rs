@@ -22,7 +22,7 @@ pub(crate) struct Change {
     pub(crate) deltas: Deltas,
     /// Each file with what it is now.
     pub(crate) artifacts: Vec<ReceiptArtifact>,
-    /// The same as text.
+    /// The same as text; without its secrets, if it adds any.
     pub(crate) patch: Vec<u8>,
 }
 
@@ -45,7 +45,8 @@ impl Change {
             after: it.new.map(|entry| entry.id.to_string()),
         });
         let deltas = delta::deltas(&sides.collect::<Vec<_>>());
-        Ok(Change { trees, deltas, patch: objects.diff_text(old, new)?, paths, artifacts })
+        let patch = observe::patch_to_keep(objects, &found, &paths, objects.diff_text(old, new)?)?;
+        Ok(Change { trees, deltas, patch, paths, artifacts })
     }
 
     /// Paths that are created, edited and deleted.

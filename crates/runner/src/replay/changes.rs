@@ -20,6 +20,7 @@ pub(super) fn differences(walk: &Walk<'_, '_, '_>, event: &Event) -> Result<Vec<
     let patch = read_patch(&walk.dir, &walk.run, step)?;
     let judged = judge_patch(&walk.rules, &walk.run, &patch, |run, patch| apply_patch(walk.with.objects, run, patch))?;
     let gates = judged.gates_json(&walk.run.tree);
+    let kept = judged.patch_to_keep(&patch).into_owned();
     let now = judged.fact(&walk.run, (change, step), patch.len() as u64, evidence);
     let mut all: Vec<Found> = match (&event.fact, &now) {
         (Fact::PatchApplied(recorded), Fact::PatchApplied(now)) => fields(recorded, now, &[]),
@@ -30,7 +31,7 @@ pub(super) fn differences(walk: &Walk<'_, '_, '_>, event: &Event) -> Result<Vec<
     .map(|what| found(Some("patch"), what))
     .collect();
     let dir = format!("changes/{change:03}");
-    for (name, bytes) in [("patch.diff", &patch), ("gates.json", &gates)] {
+    for (name, bytes) in [("patch.diff", &kept), ("gates.json", &gates)] {
         if walk.read(&format!("{dir}/{name}"))? != *bytes {
             all.push(found(Some("patch"), format!("{dir}/{name} is not what follows from the turn")));
         }

@@ -215,8 +215,10 @@ pub(super) fn verify_again(
         tallies.tests.compare(Some(seq), found)?;
         notes.into_iter().for_each(|note| tallies.tests.note(note));
     }
-    let in_scope = ending.judged.gates.iter().any(|result| result.gate == Gate::Scope && result.passed);
-    if !in_scope || ending.judged.change.patch.is_empty() {
+    // What adds a secret is kept without it, and makes no tree.
+    let passed = |gate: Gate| ending.judged.gates.iter().any(|result| result.gate == gate && result.passed);
+    let merged = !ending.judged.gates.iter().any(|result| result.gate == Gate::Merged && !result.passed);
+    if !passed(Gate::Scope) || !merged || ending.judged.change.patch.is_empty() {
         return Ok(());
     }
     match applied(walk, &dir, &ending.judged.change.trees).transpose() {

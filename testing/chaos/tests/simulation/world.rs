@@ -234,9 +234,8 @@ fn land_on_main(outside: &mut Outside, run: &Run, landing: &Landing) -> LandResu
 fn tree_with(run: &Run, patch: &[u8], paths: &[(&str, Option<u32>)]) -> PatchResult {
     let changes = paths.iter().map(|(path, mode)| ChangedPath {
         path: path.as_bytes().to_vec(),
-        old_mode: None,
         new_mode: Some(mode.unwrap_or(0o100_644)),
-        binary: false,
+        ..ChangedPath::default()
     });
     PatchResult::Tree { tree: hash(&[run.tree.as_bytes(), patch]), changes: changes.collect() }
 }

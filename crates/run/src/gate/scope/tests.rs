@@ -15,7 +15,7 @@ const LINK: Option<u32> = Some(MODE_SYMLINK);
 const GITLINK: Option<u32> = Some(MODE_GITLINK);
 
 fn entry(path: impl AsRef<[u8]>, old_mode: Option<u32>, new_mode: Option<u32>) -> ChangedPath {
-    ChangedPath { path: path.as_ref().to_vec(), old_mode, new_mode, binary: false }
+    ChangedPath { path: path.as_ref().to_vec(), old_mode, new_mode, ..ChangedPath::default() }
 }
 
 fn added(path: impl AsRef<[u8]>) -> ChangedPath {
@@ -306,8 +306,9 @@ fn any_odd() -> impl Strategy<Value = Odd> {
 }
 
 fn any_observed() -> impl Strategy<Value = Observed> {
-    let change = (any_name(), any_mode(), any_mode(), any::<bool>())
-        .prop_map(|(path, old_mode, new_mode, binary)| ChangedPath { path, old_mode, new_mode, binary });
+    let change = (any_name(), any_mode(), any_mode(), any::<bool>()).prop_map(|(path, old_mode, new_mode, binary)| {
+        ChangedPath { path, old_mode, new_mode, binary, secrets: Vec::new() }
+    });
     let ignored = (any_name(), any::<u64>()).prop_map(|(path, size)| IgnoredPath { path, size });
     let odd = (any_name(), any_odd()).prop_map(|(path, what)| OddPath { path, what });
     (prop::collection::vec(change, 0..6), prop::collection::vec(ignored, 0..4), prop::collection::vec(odd, 0..3))
@@ -339,7 +340,7 @@ proptest! {
         let changes: Vec<ChangedPath> = names
             .iter()
             .map(|name| format!("src/{name}.rs"))
-            .map(|path| ChangedPath { path: path.into_bytes(), old_mode: old, new_mode: EXECUTABLE, binary: false })
+            .map(|path| ChangedPath { path: path.into_bytes(), old_mode: old, new_mode: EXECUTABLE, ..ChangedPath::default() })
             .collect();
         prop_assert_eq!(judged(&Observed { changes, ..Observed::default() }, &scope(&["src"])), []);
     }

@@ -1,0 +1,53 @@
+//! Secrets in changes: refused, named by their place, and nowhere in what is kept.
+
+use crate::batches::{batch, item, with_worker};
+use crate::environment::TestEnvironment;
+use serde_json::json;
+use std::path::Path;
+
+/// Put together here, so that no file of the repository has it.
+const KEY: &str = concat!("AK", "IAJ4XQ2WZ7R5T9V1B3");
+
+/// Every file below a directory that holds the key.
+fn files_with_key(dir: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_with_key(&path));
+        } else if std::fs::read(&path).unwrap().windows(KEY.len()).any(|window| window == KEY.as_bytes()) {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+#[test]
+fn a_worker_that_adds_a_secret_is_denied_and_the_secret_is_kept_nowhere() {
+    let env = with_worker("printf 'region = \"x\"\\nkey = \"%s%s\"\\n' AK IAJ4XQ2WZ7R5T9V1B3 > src/config.py");
+    let before = env.repository();
+    let results = batch(&env, &[item("a", json!({"allowed_paths": ["src"]}))], 1);
+    assert_eq!(results[0]["status"], "denied");
+    assert_eq!(results[0]["denial_reason"], "src/config.py: line 2 adds what looks like an access key (aws)");
+    assert_eq!(env.repository().get("src/config.py"), before.get("src/config.py"));
+    let patch = std::fs::read_to_string(env.run_dir().join("changes/001/patch.diff")).unwrap();
+    assert!(patch.contains("\n+key = \"[redacted:aws_key]\"\n"), "{patch}");
+    assert_eq!(files_with_key(&env.run_dir()), Vec::<String>::new());
+    env.norma(&["verify", "@last"]).success();
+    env.norma(&["replay", "@last"]).success();
+}
+
+#[test]
+fn a_patch_that_adds_a_secret_is_dropped_and_its_evidence_has_a_mark() {
+    let patch = format!(
+        "diff --git a/src/k b/src/k\nnew file mode 100644\n--- /dev/null\n+++ b/src/k\n@@ -0,0 +1 @@\n+key = \"{KEY}\"\n"
+    );
+    let env = TestEnvironment::with_patch(&patch);
+    env.norma(&["run", "1"]).exits(1);
+    let run = env.last();
+    assert_eq!((&run["status"], &run["reason"]), (&json!("denied"), &json!("policy_violation")), "{run}");
+    let gates = std::fs::read_to_string(env.run_dir().join("changes/001/gates.json")).unwrap();
+    assert!(gates.contains("\"rule\": \"secret\"") && gates.contains("line 1 adds"), "{gates}");
+    assert_eq!(files_with_key(&env.run_dir().join("changes")), Vec::<String>::new());
+    env.norma(&["replay", "@last"]).success();
+}
