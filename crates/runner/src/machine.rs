@@ -16,7 +16,9 @@ use contract::path::PathProblem;
 use contract::{Backend, Digest, Item, Landing, LandingMode, Reason, RepoPath, StepRef, Workflow};
 use run::Run;
 use run::gate::{Finding, Rule, shown};
+use run::redact::{Known, Redactor};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Names the turn in the environment of every process that belongs to it, so that what outlives a killed norma
 /// can be found.
@@ -37,13 +39,15 @@ pub struct Machine<'a> {
     pub(crate) waiting: Waiting,
     /// State hashes that are known.
     memo: Option<Memo>,
+    /// Knows the user's secrets.
+    redactor: Option<Arc<Redactor>>,
 }
 
 impl<'a> Machine<'a> {
     /// A machine without a checkout yet.
     pub fn new(context: &'a Context, objects: &'a Objects, keys: &'a Keys, cancel: Cancel) -> Machine<'a> {
         let (workspace, waiting) = (Workspace::default(), Waiting::default());
-        Machine { context, objects, keys, cancel, workspace, tools: None, waiting, memo: None }
+        Machine { context, objects, keys, cancel, workspace, tools: None, waiting, memo: None, redactor: None }
     }
 
     /// The one commit of a run whose turns made one tree.
@@ -61,6 +65,23 @@ impl<'a> Machine<'a> {
     pub(crate) fn identity(run: &Run) -> Identity {
         let author = &run.started.author;
         Identity { name: author.name.clone(), email: author.email.clone() }
+    }
+}
+
+impl Machine<'_> {
+    /// Finds what is secret by its form, and what the user's environment holds under a name that says so.
+    pub(crate) fn redactor(&mut self) -> Arc<Redactor> {
+        let user_env = &self.context.user_env;
+        let made = self.redactor.get_or_insert_with(|| {
+            let mut known = Known::new();
+            for (name, value) in user_env {
+                if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
+                    known.add_variable(name, value);
+                }
+            }
+            Arc::new(Redactor::new(&known))
+        });
+        Arc::clone(made)
     }
 }
 
@@ -121,6 +142,10 @@ impl World for Machine<'_> {
 
     fn items(&mut self) -> Option<&mut dyn ItemWorld> {
         Some(self)
+    }
+
+    fn redactor(&mut self) -> Arc<Redactor> {
+        Machine::redactor(self)
     }
 
     fn keys(&self) -> &Keys {

@@ -13,6 +13,7 @@ use contract::{
     Role, StepCommitted, StepRef, Timestamp,
 };
 use run::gate::verdict::IterationFiles;
+use run::redact::{Counts, Redacted, Redactor};
 use run::turn::{Judgement, TurnEvidence, judge};
 use run::{ItemStage, Run, Stage};
 use std::fs::File;
@@ -88,12 +89,15 @@ fn seal(
         execution.stdout = spoken.answer.clone().unwrap_or_default().into_bytes();
         execution.stdout_truncated = false;
     }
+    // Before anything is judged: whoever judges again has only what is kept.
+    let redacted = clear(&driver.world.redactor(), &mut execution);
     let mut notes = collect(written, &driver.run.started.contract.limits, &mut evidence)?;
     // An agent that nothing confines could have made the directory that its evidence is about to become.
     notes.extend(store::make_way(driver.store, target, "norma did not make it")?);
     notes.append(&mut execution.notes);
     notes.extend(cut_note("stdout", execution.stdout_truncated));
     notes.extend(cut_note("stderr", execution.stderr_truncated));
+    notes.extend(redacted);
     evidence.write("input.json", &pretty(stored))?;
     evidence.write("sandbox.json", &pretty(&execution.sandbox))?;
     let spoken = execution.spoken.take();
@@ -141,6 +145,21 @@ fn seal(
     let pending = driver.submit(sealed.facts, sealed.files);
     live.remove().and_then(|()| driver.world.prepare(None))?;
     Ok(pending)
+}
+
+/// Takes the secrets out of what an agent printed; a note says of which kinds.
+fn clear(redactor: &Redactor, execution: &mut Execution) -> Option<String> {
+    let mut all = Counts::new();
+    for text in [&mut execution.stdout, &mut execution.stderr] {
+        let Redacted { bytes, counts } = redactor.redact(text);
+        let cleared = (!counts.is_empty()).then(|| bytes.into_owned());
+        for (kind, count) in counts {
+            *all.entry(kind).or_default() += count;
+        }
+        *text = cleared.unwrap_or_else(|| std::mem::take(text));
+    }
+    let kinds: Vec<String> = all.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+    (!kinds.is_empty()).then(|| format!("secrets were taken out of what it printed: {}", kinds.join(", ")))
 }
 
 /// When a provider that has had enough lets an agent go on, if it said so.

@@ -10,6 +10,7 @@ use gateway::Gateway;
 use run::Run;
 use run::gate::Finding;
 use run::gate::scope::ChangedPath;
+use run::redact::Redactor;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -171,6 +172,10 @@ pub trait World {
     /// What only items need; none in a world that has no items.
     fn items(&mut self) -> Option<&mut dyn crate::items::ItemWorld> {
         None
+    }
+    /// Finds the secrets that must not be kept.
+    fn redactor(&mut self) -> Arc<Redactor> {
+        Arc::new(Redactor::patterns())
     }
     /// The key that what is found here is signed with.
     fn keys(&self) -> &Keys;

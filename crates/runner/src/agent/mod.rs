@@ -91,8 +91,10 @@ impl Machine<'_> {
         let name = order.step.dir_name();
         let home_dir = private.join(format!("home-{name}"));
         let limits = &order.run.started.contract.limits;
-        let spool = Spool::new(private.join(format!("spool-{name}")), u64::from(limits.evidence_mb) << 20)?;
-        let exchanges = Arc::new(Exchanges::new(&spool.dir));
+        let redactor = self.redactor();
+        let dir = private.join(format!("spool-{name}"));
+        let spool = Spool::new(dir, u64::from(limits.evidence_mb) << 20, Arc::clone(&redactor))?;
+        let exchanges = Arc::new(Exchanges::new(&spool.dir, redactor));
         let access = match order.again {
             Some(again) => Ok(Access::Gateway(Arc::clone(&again.gateway))),
             None => Access::find(kind, agent, &self.context.user_env, order.run, exchanges),
@@ -278,7 +280,7 @@ impl Engaged {
             error: ended.error.map(|said| self.explained(said)),
             tool_ops: ended.tool_ops,
             out_of_budget,
-            redacted: std::collections::BTreeMap::new(),
+            redacted: talk.spool.redacted(),
         };
         if said.ok {
             // It was sent away after all was said, and left as it could.

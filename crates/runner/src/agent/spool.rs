@@ -4,10 +4,14 @@
 use crate::{Error, Result};
 use contract::SessionEvent;
 use gateway::{Exchange, Record};
+use run::redact::{Counts, Redacted, Redactor};
 use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The two sides of an exchange.
 #[derive(Clone, Copy)]
@@ -26,10 +30,12 @@ pub(super) struct Spool {
     events: BufWriter<File>,
     bytes_left: u64,
     cut: u64,
+    redactor: Arc<Redactor>,
+    counts: Counts,
 }
 
 impl Spool {
-    pub(super) fn new(dir: PathBuf, bytes_max: u64) -> Result<Spool> {
+    pub(super) fn new(dir: PathBuf, bytes_max: u64, redactor: Arc<Redactor>) -> Result<Spool> {
         store::remove_tree(&dir)?;
         let below = dir.join("session");
         std::fs::create_dir_all(&below).map_err(|source| Error::io("create", &below, source))?;
@@ -38,11 +44,15 @@ impl Spool {
             File::create(&path).map(BufWriter::new).map_err(|source| Error::io("create", &path, source))
         };
         let (exchange, events) = (create("exchange.jsonl")?, create("events.jsonl")?);
-        Ok(Spool { dir, exchange, events, bytes_left: bytes_max, cut: 0 })
+        Ok(Spool { dir, exchange, events, bytes_left: bytes_max, cut: 0, redactor, counts: Counts::new() })
     }
 
-    /// Keeps a line of the exchange, as JSON where it is JSON.
+    /// Keeps a line of the exchange without its secrets, as JSON where it is JSON.
     pub(super) fn line(&mut self, side: Side, line: &[u8]) -> io::Result<()> {
+        let redactor = Arc::clone(&self.redactor);
+        let Redacted { bytes, counts } = redactor.redact(line);
+        self.count(&counts);
+        let line = &*bytes;
         let side = match side {
             Side::Norma => "in",
             Side::Agent => "out",
@@ -59,6 +69,27 @@ impl Spool {
             false => serde_json::to_writer(&mut self.exchange, &String::from_utf8_lossy(line))?,
         }
         self.exchange.write_all(b"}\n")
+    }
+
+    fn count(&mut self, counts: &Counts) {
+        for (kind, count) in counts {
+            *self.counts.entry(*kind).or_default() += count;
+        }
+    }
+
+    /// The event without its secrets.
+    pub(super) fn cleared(&self, event: SessionEvent) -> SessionEvent {
+        let Ok(text) = serde_json::to_string(&event) else { return event };
+        match self.redactor.redact_str(&text) {
+            (Cow::Borrowed(_), _) => event,
+            // What cannot be read without its secret is not told.
+            (Cow::Owned(text), _) => serde_json::from_str(&text).unwrap_or(SessionEvent::Other { raw: Value::Null }),
+        }
+    }
+
+    /// What was taken out so far, by kind.
+    pub(super) fn redacted(&self) -> BTreeMap<String, u64> {
+        self.counts.iter().map(|(kind, count)| (kind.word().to_owned(), *count)).collect()
     }
 
     /// Keeps an event. Pieces of a message are in the exchange, and whole in the event that follows them.
@@ -95,18 +126,21 @@ impl Spool {
 /// Where the gateway's exchanges go, one file each.
 pub(super) struct Exchanges {
     dir: PathBuf,
+    redactor: Arc<Redactor>,
 }
 
 impl Exchanges {
-    pub(super) fn new(spool: &Path) -> Exchanges {
-        Exchanges { dir: spool.join("gateway") }
+    pub(super) fn new(spool: &Path, redactor: Arc<Redactor>) -> Exchanges {
+        Exchanges { dir: spool.join("gateway"), redactor }
     }
 }
 
 impl Record for Exchanges {
     fn exchange(&self, exchange: &Exchange) -> io::Result<()> {
         std::fs::create_dir_all(&self.dir)?;
-        std::fs::write(self.dir.join(format!("{:04}.json", exchange.seq)), exchange.to_json())
+        let text = exchange.to_json();
+        let kept = self.redactor.redact(&text).bytes;
+        std::fs::write(self.dir.join(format!("{:04}.json", exchange.seq)), kept)
     }
 }
 

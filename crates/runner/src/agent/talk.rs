@@ -75,6 +75,7 @@ impl<'a> Conversation<'a> {
                     self.words.extend(words);
                 }
                 Act::Tell(event) => {
+                    let event = self.spool.cleared(event);
                     self.spool.event(&event)?;
                     let kept = event.is_fact() && self.facts < FACTS_MAX;
                     self.facts += usize::from(kept);
