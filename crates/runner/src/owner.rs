@@ -407,7 +407,7 @@ fn drop_bases(shared: &Shared, gone_on_from: bool) -> Result<u64> {
 /// of. Events and evidence are never deleted.
 /// Whether this process works on a run at this moment.
 fn is_running(shared: &Shared, slug: &str) -> bool {
-    let current = shared.current.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let current = shared.current.lock().unwrap_or_else(PoisonError::into_inner);
     current.as_ref().is_some_and(|(running, _)| running == slug)
 }
 

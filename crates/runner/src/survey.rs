@@ -39,7 +39,7 @@ pub fn survey(context: &Context, config: &Config) -> Vec<Surveyed> {
     let mut names: Vec<String> = known.into_iter().chain(configured).collect();
     names.sort();
     names.dedup();
-    names.into_iter().filter_map(|name| Some(look_at(context, config, &name, &config.agent(&name)?)?)).collect()
+    names.into_iter().filter_map(|name| look_at(context, config, &name, &config.agent(&name)?)).collect()
 }
 
 fn look_at(context: &Context, config: &Config, name: &str, agent: &AgentConfig) -> Option<Surveyed> {

@@ -7,6 +7,7 @@ use crate::drive::Driver;
 use crate::witness::OnRecord;
 use crate::world::{Execution, Spoken, TurnOrder, World};
 use crate::{Error, Result};
+use contract::session::ErrorKind;
 use contract::{
     AgentRequest, Fact, Item, PROTOCOL_VERSION, ProcessEnd, RequestContext, RequestPaths, RequestStep, RequestTerms,
     Role, StepCommitted, StepRef, Timestamp,
@@ -131,6 +132,7 @@ fn seal(
         notes: judged.notes,
         evidence: evidence.evidence(),
         tree: left.map(|captured| captured.tree.to_string()),
+        until: session.and_then(held_until),
         usage: session.map(|session| session.usage),
     })];
     facts.extend(judged.facts);
@@ -139,6 +141,17 @@ fn seal(
     let pending = driver.submit(sealed.facts, sealed.files);
     live.remove().and_then(|()| driver.world.prepare(None))?;
     Ok(pending)
+}
+
+/// When a provider that has had enough lets an agent go on, if it said so.
+fn held_until(session: &contract::SessionOutcome) -> Option<Timestamp> {
+    let Some(ErrorKind::RateLimited { reset_after_seconds, resets_at }) = session.error.as_ref().map(|it| it.kind)
+    else {
+        return None;
+    };
+    let from_now = reset_after_seconds.map(|seconds| now().unix_ms().saturating_add(seconds.saturating_mul(1000)));
+    let at = from_now.or_else(|| resets_at.map(|seconds| seconds.saturating_mul(1000)))?;
+    Some(Timestamp::from_unix_ms(at))
 }
 
 /// What is kept of a conversation: what was told, what was said, and what came of it.

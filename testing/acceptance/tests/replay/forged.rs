@@ -41,6 +41,7 @@ fn a_turn_that_is_recorded_as_answered_and_printed_nonsense_is_found() {
             notes: Vec::new(),
             evidence: evidence.evidence(),
             tree: None,
+            until: None,
             usage: None,
         });
         let points = ["step.before_rename", "step.after_rename"];
