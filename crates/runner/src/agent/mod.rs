@@ -8,7 +8,7 @@ mod talk;
 
 use crate::confine::Extra;
 use crate::machine::Machine;
-use crate::process::{End, Limits, Outcome};
+use crate::process::{End, Limits, Outcome, Talk};
 use crate::world::{Spoken, TurnOrder};
 use crate::{Error, Result};
 pub use access::Reach;
@@ -259,10 +259,11 @@ impl Engaged {
         home: Option<&OwnedFd>,
     ) -> Result<(Spoken, Vec<String>)> {
         drop(answering);
-        let was_over = talk.was_over();
         let exit = match outcome.end {
             End::Exited(code) => Exit::Code(code),
-            End::Signaled(signal) if !was_over => Exit::Signal(signal),
+            // It had nothing more to do, and was sent away.
+            End::Signaled(_) if talk.is_done() => Exit::Code(0),
+            End::Signaled(signal) => Exit::Signal(signal),
             _ => Exit::Killed,
         };
         let ended = talk.finish(exit);

@@ -62,11 +62,6 @@ impl<'a> Conversation<'a> {
         Ok(conversation)
     }
 
-    /// Whether norma had nothing more to say: however the process left then is fine.
-    pub(super) fn was_over(&self) -> bool {
-        self.over && self.session.turn_over()
-    }
-
     pub(super) fn finish(&self, exit: session::Exit) -> session::Outcome {
         self.session.finish(exit)
     }
@@ -152,6 +147,10 @@ impl Talk for Conversation<'_> {
 
     fn is_over(&self) -> bool {
         self.over
+    }
+
+    fn is_done(&self) -> bool {
+        self.over && self.session.turn_over()
     }
 
     fn is_waiting(&self) -> bool {

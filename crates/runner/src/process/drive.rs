@@ -31,8 +31,8 @@ const TOLD_PATIENCE: Duration = Duration::from_millis(250);
 /// How long it may then take after a signal.
 const SIGNAL_PATIENCE: Duration = Duration::from_millis(250);
 
-/// How long it may take to leave by itself once all was said and its input is closed.
-const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long it may take to leave by itself once all was said and done: some put much away first, on a busy machine.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Bytes read at once: the default capacity of a pipe, so that one read empties it.
 const READ_BYTES: usize = 64 * 1024;
@@ -314,8 +314,8 @@ impl Turn<'_> {
                 Some(Stop { reason: None, .. }) if canceled.is_some() => Some(self.begin_stop(canceled, now)?),
                 None => match canceled.or_else(|| self.deadlines.passed(now)) {
                     Some(reason) => Some(self.begin_stop(Some(reason), now)?),
-                    // All was said, and the program may take a moment to leave.
-                    None if self.input.was_closed_by_talk() => {
+                    // All was said and done, and the program may take a moment to leave.
+                    None if self.input.is_done() => {
                         let patience_until = now + LEAVE_PATIENCE;
                         Some(Stop { reason: None, rung: Rung::Closed, patience_until })
                     }

@@ -16,6 +16,8 @@ pub trait Talk {
     fn take_words(&mut self) -> Vec<u8>;
     /// Whether all is said, so that the program's input is closed.
     fn is_over(&self) -> bool;
+    /// Whether all is heard as well: the program has nothing more to do and may leave.
+    fn is_done(&self) -> bool;
     /// Whether it is not the program that is waited for, but a person.
     fn is_waiting(&self) -> bool;
     /// When to look again though nothing was heard.
@@ -130,8 +132,9 @@ impl<'a> Input<'a> {
         matches!(&self.said, Said::Talk(talk) if talk.is_waiting())
     }
 
-    pub(super) fn was_closed_by_talk(&self) -> bool {
-        self.pipe.is_none() && matches!(&self.said, Said::Talk(talk) if talk.is_over())
+    /// Whether a program that was spoken with has nothing more to do.
+    pub(super) fn is_done(&self) -> bool {
+        self.pipe.is_none() && matches!(&self.said, Said::Talk(talk) if talk.is_done())
     }
 
     /// Tells the program to stop, if there are words for it and it still listens.
