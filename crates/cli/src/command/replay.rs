@@ -16,7 +16,7 @@ use store::Reader;
 /// How much of a value is shown to people.
 const SHOWN_CHARS_MAX: usize = 60;
 
-/// Judge a run again: on its evidence, with its tests, with its agents on what is recorded, or by carrying it out again
+/// Judge a run again: on its evidence, with its tests, or by carrying it out again
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  norma replay @last              # nothing is started; exit 0 the same, 5 not\n  norma replay @last --reverify   # its patches and its tests, no agent\n  norma replay @last --recorded   # its agents, with the recorded answers of their models; nothing goes out\n  norma replay @last --reexec     # its agents too; lands nothing"

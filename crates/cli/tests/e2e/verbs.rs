@@ -345,8 +345,19 @@ fn runs_show_and_events_have_the_documented_shape() {
     with_steps.push("steps");
     with_steps.sort();
     assert_eq!(keys(&shown), with_steps);
-    let step =
-        ["attempt", "dir", "ended_at", "index", "iteration", "reason", "role", "started_at", "status", "summary"];
+    let step = [
+        "agent",
+        "attempt",
+        "dir",
+        "ended_at",
+        "index",
+        "iteration",
+        "reason",
+        "role",
+        "started_at",
+        "status",
+        "summary",
+    ];
     assert_eq!(keys(&shown["steps"][0]), step);
     assert_eq!(shown["steps"][0]["dir"], format!("{}/steps/001-plan", shown["run_dir"].as_str().unwrap()));
     let listed = env.json(&["runs"]);
