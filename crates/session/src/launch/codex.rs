@@ -88,7 +88,8 @@ fn settings(brief: &Brief<'_>, mode: Mode) -> String {
     if brief.base_url.is_some() {
         put("model_provider", "\"norma\"");
     }
-    if let Some(policy) = approval_policy(brief.rights.shell) {
+    // Codex does not start with `untrusted` in its settings, and takes it only for a thread.
+    if let Some(policy) = approval_policy(brief.rights.shell).filter(|policy| *policy != "untrusted") {
         put("approval_policy", &quoted(policy));
     }
     put("sandbox_mode", &quoted(sandbox(&brief.rights)));

@@ -9,7 +9,8 @@ use std::path::Path;
 for_each_agent!(lands_a_file);
 
 /// What the agent can see of its surroundings, kept where it becomes evidence.
-const LOOK_AROUND: &str = r#"env > "$NORMA_STEP_DIR/env.txt"; tr '\0' '\n' < "/proc/$PPID/environ" >> "$NORMA_STEP_DIR/env.txt""#;
+const LOOK_AROUND: &str =
+    r#"env > "$NORMA_STEP_DIR/env.txt"; tr '\0' '\n' < "/proc/$PPID/environ" >> "$NORMA_STEP_DIR/env.txt""#;
 
 fn lands_a_file(agent: Agent) {
     let script = then_answer([write("hello.txt", "hello\n"), shell(LOOK_AROUND)]);
@@ -79,7 +80,8 @@ pub(super) fn task_contract(lab: &Lab, agent: Agent, change: impl FnOnce(&mut Va
     lab.env.write("notes/README.md", "notes\n");
     lab.env.write("test.sh", "grep -q hello notes/hello.txt\n");
     lab.env.commit("a test");
-    let new = ["contract", "new", "--goal", "SCN=it", "--allow", "notes", "--test", "sh test.sh", "--agent", agent.name()];
+    let new =
+        ["contract", "new", "--goal", "SCN=it", "--allow", "notes", "--test", "sh test.sh", "--agent", agent.name()];
     let mut contract: Value = serde_json::from_str(&lab.env.norma(&new).success().raw).unwrap();
     contract["task_id"] = json!("say-hello");
     change(&mut contract);

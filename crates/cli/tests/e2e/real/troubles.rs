@@ -37,7 +37,8 @@ fn every_trouble_has_its_reason(agent: Agent) {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let found: Vec<(&str, String)> =
         troubles.iter().zip(&turns).map(|((name, ..), turn)| (*name, word(&turn["reason"]))).collect();
-    let expected: Vec<(&str, String)> = troubles.iter().map(|(name, _, reason)| (*name, (*reason).to_owned())).collect();
+    let expected: Vec<(&str, String)> =
+        troubles.iter().map(|(name, _, reason)| (*name, (*reason).to_owned())).collect();
     assert_eq!(found, expected, "{:#?}", turns.iter().map(|turn| word(&turn["summary"])).collect::<Vec<_>>());
     assert_eq!(lab.env.repository(), before);
 }
