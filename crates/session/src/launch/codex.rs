@@ -88,9 +88,8 @@ fn settings(brief: &Brief<'_>, mode: Mode) -> String {
     if brief.base_url.is_some() {
         put("model_provider", "\"norma\"");
     }
-    // Its file does not take `untrusted` any more; a thread does.
-    let policy = approval_policy(brief.rights.shell).filter(|policy| *policy != "untrusted");
-    if let Some(policy) = policy {
+    // Codex does not start with `untrusted` in its settings, and takes it only for a thread.
+    if let Some(policy) = approval_policy(brief.rights.shell).filter(|policy| *policy != "untrusted") {
         put("approval_policy", &quoted(policy));
     }
     put("sandbox_mode", &quoted(sandbox(&brief.rights)));

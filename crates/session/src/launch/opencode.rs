@@ -61,6 +61,8 @@ fn settings(brief: &Brief<'_>, mode: Mode) -> Value {
         "share": "disabled",
         "lsp": false,
         "formatter": false,
+        // It would ask the model for one first, and nobody sees it.
+        "agent": {"title": {"disable": true}},
         "permission": permissions(&brief.rights, mode, brief.extra_write),
     });
     let Some(base_url) = brief.base_url else {
