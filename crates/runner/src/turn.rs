@@ -148,7 +148,7 @@ fn seal(
 }
 
 /// Takes the secrets out of what an agent printed; a note says of which kinds.
-fn clear(redactor: &Redactor, execution: &mut Execution) -> Option<String> {
+pub(crate) fn clear(redactor: &Redactor, execution: &mut Execution) -> Option<String> {
     let mut all = Counts::new();
     for text in [&mut execution.stdout, &mut execution.stderr] {
         let Redacted { bytes, counts } = redactor.redact(text);

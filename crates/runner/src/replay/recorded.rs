@@ -7,7 +7,7 @@ use super::{Replay, Tests, Walk, changes, check_record, items, report};
 use crate::agent::kind_of;
 use crate::collect::{RESERVED, collect, open};
 use crate::drive::Control;
-use crate::turn::keep_carried;
+use crate::turn::{clear, keep_carried};
 use crate::world::{Again, Answered, Execution, Question, Witness};
 use crate::{Error, Machine, Result, TurnOrder, World};
 use contract::replay::{
@@ -15,7 +15,8 @@ use contract::replay::{
 };
 use contract::session::{Decision, Permission};
 use contract::{
-    AgentConfig, AgentRequest, Event, Fact, ItemEnded, ProcessEnd, PromptBlocks, SessionEvent, StepCommitted, StepRef,
+    AgentConfig, AgentRequest, Event, Fact, ItemEnded, ProcessEnd, PromptBlocks, SessionEvent, SessionOutcome,
+    StepCommitted, StepRef,
 };
 use gateway::{Exchange, Gateway};
 use run::{ItemStage, Run, Stage};
@@ -131,6 +132,9 @@ impl Taking<'_, '_, '_, '_, '_> {
             return Ok(RecordedStep { result: RecordedResult::NotTried, why: Some(why), calls: None, ..step });
         }
         let differences = self.differences(done, names, &taken.left)?;
+        if !self.document::<SessionOutcome>(done, "session/outcome.json")?.redacted.is_empty() {
+            step.notes.push("secrets were taken out of what is on record, so it was not told them again".to_owned());
+        }
         if step.calls.is_some_and(|calls| calls.mismatches > 0) {
             step.notes.push("some of its calls were like nothing on record, and were refused".to_owned());
         }
@@ -199,6 +203,8 @@ impl Taking<'_, '_, '_, '_, '_> {
             execution.stdout = spoken.answer.unwrap_or_default().into_bytes();
             store::remove_tree(&spoken.spool)?;
         }
+        // What is on record has no secrets in it either.
+        clear(&self.machine.redactor(), execution);
         let mut kept = Preparing::new(&private.join("left"))?;
         let written = execution.written.take().map_or_else(|| open(order.live_dir), Some);
         collect(written, &order.run.started.contract.limits, &mut kept)?;
