@@ -104,10 +104,16 @@ fn change_run(here: &Surroundings, given: &str, request: impl FnOnce(String) -> 
 }
 
 /// Has the owner record what a person says about an approval.
-fn answer(here: &Surroundings, given: &str, decision: ApprovalDecision, reason: Option<String>) -> Outcome<ExitCode> {
+fn answer(
+    here: &Surroundings,
+    given: &str,
+    decision: ApprovalDecision,
+    reason: Option<String>,
+    terms: ::contract::ApprovalTerms,
+) -> Outcome<ExitCode> {
     let approval = here.reader()?.approval(given)?.id;
     let by = here.person(&here.repository()?);
-    let (message, value) = here.request(runner::Request::Answer { approval, decision, by, reason })?;
+    let (message, value) = here.request(runner::Request::Answer { approval, decision, by, reason, terms })?;
     Ok(here.print(&value, || message))
 }
 

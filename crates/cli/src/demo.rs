@@ -40,8 +40,14 @@ pub(crate) fn run(outer: &Surroundings) -> Outcome<ExitCode> {
     let session = Session { here: &here, context: &context, owner: &owner, settings, interrupts };
     let criteria =
         store::Reader::open(&context.layout)?.task(task)?.map(|task| task.acceptance_criteria).unwrap_or_default();
-    let order =
-        Order { goal: "slugify must drop punctuation".into(), criteria, task: Some(task), parent: None, budgets: None };
+    let order = Order {
+        goal: "slugify must drop punctuation".into(),
+        criteria,
+        task: Some(task),
+        parent: None,
+        budgets: None,
+        agent: None,
+    };
     let view = session.start(order)?;
     let verified = runner::verify_run(&store::Reader::open(&context.layout)?, &context.trust, &view.run_id)?;
     here.print(&view, || ending(&view));

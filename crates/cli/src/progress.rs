@@ -4,7 +4,8 @@
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::{duration, err, out, raw_out, safe, short, short_id, short_ref};
-use contract::{Event, Fact, ItemEnded, ItemStatus, StepCommitted, StepRef, StepStatus, TurnEnd};
+use contract::session::Decision;
+use contract::{Event, Fact, ItemEnded, ItemStatus, SessionEvent, StepCommitted, StepRef, StepStatus, TurnEnd};
 use run::Run;
 use runner::Progress;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -95,9 +96,28 @@ impl Reporter {
                 landing.from.as_deref().map_or("new", short_id),
                 short_id(&landing.commit)
             )),
+            Fact::AgentEvent { step, event } => self.agent_event(run, *step, event),
+            Fact::ApprovalAsked { step, wait } => {
+                self.detail(&format!("{}waits for you:", whose(run, *step)));
+                wait.reasons.iter().for_each(|reason| self.detail(&format!("  {}", short(reason, 200))));
+                self.detail(&format!("  norma approve {0} · norma deny {0} --reason …", wait.approval));
+            }
             Fact::ItemEnded(ended) => self.item_ended(run, ended),
             Fact::LandingDeclined(declined) => self.detail(&format!("not landed: {}", safe(&declined.why))),
             _ => {}
+        }
+    }
+
+    /// What an agent does, as far as somebody who watches wants to know.
+    fn agent_event(&self, run: &Run, step: StepRef, event: &SessionEvent) {
+        let worth_a_line = match event {
+            SessionEvent::ToolStarted { .. } | SessionEvent::Error(_) => true,
+            SessionEvent::PermissionAnswered { decision, .. } => matches!(decision, Decision::Deny { .. }),
+            SessionEvent::ToolCompleted { ok, .. } => !ok,
+            _ => false,
+        };
+        if worth_a_line {
+            self.detail(&format!("{}{}", whose(run, step), short(&event.message(), 100)));
         }
     }
 
@@ -164,6 +184,14 @@ impl Progress for Reporter {
         for event in events {
             self.tell(run, event);
         }
+    }
+}
+
+/// Whose turn it is, where several work at once.
+fn whose(run: &Run, step: StepRef) -> String {
+    match step.item.filter(|_| run.items.len() > 1) {
+        Some(place) => format!("{}: ", safe(&run.items[place as usize].item.id)),
+        None => String::new(),
     }
 }
 

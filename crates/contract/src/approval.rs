@@ -66,6 +66,24 @@ impl fmt::Display for ApprovalState {
     }
 }
 
+/// How far a yes goes.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ApprovalTerms {
+    /// Whether the run may do the same again without asking.
+    pub lasting: bool,
+    /// The command that may run instead of the one that was asked for; the gates look at it again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instead: Option<String>,
+}
+
+impl ApprovalTerms {
+    /// Whether it is a plain yes.
+    pub fn is_plain(&self) -> bool {
+        *self == ApprovalTerms::default()
+    }
+}
+
 /// An approval, as `norma approvals --json` lists it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalView {
@@ -89,6 +107,9 @@ pub struct ApprovalView {
     pub by: Option<String>,
     /// Why, in their words.
     pub reason: Option<String>,
+    /// How far a yes goes.
+    #[serde(default, skip_serializing_if = "ApprovalTerms::is_plain")]
+    pub terms: ApprovalTerms,
     /// When it was said.
     pub answered_at: Option<Timestamp>,
     /// When the run went on with it.
@@ -135,6 +156,7 @@ mod tests {
             decision,
             by: None,
             reason: None,
+            terms: ApprovalTerms::default(),
             answered_at: None,
             used_at,
         }

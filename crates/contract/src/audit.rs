@@ -4,7 +4,7 @@
 use crate::documents::ReexecStatus;
 use crate::json::{self, Violation};
 use crate::replay::ReplayMode;
-use crate::{AcceptanceCriterion, ApprovalDecision, Digest, Landing, Reason, Status, Timestamp};
+use crate::{AcceptanceCriterion, ApprovalDecision, ApprovalTerms, Digest, Landing, Reason, Status, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -105,6 +105,9 @@ pub enum Audit {
         /// Why, in their words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// How far a yes goes.
+        #[serde(default, skip_serializing_if = "ApprovalTerms::is_plain")]
+        terms: ApprovalTerms,
     },
     /// The run went on with it; in the same commit as the run's own fact.
     ApprovalUsed {

@@ -222,6 +222,10 @@ pub struct TurnLimits {
     /// Silence after which a turn is ended; none = only the wall clock counts.
     #[schemars(range(min = 1))]
     pub idle_seconds: Option<u32>,
+    /// How long a turn waits for a person to allow what its agent asks for; nobody having said yes means no.
+    #[serde(skip_serializing_if = "is_usual_patience")]
+    #[schemars(range(min = 1))]
+    pub approval_seconds: u32,
     /// How many more times a turn is tried after an answer that breaks the protocol. Without it, once where an agent cannot
     /// hold its model to a form, else not at all; the contract of a run always says the number.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -241,11 +245,20 @@ pub struct TurnLimits {
     pub change_mb: u32,
 }
 
+/// How long a turn waits for a person unless somebody says otherwise.
+const APPROVAL_SECONDS: u32 = 900;
+
+/// Left out where it is the usual one: contracts from before it could be said keep their digests.
+fn is_usual_patience(seconds: &u32) -> bool {
+    *seconds == APPROVAL_SECONDS
+}
+
 impl Default for TurnLimits {
     fn default() -> Self {
         TurnLimits {
             step_seconds: 3600,
             idle_seconds: None,
+            approval_seconds: APPROVAL_SECONDS,
             protocol_retries: None,
             output_mb: 16,
             evidence_mb: 256,

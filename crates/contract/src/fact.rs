@@ -101,6 +101,9 @@ pub struct StepCommitted {
     /// The tree that a worker left, captured by norma.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
+    /// When its provider lets it go on, where it was held up and that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
     /// What its model used, where there is one that somebody counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,

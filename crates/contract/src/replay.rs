@@ -1,8 +1,8 @@
 //! `replay_report.v1`: what came of judging a run again, on the evidence that is kept of it. A run that is carried out
 //! again has a report of its own, [`crate::documents::ReexecReport`].
 
-use crate::Timestamp;
 use crate::documents::ReexecStatus;
+use crate::{AgentType, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -17,6 +17,8 @@ pub enum ReplayMode {
     Reverify,
     /// The contract is carried out again.
     Reexec,
+    /// Agents work again with the recorded answers of their models; nothing goes out.
+    Recorded,
 }
 
 impl ReplayMode {
@@ -26,6 +28,7 @@ impl ReplayMode {
             ReplayMode::Rehydrate => "rehydrate",
             ReplayMode::Reverify => "reverify",
             ReplayMode::Reexec => "reexec",
+            ReplayMode::Recorded => "recorded",
         }
     }
 }
@@ -52,6 +55,9 @@ pub struct ReplayReport {
     pub replayed_at: Timestamp,
     /// What was compared, in this order.
     pub checks: Vec<ReplayCheck>,
+    /// Where agents were to work again: what came of each turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Vec<RecordedStep>>,
 }
 
 /// The one schema name.
@@ -77,6 +83,75 @@ pub struct ReplayCheck {
     pub notes: Vec<String>,
 }
 
+/// A turn that was taken again with what is on record of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedStep {
+    /// Its evidence, `steps/003-check`.
+    pub dir: String,
+    /// The item that it is about; none in a loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
+    /// Whose turn it was.
+    pub agent: AgentType,
+    /// What was done.
+    pub how: RecordedHow,
+    /// Why its agent did not work again, where it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// How the agent's calls of its model were answered, where it worked again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<RecordedCalls>,
+    /// What came of it.
+    pub result: RecordedResult,
+    /// What is not as it was recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<String>,
+    /// What is worth knowing, though nothing speaks against the record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// What was done with a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordedHow {
+    /// Its agent worked again, with the recorded answers of its model.
+    AgentAgain,
+    /// The change on record was applied to the base on record.
+    ChangeApplied,
+}
+
+/// What came of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordedResult {
+    /// The same as on record.
+    Same,
+    /// Something else.
+    Differs,
+    /// It left nothing that could be compared.
+    Nothing,
+    /// It could not be tried here, which `why` explains.
+    NotTried,
+}
+
+/// How calls of a model were answered from a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedCalls {
+    /// How many are on record.
+    pub recorded: u64,
+    /// Calls with the very same body.
+    pub exact: u64,
+    /// Calls with the same body but for ids and times.
+    pub masked: u64,
+    /// Calls that could only mean one of those on record.
+    pub order: u64,
+    /// Calls that nothing on record is like; they were refused.
+    pub mismatches: u64,
+}
+
 /// One thing that is not as it was recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -96,7 +171,14 @@ impl ReplayReport {
     pub fn new(run_id: String, mode: ReplayMode, replayed_at: Timestamp, checks: Vec<ReplayCheck>) -> ReplayReport {
         let same = checks.iter().all(|check| check.differences.is_empty());
         let status = if same { ReexecStatus::Pass } else { ReexecStatus::Fail };
-        ReplayReport { schema: ReplaySchema::V1, run_id, mode, status, replayed_at, checks }
+        ReplayReport { schema: ReplaySchema::V1, run_id, mode, status, replayed_at, checks, recorded: None }
+    }
+}
+
+impl ReplayReport {
+    /// Whether a turn could not be tried here, so that nothing is known of it.
+    pub fn is_incomplete(&self) -> bool {
+        self.recorded.iter().flatten().any(|step| step.result == RecordedResult::NotTried)
     }
 }
 

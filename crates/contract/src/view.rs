@@ -1,7 +1,10 @@
 //! What people and programs are shown of a run or a task. Views are made from the index tables; a browser or a
 //! script gets nothing it would have to compute.
 
-use crate::{AcceptanceCriterion, Landing, Reason, Role, RunId, Status, StepStatus, TaskStatus, Timestamp, Verdict};
+use crate::{
+    AcceptanceCriterion, AgentType, Landing, Reason, Role, RunId, Status, StepStatus, TaskStatus, Timestamp, Usage,
+    Verdict,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +34,9 @@ pub struct RunView {
     /// Its turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<StepView>>,
+    /// What its models used, as far as somebody counted; not in a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     /// The commit it started from.
     pub base: String,
     /// The commit it made.
@@ -72,6 +78,18 @@ pub struct StepView {
     pub ended_at: Option<Timestamp>,
     /// What the agent says it did.
     pub summary: Option<String>,
+    /// What kind of agent took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentType>,
+    /// The model, as the agent says, or else as it is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The agent's own name for the conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// What its model used, where somebody counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 /// A task.

@@ -100,7 +100,13 @@ mod tests {
     }
 
     fn answered(decision: ApprovalDecision) -> Audit {
-        Audit::ApprovalAnswered { id: "a".into(), decision, by: "Ada".into(), reason: None }
+        Audit::ApprovalAnswered {
+            id: "a".into(),
+            decision,
+            by: "Ada".into(),
+            reason: None,
+            terms: contract::ApprovalTerms::default(),
+        }
     }
 
     fn used() -> Audit {

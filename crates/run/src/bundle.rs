@@ -10,13 +10,17 @@ mod manifest;
 mod record;
 mod replay;
 mod reports;
+mod spoken;
 mod subject;
 mod tests_run;
+mod transcript;
 mod words;
 
 pub use manifest::manifest;
 pub use record::{Kept, Record, Surroundings};
+pub use spoken::conversations;
 pub use tests_run::Tests;
+pub use transcript::{Part, transcript};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -41,6 +45,8 @@ pub enum Content {
     Bytes(Vec<u8>),
     /// What is in these files of the run's directory, one after another.
     Copies(Vec<String>),
+    /// What people read of these turns, one after another.
+    Transcript(Vec<Part>),
 }
 
 impl Piece {
@@ -59,7 +65,7 @@ impl Piece {
     }
 }
 
-/// The files of the bundle that are not on record already.
+/// The files of the bundle that are not on record already, once the [`conversations`] are.
 pub fn pieces(record: &Record<'_>) -> Vec<Piece> {
     let mut pieces = of_run(record);
     for place in 0..record.run.items.len() as u32 {

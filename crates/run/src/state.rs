@@ -111,6 +111,8 @@ pub struct Run {
     pub active_ms: u64,
     /// What its models used together.
     pub spent: Usage,
+    /// Its provider has had enough for now: until then, if that was said.
+    pub limited: Option<Option<Timestamp>>,
     /// The approvals that its turns asked for.
     pub asked: Vec<String>,
     /// What the next agent should know.
@@ -172,6 +174,7 @@ impl Run {
             stage: Stage::Fresh,
             active_ms: 0,
             spent: Usage::default(),
+            limited: None,
             asked: Vec::new(),
             notes: Vec::new(),
             landed: None,
@@ -312,6 +315,9 @@ impl Run {
     fn commit_step(&mut self, done: &StepCommitted, ts: Timestamp) -> Outcome {
         if let Some(usage) = &done.usage {
             self.spent.add(usage);
+        }
+        if done.reason == Some(Reason::ProviderLimit) {
+            self.limited = Some(done.until);
         }
         if let Some(place) = done.step.item {
             require_consistent(done)?;
@@ -527,6 +533,7 @@ impl Run {
         }
         self.status = Status::Running;
         self.reason = None;
+        self.limited = None;
         Ok(())
     }
 

@@ -142,7 +142,8 @@ fn session_failure(session: &SessionOutcome) -> Option<(TurnEnd, Reason, String)
     let message = session.error.as_ref().map_or("it did not say why", |error| error.message.as_str());
     let (end, reason) = match session.error.as_ref().map(|error| error.kind) {
         Some(ErrorKind::Auth) => (TurnEnd::Failed, Reason::SignInFailed),
-        Some(ErrorKind::RateLimited { .. }) => (TurnEnd::Failed, Reason::ProviderLimit),
+        // Nobody's fault: the turn is taken again when the provider lets it.
+        Some(ErrorKind::RateLimited { .. }) => (TurnEnd::Interrupted, Reason::ProviderLimit),
         Some(ErrorKind::Network | ErrorKind::Server) => (TurnEnd::Failed, Reason::ProviderFailed),
         Some(ErrorKind::Refused) => (TurnEnd::Failed, Reason::AgentRefused),
         Some(ErrorKind::Protocol) => (TurnEnd::ProtocolError, Reason::ProtocolError),

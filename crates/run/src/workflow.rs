@@ -5,7 +5,7 @@ mod batch;
 mod pdca;
 
 use crate::Run;
-use contract::{BudgetExceeded, End, Status, StepRef, Workflow};
+use contract::{BudgetExceeded, End, Reason, Status, StepRef, Timestamp, Workflow};
 
 /// The one thing to do now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,13 @@ pub enum Due {
     },
     /// Have a person say yes first.
     Approval,
+    /// Hold the run: its provider has had enough for now.
+    Pause {
+        /// Why.
+        end: End,
+        /// For how long, if that was said.
+        until: Option<Timestamp>,
+    },
     /// Bring the result to the user's repository.
     Land,
     /// Put the end on record.
@@ -56,8 +63,19 @@ impl Run {
             _ if self.approvals.is_empty() && !self.started.contract.approval_for.is_empty() => {
                 Box::new(std::iter::once(Due::Approval))
             }
+            // What is open comes to its end first.
+            _ if self.limited.is_some() && self.has_open_item() => Box::new(std::iter::empty()),
+            _ if self.limited.is_some() => Box::new(self.limited.into_iter().map(pause)),
             Workflow::Pdca => Box::new(std::iter::once(pdca::next(self))),
             Workflow::Batch => batch::due(self),
         }
     }
+}
+
+fn pause(until: Option<Timestamp>) -> Due {
+    let message = match until {
+        Some(until) => format!("the provider has had enough until {until}; the run goes on then"),
+        None => "the provider has had enough for now; `norma resume` goes on from the last step".to_owned(),
+    };
+    Due::Pause { end: End { reason: Some(Reason::ProviderLimit), message }, until }
 }

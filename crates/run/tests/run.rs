@@ -347,6 +347,45 @@ fn a_pass_counts_only_if_it_was_claimed_and_nothing_speaks_against_it() {
 }
 
 #[test]
+fn a_run_whose_provider_has_had_enough_is_held_and_takes_the_turn_again() {
+    let mut history = before(Role::Do);
+    let step = history.open();
+    let until = Some(contract::Timestamp::from_unix_ms(60_000));
+    let held = contract::StepCommitted {
+        reason: Some(Reason::ProviderLimit),
+        until,
+        ..committed(step, TurnEnd::Interrupted, false)
+    };
+    history.record(Fact::StepCommitted(held));
+    let Due::Pause { end, until: said } = history.run.next() else { panic!("{:?}", history.run.next()) };
+    assert_eq!((end.reason, said), (Some(Reason::ProviderLimit), until));
+    history.record(Fact::RunPaused(end));
+    assert_eq!(history.run.next(), Due::Nothing);
+    history.record(Fact::RunResumed { pid: 1 });
+    let Due::Turn(again) = history.run.next() else { panic!("{:?}", history.run.next()) };
+    assert_eq!((again.role, again.iteration, again.attempt), (Role::Do, 1, 2));
+}
+
+#[test]
+fn what_models_used_stops_a_run_at_its_budget() {
+    let mut terms = contract(budgets(3), 0);
+    (terms.budgets.max_tokens, terms.budgets.max_cost_usd) = (Some(100), Some(contract::Usd(50)));
+    for (usage, budget) in [
+        (Usage { input_tokens: 60, output_tokens: 40, ..Default::default() }, Budget::MaxTokens),
+        (Usage { cost_micro_usd: Some(50), ..Default::default() }, Budget::MaxCostUsd),
+    ] {
+        let mut history = History::under(terms.clone());
+        let step = history.open();
+        let used = contract::StepCommitted { usage: Some(usage), ..committed(step, TurnEnd::Answered, false) };
+        history.record(Fact::StepCommitted(used));
+        let Due::End { status, budget: Some(over), .. } = history.run.next() else {
+            panic!("{:?}", history.run.next())
+        };
+        assert_eq!((status, over.budget), (Status::Stopped, budget));
+    }
+}
+
+#[test]
 fn a_step_without_its_optional_files_is_complete() {
     for (role, turn) in [
         (Role::Plan, Turn::default()),
@@ -616,7 +655,7 @@ fn a_non_zero_exit_fails_the_step_and_the_run() {
             let mut history = before(role);
             // Whatever else it left behind: an answer, a verdict, a patch.
             let files = ["patch.diff", "verdict.json", "scorecard.md"];
-            let turn = Turn { process: process.clone(), verdict: Some(PASS_VERDICT), files: &files, stdout: OK };
+            let turn = Turn { process: process.clone(), verdict: Some(PASS_VERDICT), files: &files, ..Turn::default() };
             let judged = take(&mut history, &turn);
             assert_eq!((judged.status, judged.end), (StepStatus::Fail, TurnEnd::Failed));
             assert!(!judged.patch && judged.facts.is_empty());

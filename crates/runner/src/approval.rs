@@ -4,7 +4,7 @@
 
 use crate::Result;
 use crate::git::{ObjectId, Objects};
-use contract::{ApprovalState, RepoPath, Wait, approval_bound};
+use contract::{ApprovalState, ApprovalTerms, RepoPath, Wait, approval_bound};
 use run::Run;
 use run::gate::policy::Extent;
 use store::{Reader, Store};
@@ -16,6 +16,8 @@ pub enum Redeemed {
     Granted {
         /// Who.
         by: String,
+        /// How far it goes.
+        terms: ApprovalTerms,
     },
     /// Somebody said no.
     Denied {
@@ -47,7 +49,7 @@ pub fn redeem(store: &Store, run: &Run, wait: &Wait) -> Result<Redeemed> {
     let by = asked.by.unwrap_or_default();
     match asked.state {
         ApprovalState::Pending => Ok(Redeemed::Pending),
-        ApprovalState::Granted => Ok(Redeemed::Granted { by }),
+        ApprovalState::Granted => Ok(Redeemed::Granted { by, terms: asked.terms }),
         ApprovalState::Denied => Ok(Redeemed::Denied { by, reason: asked.reason.unwrap_or_default() }),
         ApprovalState::Expired => Ok(Redeemed::Expired),
         ApprovalState::Used => {

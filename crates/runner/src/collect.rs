@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 32;
 const NOTES_MAX: usize = 50;
 
 /// Names at the top that norma writes itself.
-const RESERVED: [&str; 10] = [
+pub(crate) const RESERVED: [&str; 10] = [
     "gateway",
     "input.json",
     "logs",

@@ -180,7 +180,7 @@ impl Scene<'_> {
         }
         policy.overlays.extend(extra.home);
         match order.step.item {
-            None => policy.overlays.extend([earlier_steps(run_dir), step(order)]),
+            None => policy.overlays.extend([earlier_steps(order, run_dir), step(order)]),
             // Other items come and go meanwhile: of the run's steps only those are shown that this one builds on.
             Some(_) => {
                 policy
@@ -197,7 +197,7 @@ impl Scene<'_> {
     pub(crate) fn open_up(&self, order: &TurnOrder<'_>, run_dir: &Path) -> Result<()> {
         let steps = order.run.earlier_dirs(order.step).into_iter().map(|dir| run_dir.join(dir));
         self.open_objects()?;
-        self.open(steps)
+        self.open(steps.chain(order.again.map(|again| again.steps.clone())))
     }
 
     /// Has norma's own objects readable inside.
@@ -337,10 +337,10 @@ fn earlier_step(run_dir: &Path, dir: &str) -> Placed {
 }
 
 /// The steps so far, however many there are, as one directory in which this step's own can be placed.
-fn earlier_steps(run_dir: &Path) -> Overlay {
+fn earlier_steps(order: &TurnOrder<'_>, run_dir: &Path) -> Overlay {
     let path = run_dir.join("steps");
     Overlay {
-        lower: vec![path.clone()],
+        lower: vec![order.again.map_or_else(|| path.clone(), |again| again.steps.clone())],
         path,
         upper: Upper::Memory { bytes: STEPS_BYTES },
         writable: false,

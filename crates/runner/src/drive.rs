@@ -4,13 +4,20 @@
 use crate::book::{Book, Pending};
 use crate::world::World;
 use crate::{Error, Machine, Result, approval, change, items, landing, turn};
-use contract::{End, Event, Fact, Policies, Reason, Status, StepRef};
+use contract::{End, Event, Fact, Policies, Reason, Status, StepRef, Timestamp};
 use run::{Due, Run};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use store::{Reader, RunLog, Store, crash};
+
+/// How long a provider is waited for; a run that has to wait longer is left paused.
+const LONGEST_WAIT_MS: u64 = 6 * 60 * 60 * 1000;
+
+/// How often it is looked whether somebody wants a waiting run to stop.
+const LOOK_MS: u64 = 100;
 
 /// Why the loop should stop before the run does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,6 +163,14 @@ impl<'w, 'a> Driver<'w, 'a> {
                 Due::Turn(StepRef { item: Some(_), .. }) | Due::Item { .. } => items::work(self)?,
                 Due::Turn(step) => turn::take(self, step)?,
                 Due::Approval => self.wait_for_approval()?,
+                Due::Pause { end, until } => {
+                    self.record(vec![Fact::RunPaused(end)], Vec::new())?;
+                    if !self.sleep_until(until) {
+                        let canceled = self.control.requested() == Some(Stop::Cancel);
+                        return if canceled { self.stop(Stop::Cancel) } else { Ok(()) };
+                    }
+                    self.record(vec![Fact::RunResumed { pid: std::process::id() }], Vec::new())?;
+                }
                 Due::Change { change, step } => change::judge_and_apply(self, change, step)?,
                 Due::Land => landing::land(self)?,
                 Due::End { status, end, budget } => {
@@ -166,6 +181,19 @@ impl<'w, 'a> Driver<'w, 'a> {
                 Due::Nothing => return Ok(()),
             }
         }
+    }
+
+    /// Waits for a provider; false if nobody knows how long, it would be too long, or somebody asked to stop.
+    fn sleep_until(&self, until: Option<Timestamp>) -> bool {
+        let Some(until) = until else { return false };
+        let left = || until.unix_ms().saturating_sub(store::now().unix_ms());
+        if left() > LONGEST_WAIT_MS {
+            return false;
+        }
+        while left() > 0 && self.control.requested().is_none() {
+            std::thread::sleep(Duration::from_millis(left().min(LOOK_MS)));
+        }
+        self.control.requested().is_none()
     }
 
     /// Ends a run that a person said no to.

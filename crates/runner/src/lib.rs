@@ -31,6 +31,7 @@ mod show;
 mod start;
 mod state_hash;
 mod submit;
+mod survey;
 mod trial;
 mod trust;
 mod turn;
@@ -39,6 +40,7 @@ pub mod workspace;
 mod world;
 
 pub use acceptance::{Acceptance, CommandOutcome, LogFile, Side};
+pub use agent::Reach;
 pub use approval::{Redeemed, ask, extent, redeem};
 pub use confine::{LEVEL_MIN, check_sandbox, check_workspace};
 pub use drive::{Control, Driver, Hands, Progress, Stop};
@@ -58,6 +60,9 @@ pub use results::results;
 pub use start::{Order, Resumed, Starting, WorkOrder, resume};
 pub use state_hash::{Memo, hash_dir, hash_tree, hash_tree_with};
 pub use submit::{Submitted, activate, deactivate, submit};
+pub use survey::{Surveyed, survey};
 pub use trial::{Trial, Tried};
 pub use trust::{Settings, Trust, load_settings};
-pub use world::{Answered, Execution, LandResult, PatchResult, Place, Question, Spoken, TurnOrder, Witness, World};
+pub use world::{
+    Again, Answered, Execution, LandResult, PatchResult, Place, Question, Spoken, TurnOrder, Witness, World,
+};

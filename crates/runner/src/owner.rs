@@ -336,9 +336,13 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
             shared.store.audit(contract::Audit::contract_refused(sha256, kind, violations)).wait()?;
             done("the refusal is on record".to_owned(), sha256.to_string().into())
         }
-        Request::Answer { approval, decision, by, reason } => {
-            let answered = shared.store.answer_approval(approval, decision, by, reason).wait()?;
+        Request::Answer { approval, decision, by, reason, terms } => {
+            let answered = shared.store.answer_approval(approval, decision, by, reason, terms).wait()?;
             let next = match decision {
+                // A turn that is open looks for its answer itself.
+                ApprovalDecision::Granted if is_running(shared, &answered.run_id) => {
+                    format!("granted; run {} goes on", answered.run_id)
+                }
                 ApprovalDecision::Granted => format!("granted; go on: norma resume {}", answered.run_id),
                 ApprovalDecision::Denied => format!("denied; run {} does not go on with it", answered.run_id),
             };
@@ -401,6 +405,12 @@ fn drop_bases(shared: &Shared, gone_on_from: bool) -> Result<u64> {
 
 /// Removes what nobody needs any more of what is kept alive in the user's repository, and of what workspaces are made
 /// of. Events and evidence are never deleted.
+/// Whether this process works on a run at this moment.
+fn is_running(shared: &Shared, slug: &str) -> bool {
+    let current = shared.current.lock().unwrap_or_else(PoisonError::into_inner);
+    current.as_ref().is_some_and(|(running, _)| running == slug)
+}
+
 fn gc(shared: &Shared) -> Result<Answer> {
     let refs = drop_bases(shared, true)?;
     let mut message = format!("{refs} ref(s) of ended runs removed");

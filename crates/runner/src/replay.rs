@@ -1,10 +1,11 @@
 //! Replaying a run: is what was recorded of it what follows from the evidence that is kept? The log is folded again, and
 //! every decision on it is made again by the functions that made it the first time. *Rehydrate* reads only; *reverify*
-//! applies the patches and runs the tests again; *reexec* carries the contract out again ([`reexec`]). None of them
-//! changes a byte of the run.
+//! applies the patches and runs the tests again; *recorded* has agents work again with the recorded answers of their
+//! models ([`recorded`]); *reexec* carries the contract out again ([`reexec`]). None of them changes a byte of the run.
 
 mod changes;
 mod items;
+mod recorded;
 pub(crate) mod reexec;
 mod tally;
 mod tests;
@@ -46,7 +47,8 @@ enum Tests<'t, 'm> {
 impl Replay<'_> {
     /// Judges a run again on what is kept of it. `record` is what its verification says. Nothing is started.
     pub fn rehydrate(&self, record: &Verification) -> Result<ReplayReport> {
-        self.replay(record, ReplayMode::Rehydrate, Tests::OnRecord)
+        let judged = self.walk(&record.run_id, Tests::OnRecord, |walk| walk.all_of_it());
+        report(record, ReplayMode::Rehydrate, judged)
     }
 
     /// Applies a run's patches and runs its tests again. `record` is what its verification says.
@@ -57,29 +59,19 @@ impl Replay<'_> {
         control: &Control,
     ) -> Result<ReplayReport> {
         check_record(record)?;
-        let report = self.replay(record, ReplayMode::Reverify, Tests::Again(machine, control));
+        let judged = self.walk(&record.run_id, Tests::Again(machine, control), |walk| walk.all_of_it());
         let (run, _) = self.reader.load(&record.run_id)?;
         machine.release(&run)?;
-        report
+        report(record, ReplayMode::Reverify, judged)
     }
 
-    fn replay(&self, record: &Verification, mode: ReplayMode, tests: Tests<'_, '_>) -> Result<ReplayReport> {
-        let slug = &record.run_id;
-        let mut checks = of_record(record);
-        match self.walk(slug, tests) {
-            Ok(judged) => checks.extend(judged),
-            // The verification has named what is wrong with it.
-            Err(Error::Store(store::Error::Damaged { why, .. })) => {
-                let mut log = Tally::default();
-                log.add(vec![difference(None, None, format!("it cannot be judged again: {why}"))]);
-                checks.push(log.check("judged again"));
-            }
-            Err(error) => return Err(error),
-        }
-        Ok(ReplayReport::new(slug.clone(), mode, now(), checks))
-    }
-
-    fn walk(&self, slug: &str, tests: Tests<'_, '_>) -> Result<Vec<ReplayCheck>> {
+    /// Goes through the log of a run that has ended.
+    fn walk<'t, 'm>(
+        &self,
+        slug: &str,
+        tests: Tests<'t, 'm>,
+        go: impl FnOnce(&mut Walk<'_, 't, 'm>) -> Result<Vec<ReplayCheck>>,
+    ) -> Result<Vec<ReplayCheck>> {
         let (id, events, _) = self.reader.log(slug)?;
         let damaged = |why: run::Illegal| store::Error::Damaged { log: slug.to_owned(), why: why.to_string() };
         let end = Run::fold(id, &events).map_err(damaged)?;
@@ -93,8 +85,23 @@ impl Replay<'_> {
         let rules = Rules::new(self.policies, self.reader.layout());
         let line = vec![run.line.head.clone()];
         let mut walk = Walk { with: *self, rules, dir, run, events: &events, line, memo: Memo::empty(), tests };
-        walk.all_of_it()
+        go(&mut walk)
     }
+}
+
+fn report(record: &Verification, mode: ReplayMode, judged: Result<Vec<ReplayCheck>>) -> Result<ReplayReport> {
+    let mut checks = of_record(record);
+    match judged {
+        Ok(judged) => checks.extend(judged),
+        // The verification has named what is wrong with it.
+        Err(Error::Store(store::Error::Damaged { why, .. })) => {
+            let mut log = Tally::default();
+            log.add(vec![difference(None, None, format!("it cannot be judged again: {why}"))]);
+            checks.push(log.check("judged again"));
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(ReplayReport::new(record.run_id.clone(), mode, now(), checks))
 }
 
 /// A run that does not verify is not trusted with a process.
@@ -138,10 +145,7 @@ impl Walk<'_, '_, '_> {
         let events = self.events;
         for (at, event) in events.iter().enumerate().skip(1) {
             self.judge_again(at, event, &mut tallies)?;
-            self.run.apply(event).expect("BUG: the log was folded before");
-            if self.line.last() != Some(&self.run.line.head) {
-                self.line.push(self.run.line.head.clone());
-            }
+            self.go_past(event);
         }
         if matches!(self.tests, Tests::OnRecord) {
             tallies.decisions.compare(None, self.result())?;
@@ -150,6 +154,13 @@ impl Walk<'_, '_, '_> {
         let names = ["turns", "patches", "gates", "tests", "receipts", "decisions"];
         let all = names.into_iter().zip([turns, patches, gates, tests, receipts, decisions]);
         Ok(all.filter(|(_, tally)| !tally.is_empty()).map(|(name, tally)| tally.check(name)).collect())
+    }
+
+    fn go_past(&mut self, event: &Event) {
+        self.run.apply(event).expect("BUG: the log was folded before");
+        if self.line.last() != Some(&self.run.line.head) {
+            self.line.push(self.run.line.head.clone());
+        }
     }
 
     fn judge_again(&mut self, at: usize, event: &Event, tallies: &mut Tallies) -> Result<()> {

@@ -3,7 +3,7 @@
 
 use contract::documents::ReexecStatus;
 use contract::replay::ReplayMode;
-use contract::{ApprovalDecision, Digest, Timestamp, Violation};
+use contract::{ApprovalDecision, ApprovalTerms, Digest, Timestamp, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -77,6 +77,9 @@ pub enum Request {
         by: String,
         /// Why, in their words.
         reason: Option<String>,
+        /// How far a yes goes.
+        #[serde(default)]
+        terms: ApprovalTerms,
     },
     /// Rebuild the index tables.
     Reindex,

@@ -34,6 +34,8 @@ pub struct Order {
     pub parent: Option<Box<Run>>,
     /// Budgets that replace the configured ones.
     pub budgets: Option<Budgets>,
+    /// Who fills every role, instead of those that are configured for each.
+    pub agent: Option<String>,
 }
 
 /// What a contract or a batch of work items comes to.
@@ -76,7 +78,13 @@ impl Starting<'_> {
     /// Starts the loop for a goal. Nothing is left behind if anything is not as it must be.
     pub fn start(&self, order: Order) -> Result<(Run, RunLog)> {
         let Settings { config, path, .. } = self.settings;
-        let agents = config.pdca_agents().map_err(|violations| no_agents(path, &violations))?;
+        let agents = match &order.agent {
+            None => config.pdca_agents().map_err(|violations| no_agents(path, &violations))?,
+            Some(name) => {
+                let agent = config.agent(name).ok_or_else(|| no_such_agent(name))?;
+                contract::Role::PDCA.into_iter().map(|role| (role, agent.clone())).collect()
+            }
+        };
         let base = base_of(&self.user.head()?, order.parent.as_deref());
         let tree = order.parent.as_ref().map_or_else(|| base.tree.clone(), |parent| parent.tree.clone());
         self.preflight(agents.iter().map(|(role, agent)| (role.as_str(), agent)), &tree)?;
@@ -243,13 +251,8 @@ impl Starting<'_> {
     fn workers(&self, items: &[Item]) -> Result<BTreeMap<String, AgentConfig>> {
         let mut workers = BTreeMap::new();
         for item in items {
-            let hint = format!(
-                r#"name it: "agents": {{ "{}": {{ "type": "exec", "cmd": ["…"] }} }}, then: norma trust"#,
-                item.worker
-            );
-            let missing =
-                || Error::environment(format!("no agent {:?} that can be run is configured", item.worker), hint);
-            workers.insert(item.worker.clone(), self.settings.config.agent(&item.worker).ok_or_else(missing)?);
+            let agent = self.settings.config.agent(&item.worker).ok_or_else(|| no_such_agent(&item.worker))?;
+            workers.insert(item.worker.clone(), agent);
         }
         Ok(workers)
     }
@@ -325,7 +328,7 @@ fn redeemed(store: &Store, run: Run, log: RunLog) -> Result<Resumed> {
     let Some(wait) = run.waits.clone() else { unreachable!("BUG: a run that waits says what for") };
     let denied = |message: String| Some(End { reason: Some(Reason::ApprovalDenied), message });
     let (more, denied) = match approval::redeem(store, &run, &wait)? {
-        Redeemed::Granted { by } => (Some(Fact::ApprovalUsed { approval: wait.approval, by }), None),
+        Redeemed::Granted { by, .. } => (Some(Fact::ApprovalUsed { approval: wait.approval, by }), None),
         Redeemed::Denied { by, reason } => (None, denied(format!("{by} said no: {reason}"))),
         Redeemed::Expired => (None, denied("nobody said yes in time".to_owned())),
         Redeemed::Pending => {
@@ -366,6 +369,11 @@ pub(crate) fn same_policies(run: &Run, policies: &Policies) -> Result<()> {
         message,
         "put them back as they were, or start anew under those of today: norma run … --new",
     ))
+}
+
+fn no_such_agent(name: &str) -> Error {
+    let hint = format!(r#"name it: "agents": {{ "{name}": {{ "type": "exec", "cmd": ["…"] }} }}, then: norma trust"#);
+    Error::environment(format!("no agent {name:?} that can be run is configured"), hint)
 }
 
 fn no_agents(path: &Path, violations: &[contract::Violation]) -> Error {

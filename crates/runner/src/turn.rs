@@ -5,8 +5,9 @@ use crate::book::Pending;
 use crate::collect::{collect, open};
 use crate::drive::Driver;
 use crate::witness::OnRecord;
-use crate::world::{Execution, Spoken, TurnOrder};
+use crate::world::{Execution, Spoken, TurnOrder, World};
 use crate::{Error, Result};
+use contract::session::ErrorKind;
 use contract::{
     AgentRequest, Fact, Item, PROTOCOL_VERSION, ProcessEnd, RequestContext, RequestPaths, RequestStep, RequestTerms,
     Role, StepCommitted, StepRef, Timestamp,
@@ -47,7 +48,16 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
     let time_left = item.or_else(|| driver.run.remaining_ms()).map(Duration::from_millis);
     let (live_dir, step_dir) = (live.path.as_path(), target.as_path());
     let witness = OnRecord::new(driver, step);
-    let order = TurnOrder { run: &driver.run, step, request: &sent, live_dir, step_dir, time_left, witness: &witness };
+    let order = TurnOrder {
+        run: &driver.run,
+        step,
+        request: &sent,
+        live_dir,
+        step_dir,
+        time_left,
+        witness: &witness,
+        again: None,
+    };
     live.create()?;
     live.write("input.json", &pretty(&sent))?;
     driver.world.prepare(Some(&order))?;
@@ -89,7 +99,7 @@ fn seal(
     let spoken = execution.spoken.take();
     if let Some(spoken) = &spoken {
         keep_conversation(spoken, &mut evidence)?;
-        keep_carried(driver, step, &execution, &mut evidence)?;
+        keep_carried(driver.world, &driver.run, step, &execution, &mut evidence)?;
     }
     let session = spoken.as_ref().map(|spoken| &spoken.outcome);
     evidence.write("logs/stdout.txt", &execution.stdout)?;
@@ -122,6 +132,7 @@ fn seal(
         notes: judged.notes,
         evidence: evidence.evidence(),
         tree: left.map(|captured| captured.tree.to_string()),
+        until: session.and_then(held_until),
         usage: session.map(|session| session.usage),
     })];
     facts.extend(judged.facts);
@@ -130,6 +141,17 @@ fn seal(
     let pending = driver.submit(sealed.facts, sealed.files);
     live.remove().and_then(|()| driver.world.prepare(None))?;
     Ok(pending)
+}
+
+/// When a provider that has had enough lets an agent go on, if it said so.
+fn held_until(session: &contract::SessionOutcome) -> Option<Timestamp> {
+    let Some(ErrorKind::RateLimited { reset_after_seconds, resets_at }) = session.error.as_ref().map(|it| it.kind)
+    else {
+        return None;
+    };
+    let from_now = reset_after_seconds.map(|seconds| now().unix_ms().saturating_add(seconds.saturating_mul(1000)));
+    let at = from_now.or_else(|| resets_at.map(|seconds| seconds.saturating_mul(1000)))?;
+    Some(Timestamp::from_unix_ms(at))
 }
 
 /// What is kept of a conversation: what was told, what was said, and what came of it.
@@ -144,8 +166,9 @@ fn keep_conversation(spoken: &Spoken, evidence: &mut Preparing) -> Result<()> {
 }
 
 /// The files that an answer carries for an agent that cannot write them itself, and the patch of one that edits.
-fn keep_carried(
-    driver: &mut Driver<'_, '_>,
+pub(crate) fn keep_carried(
+    world: &mut dyn World,
+    run: &Run,
     step: StepRef,
     execution: &Execution,
     evidence: &mut Preparing,
@@ -158,7 +181,7 @@ fn keep_carried(
         }
     }
     let Some(captured) = execution.captured.as_ref().filter(|_| step.role == Role::Act) else { return Ok(()) };
-    let patch = driver.world.patch(&driver.run, captured)?;
+    let patch = world.patch(run, captured)?;
     if !is_there("patch.diff") && !patch.is_empty() {
         evidence.write("patch.diff", &patch)?;
     }

@@ -9,12 +9,15 @@ use crate::world::{Answered, Question, Witness};
 use crate::{Error, Result};
 use contract::session::{Decision, Permission, ToolKind};
 use contract::work::NetworkRight;
-use contract::{Fact, Item, Policies, RepoPath, SessionEvent, StepRef};
+use contract::{ApprovalTerms, Fact, Item, Policies, RepoPath, SessionEvent, StepRef};
 use run::Run;
-use run::gate::command;
+use run::gate::command::{self, Origin};
+use serde_json::Value;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use store::Store;
 
 /// See the module.
@@ -26,6 +29,8 @@ pub(crate) struct OnRecord<'a> {
     run: Run,
     tree: String,
     pending: RefCell<Vec<Pending>>,
+    /// What a person allowed for the rest of the run.
+    allowed: RefCell<Vec<Vec<String>>>,
     failed: RefCell<Option<Error>>,
 }
 
@@ -40,6 +45,7 @@ impl<'a> OnRecord<'a> {
             run: driver.run.clone(),
             tree,
             pending: RefCell::default(),
+            allowed: RefCell::default(),
             failed: RefCell::default(),
         }
     }
@@ -62,10 +68,11 @@ impl<'a> OnRecord<'a> {
     }
 
     fn ask(&self, permission: &Permission, why: &str) -> Answered {
+        if self.allowed.borrow().contains(&same_as(permission)) || self.was_allowed(permission) {
+            return Answered::Now(Decision::Allow);
+        }
         let mut reasons = vec![format!("the agent asks to use {}: {why}", permission.tool)];
-        reasons.extend(permission.command.as_ref().map(|command| format!("command: {command}")));
-        reasons.extend(permission.paths.iter().map(|path| format!("path: {path}")));
-        reasons.extend(permission.cwd.as_ref().map(|cwd| format!("directory: {cwd}")));
+        reasons.extend(same_as(permission));
         reasons.push(format!("tree: {}", self.tree));
         reasons.push(format!("step: {} {}", self.step.dir_name(), permission.id));
         match approval::ask(self.store, &self.run, run::bounded(reasons)) {
@@ -75,10 +82,21 @@ impl<'a> OnRecord<'a> {
                 if let Err(error) = self.settle() {
                     return self.broken(error);
                 }
-                Answered::Later(Box::new(Question { wait, permission: permission.clone() }))
+                let patience = self.run.started.contract.limits.approval_seconds;
+                let until = Instant::now() + Duration::from_secs(patience.into());
+                Answered::Later(Box::new(Question { wait, permission: permission.clone(), until }))
             }
             Err(error) => self.broken(error),
         }
+    }
+
+    /// Whether a person said in an earlier turn of this run that the same may happen again.
+    fn was_allowed(&self, permission: &Permission) -> bool {
+        let approvals = store::Reader::open(&self.store.layout).and_then(|reader| reader.approvals(false));
+        let (slug, same) = (self.run.id.slug(), same_as(permission));
+        approvals.unwrap_or_default().iter().any(|asked| {
+            asked.run_id == slug && asked.terms.lasting && same.iter().all(|reason| asked.reasons.contains(reason))
+        })
     }
 
     /// What cannot be recorded is not allowed, and ends the turn.
@@ -90,14 +108,33 @@ impl<'a> OnRecord<'a> {
 
     fn command(&self, permission: &Permission) -> Answered {
         let Some(line) = &permission.command else { return self.ask(permission, "it does not say which command") };
-        let forbidden = self.item().map(|item| item.forbidden_actions.as_slice()).unwrap_or_default();
-        if let Some(word) = forbidden.iter().find(|word| line.contains(word.as_str())) {
-            return deny(format!("the contract forbids {word:?}"));
+        if let Some(why) = self.forbidden(line) {
+            return deny(why);
         }
-        match command::decide_line(line, &self.policies.commands()) {
-            command::Decision::Allow { .. } => Answered::Now(Decision::Allow),
-            command::Decision::Deny { rule, why } => deny(format!("{rule}: {why}")),
-            command::Decision::Ask { why } => self.ask(permission, &why),
+        match command::split(proposed(line).as_ref()) {
+            // What only a shell understands, only a person can allow.
+            Err(_) => self.ask(permission, "only a shell understands it"),
+            Ok(argv) => match command::decide(&argv, Origin::Agent, &self.policies.commands()) {
+                command::Decision::Allow { .. } => Answered::Now(Decision::Allow),
+                command::Decision::Deny { rule, why } => deny(format!("{rule}: {why}")),
+                command::Decision::Ask { why } => self.ask(permission, &why),
+            },
+        }
+    }
+
+    /// Why nobody may run this, if so: the contract or policy forbids it, whoever says yes. A line for a shell is held
+    /// against that as the words that a shell would be given.
+    fn forbidden(&self, line: &str) -> Option<String> {
+        let words = self.item().map(|item| item.forbidden_actions.as_slice()).unwrap_or_default();
+        if let Some(word) = words.iter().find(|word| line.contains(word.as_str())) {
+            return Some(format!("the contract forbids {word:?}"));
+        }
+        // Code may have lines and tabs; they are shown as what they are.
+        let code = || ["sh", "-c", &line.replace(['\n', '\t'], " ")].map(str::to_owned).to_vec();
+        let argv = command::split(line).unwrap_or_else(|_| code());
+        match command::decide(&argv, Origin::Contract, &self.policies.commands()) {
+            command::Decision::Deny { rule, why } => Some(format!("{rule}: {why}")),
+            _ => None,
         }
     }
 
@@ -119,10 +156,28 @@ impl<'a> OnRecord<'a> {
         Answered::Now(Decision::Allow)
     }
 
-    fn used(&self, question: &Question, by: String) -> Decision {
+    /// What a yes comes to. Another command than the agent's is looked at by the gates again.
+    fn granted(&self, question: &Question, by: String, terms: &ApprovalTerms) -> Decision {
+        let permission = &question.permission;
+        let decision = match &terms.instead {
+            None => Decision::Allow,
+            Some(line) => match self.forbidden(line) {
+                Some(why) => {
+                    return Decision::Deny { message: format!("instead of it {line:?} was allowed, but {why}") };
+                }
+                None => Decision::AllowModified { input: with_command(&permission.input, line) },
+            },
+        };
+        if terms.lasting {
+            self.allowed.borrow_mut().push(same_as(permission));
+        }
+        self.used(question, by, decision)
+    }
+
+    fn used(&self, question: &Question, by: String, decision: Decision) -> Decision {
         self.submit(Fact::ApprovalUsed { approval: question.wait.approval.clone(), by });
         match self.settle() {
-            Ok(()) => Decision::Allow,
+            Ok(()) => decision,
             Err(error) => {
                 let message = format!("it could not be put on record: {error}");
                 self.failed.borrow_mut().get_or_insert(error);
@@ -130,6 +185,39 @@ impl<'a> OnRecord<'a> {
             }
         }
     }
+}
+
+/// The command that is proposed: some agents put every one of them into a shell, which says nothing about it.
+fn proposed(line: &str) -> Cow<'_, str> {
+    let words = command::split(line).unwrap_or_default();
+    match &words[..] {
+        [shell, flag, inner] if is_shell(shell) && matches!(flag.as_str(), "-c" | "-lc") => Cow::Owned(inner.clone()),
+        _ => Cow::Borrowed(line),
+    }
+}
+
+fn is_shell(program: &str) -> bool {
+    matches!(program.rsplit('/').next(), Some("sh" | "bash" | "zsh" | "dash"))
+}
+
+/// What makes two requests the same.
+fn same_as(permission: &Permission) -> Vec<String> {
+    let command = permission.command.iter().map(|command| format!("command: {command}"));
+    let paths = permission.paths.iter().map(|path| format!("path: {path}"));
+    let cwd = permission.cwd.iter().map(|cwd| format!("directory: {cwd}"));
+    let tool = std::iter::once(format!("tool: {}", permission.tool));
+    tool.chain(command).chain(paths).chain(cwd).collect()
+}
+
+/// The arguments of a tool with another command in them.
+fn with_command(input: &Value, line: &str) -> Value {
+    let mut input = input.clone();
+    for name in ["command", "cmd"] {
+        if let Some(command) = input.get_mut(name) {
+            *command = line.into();
+        }
+    }
+    input
 }
 
 fn deny(message: String) -> Answered {
@@ -140,6 +228,10 @@ impl Witness for OnRecord<'_> {
     fn saw(&self, event: SessionEvent, kept: bool) {
         if kept {
             self.submit(Fact::AgentEvent { step: self.step, event: Box::new(event) });
+            // People watch: what happened is told now, and it is not told before it is on record.
+            if let Err(error) = self.settle() {
+                self.failed.borrow_mut().get_or_insert(error);
+            }
         }
     }
 
@@ -166,8 +258,11 @@ impl Witness for OnRecord<'_> {
 
     fn answer(&self, question: &Question) -> Option<Decision> {
         match approval::redeem(self.store, &self.run, &question.wait) {
+            Ok(Redeemed::Pending) if Instant::now() >= question.until => {
+                Some(Decision::Deny { message: "nobody said yes in time".to_owned() })
+            }
+            Ok(Redeemed::Granted { by, terms }) => Some(self.granted(question, by, &terms)),
             Ok(Redeemed::Pending) => None,
-            Ok(Redeemed::Granted { by }) => Some(self.used(question, by)),
             Ok(Redeemed::Denied { by, reason }) => Some(Decision::Deny { message: format!("{by} said no: {reason}") }),
             Ok(Redeemed::Expired) => Some(Decision::Deny { message: "nobody said yes in time".to_owned() }),
             Err(error) => {

@@ -6,11 +6,13 @@ use crate::workspace::Captured;
 use crate::{Keys, Result};
 use contract::session::{Decision, Permission};
 use contract::{AgentRequest, Landing, ProcessEnd, PromptBlocks, Reason, SessionEvent, SessionOutcome, StepRef, Wait};
+use gateway::Gateway;
 use run::Run;
 use run::gate::Finding;
 use run::gate::scope::ChangedPath;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One turn to be taken.
@@ -30,6 +32,18 @@ pub struct TurnOrder<'a> {
     pub time_left: Option<Duration>,
     /// Who is told, and asked, while the agent works.
     pub witness: &'a dyn Witness,
+    /// What a turn that was taken before is taken again with.
+    pub again: Option<&'a Again>,
+}
+
+/// What is on record of a turn that is taken again.
+pub struct Again {
+    /// Answers in place of the model.
+    pub gateway: Arc<Gateway>,
+    /// What the agent was told.
+    pub prompt: PromptBlocks,
+    /// The steps that were there before it, and none of those that came later.
+    pub steps: PathBuf,
 }
 
 /// Who is there while an agent that is spoken with works.
@@ -56,6 +70,8 @@ pub struct Question {
     pub wait: Wait,
     /// What the agent asked for.
     pub permission: Permission,
+    /// From then on it is a no.
+    pub until: std::time::Instant,
 }
 
 /// What is kept of a conversation with an agent.

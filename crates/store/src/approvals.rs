@@ -5,8 +5,8 @@
 use crate::log::{Tx, now, random10};
 use crate::{Error, Result, Store, Ticket, read};
 use contract::{
-    APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalView, Audit, Digest, Fact, Timestamp, Wait,
-    approval_bound,
+    APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalTerms, ApprovalView, Audit, Digest, Fact, Timestamp,
+    Wait, approval_bound,
 };
 use run::Run;
 use rusqlite::OptionalExtension;
@@ -39,10 +39,11 @@ impl Store {
         decision: ApprovalDecision,
         by: String,
         reason: Option<String>,
+        terms: ApprovalTerms,
     ) -> Ticket<ApprovalView> {
         self.submit(move |tx| {
             let at = now();
-            for text in [Some(&by), reason.as_ref()].into_iter().flatten() {
+            for text in [Some(&by), reason.as_ref(), terms.instead.as_ref()].into_iter().flatten() {
                 if text.trim().is_empty() || text.len() > ANSWER_BYTES_MAX {
                     let why = format!("a name and a reason need words, and at most {ANSWER_BYTES_MAX} bytes of them");
                     return Err(Error::Refused(why));
@@ -57,7 +58,7 @@ impl Store {
                 let why = format!("approval {id} cannot be answered: run {} is {status} already", asked.run_id);
                 return Err(Error::Refused(why));
             }
-            tx.audit(&Audit::ApprovalAnswered { id: id.clone(), decision, by, reason }, at)?;
+            tx.audit(&Audit::ApprovalAnswered { id: id.clone(), decision, by, reason, terms }, at)?;
             require(tx, &id)
         })
     }

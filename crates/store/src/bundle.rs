@@ -5,7 +5,7 @@ use crate::evidence::{hash_while_writing, hashed};
 use crate::{Error, IoContext, Reader, Result};
 use contract::documents::RunManifest;
 use contract::{ItemEnded, ManifestFile};
-use run::bundle::{self, Content, DIRECTORIES, Kept, Piece, Record, Surroundings, Tests};
+use run::bundle::{self, Content, DIRECTORIES, Kept, Part, Piece, Record, Surroundings, Tests};
 use run::{ItemState, Run};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -30,14 +30,18 @@ pub(crate) fn write(reader: &Reader, slug: &str) -> Result<(RunManifest, Files)>
     let run = Run::fold(id, &events).map_err(illegal)?;
     let recorded = recorded(reader, slug, &dir)?;
     let kept = kept(&run, &dir, &recorded)?;
-    let record = Record::new(&run, &events, &recorded, kept, surroundings(reader, slug));
+    let mut record = Record::new(&run, &events, recorded, kept, surroundings(reader, slug));
     for name in DIRECTORIES {
         let path = dir.join(name);
         std::fs::create_dir_all(&path).at("create", &path)?;
     }
-    let mut files = recorded.clone();
+    for piece in bundle::conversations(&record) {
+        let file = write_piece(&dir, &piece, &record.files)?;
+        record.files.insert(piece.path, file);
+    }
+    let mut files = record.files.clone();
     for piece in bundle::pieces(&record) {
-        files.insert(piece.path.clone(), write_piece(&dir, &piece)?);
+        files.insert(piece.path.clone(), write_piece(&dir, &piece, &record.files)?);
     }
     Ok((bundle::manifest(&record, &files), files))
 }
@@ -106,7 +110,7 @@ fn damaged(dir: &Path, path: &str, why: &str) -> Error {
     Error::Damaged { log: dir.join(path).display().to_string(), why: why.to_owned() }
 }
 
-fn write_piece(dir: &Path, piece: &Piece) -> Result<ManifestFile> {
+fn write_piece(dir: &Path, piece: &Piece, files: &Files) -> Result<ManifestFile> {
     let to = dir.join(&piece.path);
     let parent = to.parent().unwrap_or(dir);
     std::fs::create_dir_all(parent).at("create", parent)?;
@@ -121,9 +125,15 @@ fn write_piece(dir: &Path, piece: &Piece) -> Result<ManifestFile> {
         .at("create", &to)?;
     let mut from: Box<dyn Read + '_> = match &piece.content {
         Content::Bytes(bytes) => Box::new(&bytes[..]),
+        Content::Transcript(parts) => Box::new(std::io::Cursor::new(transcript(dir, parts, files)?)),
         Content::Copies(of) => Box::new(Joined::new(of.iter().map(|path| dir.join(path)).collect())),
     };
     Ok(hash_while_writing(&piece.path, &mut from, &mut out, &to)?.0)
+}
+
+fn transcript(dir: &Path, parts: &[Part], files: &Files) -> Result<String> {
+    let told = |part: &Part| Ok(bundle::transcript(part, &read(dir, &part.events, files)?));
+    Ok(parts.iter().map(told).collect::<Result<Vec<String>>>()?.join("\n"))
 }
 
 /// Files, one after another, of which one is open at a time.

@@ -13,8 +13,12 @@ pub const SQLITE_VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
 const BUSY_TIMEOUT: Duration = Duration::from_millis(5000);
 
 /// Each migration is applied once, in order, and recorded in `schema_migrations`.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001.sql"), include_str!("migrations/0002.sql"), include_str!("migrations/0003.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001.sql"),
+    include_str!("migrations/0002.sql"),
+    include_str!("migrations/0003.sql"),
+    include_str!("migrations/0004.sql"),
+];
 
 /// How SQLite keeps its journal here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

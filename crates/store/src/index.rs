@@ -100,11 +100,11 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
             )
         }
         // Times have one spelling, so their texts compare as they do.
-        Audit::ApprovalAnswered { id, decision, by, reason } => exactly_one(
+        Audit::ApprovalAnswered { id, decision, by, reason, terms } => exactly_one(
             db,
-            "UPDATE approvals SET decision = ?2, decided_by = ?3, reason = ?4, answered_at = ?5
+            "UPDATE approvals SET decision = ?2, decided_by = ?3, reason = ?4, answered_at = ?5, terms_json = ?6
              WHERE id = ?1 AND decision IS NULL AND expires_at > ?5",
-            params![id, decision.as_str(), by, reason, ts],
+            params![id, decision.as_str(), by, reason, ts, serde_json::to_string(terms).ok()],
             &format!("approval {id} was not open for an answer"),
         ),
         Audit::ApprovalUsed { id, run_id } => exactly_one(

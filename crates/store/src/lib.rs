@@ -2,6 +2,7 @@
 //! Only this crate links SQLite; only it writes `norma.db`, `runs/`, `locks/` and `quarantine/`. Everything
 //! here blocks; an acknowledgement can be awaited too ([`Ticket`]).
 
+mod agents;
 mod approvals;
 mod bundle;
 pub mod crash;

@@ -1,6 +1,7 @@
 //! Reading without being in the way: a read-only connection that takes no lock, waits for nobody and recovers
 //! nothing. Views are made here from the index tables.
 
+use crate::agents::{Agents, TELLING};
 use crate::log::now;
 use crate::{Error, Layout, Result, RunLog, db};
 use contract::{
@@ -68,7 +69,19 @@ impl Reader {
         let Some(view) = self.db.prepare(&sql)?.query_row([slug], run_row).optional()? else { return Ok(None) };
         let mut view = view?;
         view.steps = Some(self.steps(slug)?);
+        self.agents(slug)?.tell(&mut view);
         Ok(Some(view))
+    }
+
+    /// Who took the turns of a run.
+    fn agents(&self, slug: &str) -> Result<Agents> {
+        let sql = format!("SELECT line FROM events WHERE run_id = ?1 AND ({TELLING}) ORDER BY seq");
+        let mut statement = self.db.prepare_cached(&sql)?;
+        let mut agents = Agents::default();
+        for line in statement.query_map([slug], |row| row.get::<_, String>(0))? {
+            agents.hear(&line?);
+        }
+        Ok(agents)
     }
 
     /// The slug that a person means: a slug, a UUID, a unique prefix of either, or `@last`.
@@ -369,7 +382,7 @@ const TASK_SELECT: &str = "SELECT id, goal, status, acceptance_criteria_json, ru
 
 /// The columns of [`approval_row`], in order.
 pub(crate) const APPROVAL_SELECT: &str = "SELECT id, run_id, reasons_json, bound, asked_at, expires_at, decision, \
-                                          decided_by, reason, answered_at, used_at FROM approvals";
+                                          decided_by, reason, answered_at, used_at, terms_json FROM approvals";
 
 fn damaged_row(what: &str) -> Error {
     Error::Damaged { log: "the index".into(), why: format!("{what} cannot be read; `norma reindex` rebuilds it") }
@@ -413,6 +426,7 @@ fn run_row(row: &Row<'_>) -> RowView<RunView> {
             created_at: required(created)?,
             ended_at: word(ended)?,
             steps: None,
+            usage: None,
             base,
             result,
             landed: landing.as_ref().filter(|landing| landing.checkout).map(|landing| landing.commit.clone()),
@@ -442,6 +456,10 @@ fn step_row(row: &Row<'_>) -> RowView<StepView> {
             started_at: required(started)?,
             ended_at: word(ended)?,
             summary,
+            agent: None,
+            model: None,
+            session_id: None,
+            usage: None,
         })
     };
     Ok(build())
@@ -452,6 +470,7 @@ pub(crate) fn approval_row(row: &Row<'_>) -> RowView<ApprovalView> {
     let (reasons, asked, expires): (String, String, String) = (row.get(2)?, row.get(4)?, row.get(5)?);
     let (decision, answered, used): (Option<String>, Option<String>, Option<String>) =
         (row.get(6)?, row.get(9)?, row.get(10)?);
+    let terms: Option<String> = row.get(11)?;
     let (id, run_id, bound, by, reason) = (row.get(0)?, row.get(1)?, parsed(row, 3)?, row.get(7)?, row.get(8)?);
     let build = || {
         let mut view = ApprovalView {
@@ -465,6 +484,11 @@ pub(crate) fn approval_row(row: &Row<'_>) -> RowView<ApprovalView> {
             decision: word(decision)?,
             by,
             reason,
+            terms: terms
+                .map(|text| serde_json::from_str(&text))
+                .transpose()
+                .map_err(|_| damaged_row("an answer"))?
+                .unwrap_or_default(),
             answered_at: word(answered)?,
             used_at: word(used)?,
         };

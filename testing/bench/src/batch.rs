@@ -6,7 +6,7 @@ mod item;
 mod many;
 mod own;
 mod peer;
-mod program;
+pub(crate) mod program;
 
 use crate::page::{Section, Table, at_most};
 use crate::sample::Samples;

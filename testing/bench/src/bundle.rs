@@ -147,6 +147,7 @@ fn take_turn(store: &Store, run: &mut Run, log: &mut RunLog, step: StepRef, evid
     prepared.write("files/evidence", evidence)?;
     let mut facts = vec![Fact::StepCommitted(StepCommitted {
         tree: None,
+        until: None,
         usage: None,
         step,
         status: StepStatus::Ok,

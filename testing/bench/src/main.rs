@@ -3,6 +3,7 @@
 //! and a moment. Each row names its target, as a ratio to a floor measured in the same run between the samples,
 //! and says whether it holds.
 
+mod agents;
 mod barriers;
 mod batch;
 mod bundle;
@@ -44,9 +45,10 @@ struct Args {
 type Benchmark = fn(&World) -> Result<Section>;
 
 /// Every benchmark by name, in the order of the page.
-const BENCHMARKS: [(&str, Benchmark); 9] = [
+const BENCHMARKS: [(&str, Benchmark); 10] = [
     ("step", step::run),
     ("batch", batch::run),
+    ("agents", agents::run),
     ("workspace", workspace::run),
     ("log", log::run),
     ("runs", runs::run),
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         // What is measured is measured in processes of their own.
+        [agents::SPEAK, events] => agents::speak(events),
         [transfer::FETCH, address] => transfer::fetch(address),
         [memory::HOLD, agents, norma, dir] => memory::hold(agents, norma.as_ref(), dir.as_ref()),
         words => parse(words.iter().map(|&word| word.to_owned())).and_then(|args| measure(&args)),

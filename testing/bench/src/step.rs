@@ -179,7 +179,8 @@ fn drive(world: &World, files: u32, dir: &Path, iterations: u32, turn: Turn<'_>)
     };
     let Taken::Ours(owner) = Owner::take(&context)? else { return Err("somebody else is at work here".into()) };
     let settings = Settings::new(config(iterations)?, &[], &context.layout.config(), Policies::built_in());
-    let order = Order { goal: "be quick".into(), criteria: Vec::new(), task: None, parent: None, budgets: None };
+    let order =
+        Order { goal: "be quick".into(), criteria: Vec::new(), task: None, parent: None, budgets: None, agent: None };
     let (run, log) = Starting {
         store: owner.store(),
         user: &context.user,

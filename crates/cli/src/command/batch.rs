@@ -1,7 +1,7 @@
 //! `norma batch`: carries out work items, level by level.
 
 use super::run::JOBS_DEFAULT;
-use super::work::Work;
+use super::work::{Document, Work};
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         let Args { file, jobs, new, no_wait } = self;
-        Work { file, jobs, new, no_wait, many: true }.run(here)
+        Work { document: Document::File(file), jobs, new, no_wait, many: true }.run(here)
     }
 }
 

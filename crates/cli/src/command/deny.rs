@@ -2,7 +2,7 @@
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
-use contract::ApprovalDecision;
+use contract::{ApprovalDecision, ApprovalTerms};
 use std::process::ExitCode;
 
 /// Say no to what a run waits for, and why
@@ -18,6 +18,6 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        super::answer(here, &self.id, ApprovalDecision::Denied, Some(self.reason))
+        super::answer(here, &self.id, ApprovalDecision::Denied, Some(self.reason), ApprovalTerms::default())
     }
 }

@@ -5,9 +5,9 @@ mod drill;
 use crate::error::{Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::safe;
-use contract::Role;
+use contract::{AgentConfig, Config, Role};
 use runner::git::Repository;
-use runner::{LEVEL_MIN, load_settings};
+use runner::{LEVEL_MIN, Reach, Surveyed, load_settings};
 use sandbox::{HeldBy, Level, Probe};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -27,6 +27,7 @@ pub(crate) struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Health {
+    Info,
     Ok,
     Warn,
     Fail,
@@ -66,6 +67,7 @@ impl Args {
 
 fn line(check: &Check) -> String {
     let word = match check.status {
+        Health::Info => "info",
         Health::Ok => "ok",
         Health::Warn => "warn",
         Health::Fail => "FAIL",
@@ -185,15 +187,46 @@ fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec
     checks.push(policies(&settings.policies));
     let missing: Vec<&str> =
         Role::PDCA.iter().map(|role| role.as_str()).filter(|role| !config.agents.contains_key(*role)).collect();
+    let known = known_agents(here, config);
     checks.push(match (config.pdca_agents(), missing.is_empty()) {
-        (Ok(agents), _) => agent_check(here, user, agents.values().map(|agent| agent.cmd[0].as_str())),
+        (Ok(agents), _) => agent_check(here, user, agents.values().map(AgentConfig::program)),
         (Err(_), false) => {
             let message = format!("no agent for {}", missing.join(", "));
-            bad("agents", Health::Fail, message, "name one in .norma/config.json (docs/config.md), then: norma trust")
+            // Somebody who can be named on the command line is enough to work with.
+            let health = if known.iter().any(|it| it.status == Health::Ok) { Health::Warn } else { Health::Fail };
+            bad("agents", health, message, "name one in .norma/config.json (docs/config.md), then: norma trust")
         }
         (Err(problems), true) => bad("agents", Health::Fail, problems[0].to_string(), "see docs/config.md"),
     });
+    checks.extend(known);
     checks
+}
+
+/// Each of the known command lines: is it there, which one is it, and can it reach its model?
+fn known_agents(here: &Surroundings, config: &Config) -> Vec<Check> {
+    let Ok(context) = here.context() else { return Vec::new() };
+    runner::survey(&context, config).iter().map(known_agent).collect()
+}
+
+fn known_agent(agent: &Surveyed) -> Check {
+    let name = &agent.name;
+    let Some(program) = &agent.program else {
+        let health = if agent.configured { Health::Fail } else { Health::Info };
+        let fix = format!("install it, or say where it is: \"agents\": {{ \"{name}\": {{ \"bin\": \"…\" }} }}");
+        return bad("agent", health, format!("{name}: not installed"), &fix);
+    };
+    let version = agent.version.as_deref().unwrap_or("does not say its version");
+    let said = format!("{name}: {version} ({})", program.display());
+    match &agent.reach {
+        Reach::Key(variable) => ok("agent", format!("{said}, key in {variable}, which agents never see")),
+        Reach::Address(url) => ok("agent", format!("{said}, model at {url}")),
+        Reach::SignIn => ok("agent", format!("{said}, signed in")),
+        Reach::Own => ok("agent", said),
+        Reach::Not(what_to_do) => {
+            let health = if agent.configured { Health::Warn } else { Health::Info };
+            bad("agent", health, format!("{said}, not signed in"), what_to_do)
+        }
+    }
 }
 
 /// Valid they are, or there would be no settings.

@@ -5,7 +5,7 @@ use crate::error::{Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::{safe, short};
 use contract::documents::{Difference, ReexecReport, ReexecStatus};
-use contract::replay::{ReplayCheck, ReplayMode, ReplayReport};
+use contract::replay::{RecordedHow, RecordedResult, RecordedStep, ReplayCheck, ReplayMode, ReplayReport};
 use contract::{Reason, RunView, Timestamp};
 use runner::git::Objects;
 use runner::{Control, Machine, Replay, Request};
@@ -16,10 +16,10 @@ use store::Reader;
 /// How much of a value is shown to people.
 const SHOWN_CHARS_MAX: usize = 60;
 
-/// Judge a run again: on its evidence, with its tests, or by carrying it out again
+/// Judge a run again: on its evidence, with its tests, with its agents on what is recorded, or by carrying it out again
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma replay @last              # nothing is started; exit 0 the same, 5 not\n  norma replay @last --reverify   # its patches and its tests, no agent\n  norma replay @last --reexec     # its agents too; lands nothing"
+    after_help = "Examples:\n  norma replay @last              # nothing is started; exit 0 the same, 5 not\n  norma replay @last --reverify   # its patches and its tests, no agent\n  norma replay @last --recorded   # its agents, with the recorded answers of their models; nothing goes out\n  norma replay @last --reexec     # its agents too; lands nothing"
 )]
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
@@ -30,6 +30,9 @@ pub(crate) struct Args {
     /// Apply its patches and run its tests again; no agent is asked
     #[arg(long, group = "how")]
     reverify: bool,
+    /// Have its agents work again with the recorded answers of their models; nothing goes out, lands nothing
+    #[arg(long, group = "how")]
+    recorded: bool,
     /// Carry out its contract again from where it started, and compare; lands nothing
     #[arg(long, group = "how")]
     reexec: bool,
@@ -40,14 +43,15 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        match (self.reverify, self.reexec) {
-            (false, false) => rehydrate(here, &self.run),
-            (true, _) => self.reverify(here),
-            (_, true) => self.reexec(here),
+        match (self.reverify, self.recorded, self.reexec) {
+            (true, _, _) | (_, true, _) => self.on_a_machine(here),
+            (_, _, true) => self.reexec(here),
+            (false, false, false) => rehydrate(here, &self.run),
         }
     }
 
-    fn reverify(&self, here: &Surroundings) -> Outcome<ExitCode> {
+    /// A replay that starts something, confined as it was.
+    fn on_a_machine(&self, here: &Surroundings) -> Outcome<ExitCode> {
         let report = self.in_session(here, |session, reader, slug| {
             let record = runner::verify_run(reader, &session.context.trust, slug)?;
             session.require_own(&reader.load(slug)?.0, "nothing of it is run again")?;
@@ -55,7 +59,11 @@ impl Args {
             session.interrupts.watch(Some(control.clone()));
             let (objects, policies) = (session.owner.objects(), &session.settings.policies);
             let mut machine = Machine::new(session.context, objects, session.owner.keys(), control.cancel.clone());
-            let report = Replay { reader, objects, policies }.reverify(&record, &mut machine, &control);
+            let replay = Replay { reader, objects, policies };
+            let report = match self.recorded {
+                true => replay.recorded(&record, &mut machine, &control),
+                false => replay.reverify(&record, &mut machine, &control),
+            };
             session.interrupts.watch(None);
             if control.requested().is_some() {
                 return Ok(Err(ExitCode::from(code::INTERRUPTED)));
@@ -112,7 +120,9 @@ fn rehydrate(here: &Surroundings, given: &str) -> Outcome<ExitCode> {
 fn tell(here: &Surroundings, report: &ReplayReport) -> Outcome<ExitCode> {
     let at = report.replayed_at;
     let told = describe(report);
-    keep(here, &report.run_id, report.mode, report.status, at, json!(report), &told)
+    let kept = keep(here, &report.run_id, report.mode, report.status, at, json!(report), &told)?;
+    // What could not be tried here is neither the same nor another.
+    Ok(if report.is_incomplete() { ExitCode::from(code::ENVIRONMENT) } else { kept })
 }
 
 fn tell_reexec(here: &Surroundings, report: &ReexecReport, again: &RunView) -> Outcome<ExitCode> {
@@ -142,12 +152,15 @@ fn keep(
 
 fn describe(report: &ReplayReport) -> String {
     let mut text: String = report.checks.iter().map(describe_check).collect();
+    text.extend(report.recorded.iter().flatten().map(describe_step));
     let verdict = match report.status {
         ReexecStatus::Pass => "the same",
+        ReexecStatus::Fail if report.is_incomplete() => "NOT known",
         ReexecStatus::Fail => "NOT the same",
     };
     let done = match report.mode {
         ReplayMode::Rehydrate => "judged again on its evidence",
+        ReplayMode::Recorded => "with its agents at work on what is recorded",
         ReplayMode::Reverify | ReplayMode::Reexec => "with its patches applied and its tests run again",
     };
     text.push_str(&format!("{verdict}: run {} {done}", report.run_id));
@@ -162,6 +175,35 @@ fn describe_check(check: &ReplayCheck) -> String {
     }
     for note in &check.notes {
         text.push_str(&format!("               note: {}\n", safe(note)));
+    }
+    text
+}
+
+/// A turn that was taken again: which of the two ways it was, and what came of it.
+fn describe_step(step: &RecordedStep) -> String {
+    let result = match step.result {
+        RecordedResult::Same => "same",
+        RecordedResult::Differs => "DIFFERS",
+        RecordedResult::Nothing => "nothing to compare",
+        RecordedResult::NotTried => "NOT TRIED",
+    };
+    let item = step.item.as_ref().map(|item| format!(" of {}", safe(item))).unwrap_or_default();
+    let how = match (step.how, &step.calls) {
+        (RecordedHow::ChangeApplied, _) => "its change was applied".to_owned(),
+        (RecordedHow::AgentAgain, None) => format!("{} did not work again", step.agent.as_str()),
+        (RecordedHow::AgentAgain, Some(calls)) => format!(
+            "{} worked again; of {} recorded calls {} were the same, {} but for ids and times, {} by order; {} were like none",
+            step.agent.as_str(),
+            calls.recorded,
+            calls.exact,
+            calls.masked,
+            calls.order,
+            calls.mismatches
+        ),
+    };
+    let mut text = format!("{}{item}: {result}; {how}\n", safe(&step.dir));
+    for line in step.why.iter().chain(&step.notes) {
+        text.push_str(&format!("               {}\n", safe(line)));
     }
     text
 }

@@ -53,6 +53,7 @@ fn child(parent: Run, given: &[String]) -> Outcome<Order> {
         task: contract.task_id,
         budgets: Some(budgets(contract.budgets.clone(), given)?),
         parent: Some(Box::new(parent)),
+        agent: None,
     })
 }
 

@@ -1,6 +1,6 @@
 //! `norma run`: carries out a task, a goal, or every task that is ready.
 
-use super::work::Work;
+use super::work::{Document, Work};
 use crate::error::{CommandError, Outcome, code};
 use crate::progress::{Reporter, waiting_for};
 use crate::surroundings::Surroundings;
@@ -19,13 +19,16 @@ use store::{Reader, RunLog};
 /// How many items are worked on at once, unless told otherwise.
 pub(crate) const JOBS_DEFAULT: usize = 2;
 
+/// How long the agent of a typed contract may take.
+const TYPED_MS: u64 = 60 * 60 * 1000;
+
 /// How often a waiting norma asks for the lock again.
 const LOCK_POLL: Duration = Duration::from_millis(100);
 
 /// Run a task, a contract, a goal, or every task that is ready
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma run 1\n  norma run contract.json\n  norma run --goal \"fix the parser\" --ac \"cargo test passes\"\n  norma run --continue   # every ready task, dependencies first, past failures"
+    after_help = "Examples:\n  norma run 1\n  norma run contract.json\n  norma run --goal \"fix the parser\" --agent claude --allow src --test \"cargo test\"   # one agent under contract\n  norma run --goal \"fix the parser\" --ac \"cargo test passes\"   # plan, do, check, act\n  norma run --continue   # every ready task, dependencies first, past failures"
 )]
 pub(crate) struct Args {
     /// A task id (all digits), or a file with a contract or a work item
@@ -37,6 +40,18 @@ pub(crate) struct Args {
     /// What must hold when it is done (can be repeated)
     #[arg(long, value_name = "TEXT", requires = "goal")]
     ac: Vec<String>,
+    /// Who does it: an entry of "agents", or codex, claude, gemini or opencode
+    #[arg(long, value_name = "NAME", requires = "goal")]
+    agent: Option<String>,
+    /// What may change: a file, or a directory with everything below (can be repeated); makes it a contract
+    #[arg(long, value_name = "PATH", requires = "goal")]
+    allow: Vec<String>,
+    /// A command that must succeed on the result (can be repeated); makes it a contract
+    #[arg(long, value_name = "COMMAND", requires = "goal")]
+    test: Vec<String>,
+    /// How: plan, do, check and act in a loop, or one agent under contract
+    #[arg(long, value_enum, requires = "goal")]
+    workflow: Option<How>,
     /// Start over even if an interrupted run of the task could go on
     #[arg(long)]
     new: bool,
@@ -52,7 +67,12 @@ impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         if let Some(file) = self.what.as_deref().filter(|what| !what.bytes().all(|b| b.is_ascii_digit())) {
             let (new, no_wait) = (self.new, self.no_wait);
-            return Work { file: file.into(), jobs: JOBS_DEFAULT, new, no_wait, many: false }.run(here);
+            let document = Document::File(file.into());
+            return Work { document, jobs: JOBS_DEFAULT, new, no_wait, many: false }.run(here);
+        }
+        if let Some(document) = self.contract()? {
+            let (new, no_wait) = (self.new, self.no_wait);
+            return Work { document, jobs: JOBS_DEFAULT, new, no_wait, many: false }.run(here);
         }
         if let Some(goal) = &self.goal {
             super::task::require_words(goal, &self.ac)?;
@@ -66,14 +86,61 @@ impl Args {
             (Some(task), _) => {
                 let id =
                     task.parse().map_err(|_| CommandError::usage("that number is too large", "norma task list"))?;
-                session.one(session.task(id, self.new)?)
+                session.one(session.task(id, self.new, None)?)
             }
             (None, Some(goal)) => {
                 let task = owner.store().add_task(goal.clone(), self.ac.clone()).wait()?;
-                session.one(session.task(task, self.new)?)
+                session.one(session.task(task, self.new, self.agent.clone())?)
             }
             (None, None) => session.all(self.go_on),
         }
+    }
+}
+
+/// How a goal is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum How {
+    /// plan, do, check and act, round and round
+    Pdca,
+    /// one agent, one change, your tests
+    Contract,
+}
+
+impl Args {
+    /// The work item that was typed, unless the loop is meant.
+    fn contract(&self) -> Outcome<Option<Document>> {
+        let Some(goal) = &self.goal else { return Ok(None) };
+        let typed = !self.allow.is_empty() || !self.test.is_empty();
+        let is_contract = self.workflow.map_or(typed, |how| how == How::Contract);
+        if !is_contract {
+            return match typed {
+                true => Err(CommandError::usage("--allow and --test make a contract", "leave out --workflow pdca")),
+                false => Ok(None),
+            };
+        }
+        super::task::require_words(goal, &self.ac)?;
+        let Some(agent) = &self.agent else {
+            return Err(CommandError::usage("a contract needs somebody to do it", "name one with --agent"));
+        };
+        let criteria: String = self.ac.iter().map(|text| format!("\n- {text}")).collect();
+        let description = match criteria.is_empty() {
+            true => goal.clone(),
+            false => format!("{goal}\n\nIt is done when:{criteria}"),
+        };
+        let mut item = serde_json::json!({
+            "id": "goal",
+            "agent_id": agent,
+            "description": description,
+            // One person's goal, not one of many small items: the limits are there to stop what runs away.
+            "constraints": {"max_files": 200, "max_tool_ops": 2000, "max_delta_size": 200, "timeout_ms": TYPED_MS},
+        });
+        if !self.allow.is_empty() {
+            item["allowed_paths"] = self.allow.clone().into();
+        }
+        if !self.test.is_empty() {
+            item["test_commands"] = self.test.clone().into();
+        }
+        Ok(Some(Document::Typed(item.to_string().into_bytes())))
     }
 }
 
@@ -99,7 +166,7 @@ impl Session<'_> {
             let ready = Reader::open(&self.context.layout)?.ready_tasks()?;
             let Some(task) = ready.into_iter().find(|task| !tried.contains(task)) else { break };
             tried.push(task);
-            let view = self.task(task, false)?;
+            let view = self.task(task, false, None)?;
             let code = self.finish(&view);
             if view.status != Status::Succeeded {
                 worst = code;
@@ -115,7 +182,7 @@ impl Session<'_> {
     }
 
     /// Runs a task, or goes on with its interrupted run.
-    fn task(&self, id: i64, new: bool) -> Outcome<RunView> {
+    fn task(&self, id: i64, new: bool, agent: Option<String>) -> Outcome<RunView> {
         let reader = Reader::open(&self.context.layout)?;
         let task = reader
             .task(id)?
@@ -130,6 +197,7 @@ impl Session<'_> {
             task: Some(id),
             parent: None,
             budgets: None,
+            agent,
         })
     }
 

@@ -3,7 +3,7 @@
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::{duration, safe, short, short_id};
-use contract::{RunView, StepView};
+use contract::{RunView, StepView, Usage, Usd};
 use std::process::ExitCode;
 use std::time::Duration;
 use store::Reader;
@@ -43,6 +43,10 @@ fn describe(view: &RunView) -> String {
     }
     for step in view.steps.iter().flatten() {
         text.push_str(&line(step));
+        text.extend(spoken(step));
+    }
+    if let Some(usage) = &view.usage {
+        text.push_str(&format!("used: {}\n", used(usage)));
     }
     let landed = match (&view.landed, &view.result) {
         (Some(commit), _) => format!("landed {}", short_id(commit)),
@@ -52,6 +56,20 @@ fn describe(view: &RunView) -> String {
     text.push_str(&format!("base {} · {landed} · sandbox {}\n", short_id(&view.base), view.sandbox));
     text.push_str(&format!("evidence: {}", view.run_dir));
     text
+}
+
+/// Who took a turn that was spoken with; of others there is nothing to tell.
+fn spoken(step: &StepView) -> Option<String> {
+    let agent = step.agent.filter(|_| step.session_id.is_some() || step.usage.is_some())?;
+    let model = step.model.as_ref().map(|model| format!(" with {}", safe(model))).unwrap_or_default();
+    let session = step.session_id.as_ref().map(|id| format!(" · session {}", safe(id))).unwrap_or_default();
+    let usage = step.usage.as_ref().map(|usage| format!(" · {}", used(usage))).unwrap_or_default();
+    Some(format!("          {}{model}{session}{usage}\n", agent.as_str()))
+}
+
+fn used(usage: &Usage) -> String {
+    let cost = usage.cost_micro_usd.map(|cost| format!(", ${}", Usd(cost))).unwrap_or_default();
+    format!("{} tokens read, {} written{cost}", usage.input_tokens, usage.output_tokens)
 }
 
 fn line(step: &StepView) -> String {

@@ -6,17 +6,25 @@ use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::{safe, short};
 use contract::documents::{Kind, RunResult, TaskContract};
-use contract::{Item, ItemStatus, RunView, Status};
+use contract::{ApprovalDecision, ApprovalTerms, Item, ItemStatus, RunView, Status};
 use run::gate::policy::{Extent, needs_approval};
 use runner::{Answer, WorkOrder};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use store::Reader;
 
+/// Where a document comes from.
+pub(crate) enum Document {
+    /// A file.
+    File(PathBuf),
+    /// The command line itself.
+    Typed(Vec<u8>),
+}
+
 /// What was asked for on the command line.
 pub(crate) struct Work {
     /// The document.
-    pub(crate) file: PathBuf,
+    pub(crate) document: Document,
     /// How many items at once.
     pub(crate) jobs: usize,
     /// Start over, and let a change land that has landed before.
@@ -30,7 +38,10 @@ pub(crate) struct Work {
 impl Work {
     /// Reads, checks and carries out the document, or goes on with it where it was left.
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        let bytes = read(&here.cwd.join(&self.file))?;
+        let (bytes, name) = match &self.document {
+            Document::File(file) => (read(&here.cwd.join(file))?, safe(&file.to_string_lossy())),
+            Document::Typed(bytes) => (bytes.clone(), "what you typed".to_owned()),
+        };
         let interrupts = Interrupts::install()?;
         let context = here.context()?;
         let settings = trusted_settings(here, &context)?;
@@ -43,13 +54,31 @@ impl Work {
             return Err(crate::error::CommandError::refused(code, message, hint));
         }
         let kind = submitted.kind;
-        let items = submitted.into_items(&safe(&self.file.to_string_lossy()))?;
+        let items = submitted.into_items(&name)?;
         let session = Session { here, context: &context, owner: &owner, settings, interrupts };
         let view = match self.left(&session, &items)? {
             Some(slug) => session.resume(&slug, self.jobs)?,
             None => session.start_work(self.order(&session, kind, items, bytes)?, self.jobs)?,
         };
+        let view = self.say_yes(&session, view)?;
         self.finish(&session, &view)
+    }
+
+    /// Whoever typed what may change has said yes to it by that; it goes on record as any other yes.
+    fn say_yes(&self, session: &Session<'_>, view: RunView) -> Outcome<RunView> {
+        if view.status != Status::Waiting || !matches!(self.document, Document::Typed(_)) {
+            return Ok(view);
+        }
+        let (run, _) = Reader::open(&session.context.layout)?.load(&view.run_id)?;
+        let Some(wait) = run.waits else { return Ok(view) };
+        let by = session.here.person(&session.context.user);
+        let reason = Some("typed on the command line".to_owned());
+        session
+            .owner
+            .store()
+            .answer_approval(wait.approval, ApprovalDecision::Granted, by, reason, ApprovalTerms::default())
+            .wait()?;
+        session.resume(&view.run_id, self.jobs)
     }
 
     /// The run of exactly these items that was left before its end, if there is one.

@@ -123,7 +123,7 @@ fn a_run_goes_on_only_with_a_yes_to_exactly_what_it_waits_for() {
     env.norma(&["approve", &yes.approval]).success();
     env.norma(&["deny", &no.approval, "--reason", "too much"]).success();
     let by = "Ada <ada@example.org>".to_owned();
-    assert_eq!(redeem(&env, &yes), Ok(Redeemed::Granted { by: by.clone() }));
+    assert_eq!(redeem(&env, &yes), Ok(Redeemed::Granted { by: by.clone(), terms: Default::default() }));
     assert_eq!(redeem(&env, &no), Ok(Redeemed::Denied { by, reason: "too much".into() }));
     // A yes to one question is none to another, and a part of an id is not its name.
     let other = Wait { reasons: vec!["b".into()], ..yes.clone() };

@@ -15,6 +15,7 @@ mod landing;
 mod pdca;
 mod real;
 mod receipts;
+mod recorded;
 mod replay;
 mod repositories;
 mod sandbox;

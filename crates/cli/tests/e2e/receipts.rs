@@ -42,7 +42,7 @@ fn a_run_that_landed_is_exported_and_verifies_elsewhere() {
 
 /// Exports the newest run; somebody who trusts the key finds nothing wrong with it.
 #[track_caller]
-fn verifies_elsewhere(env: &TestEnvironment) {
+pub(crate) fn verifies_elsewhere(env: &TestEnvironment) {
     std::fs::create_dir_all(env.at("keys")).unwrap();
     env.norma(&["keys", "export", "-o", &env.at("keys/norma.pem")]).success();
     env.norma(&["export", "@last", "-o", &env.at("bundle.tar")]).success();

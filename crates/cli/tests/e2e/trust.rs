@@ -151,10 +151,10 @@ fn a_broken_configuration_is_refused_with_every_violation() {
     insta::assert_snapshot!(check(&env, &many.to_string()), @r#"
     ! error: $DIR/given.json is not a valid configuration:
     !   /agent: unknown key, expected "agents", "budgets", "landing", "limits", "mode", "sandbox", "scope" or "workspace"
-    !   /agents/do/type: expected "exec", "codex", "opencode" or "gemini", found "robot"
+    !   /agents/do/type: expected "exec", "codex", "claude", "opencode", "gemini" or "acp", found "robot"
     !   /agents/plan/cmd: expected array, found string
     !   /budgets/max_iterations: expected at least 1, found 0
-    !   /budgets/max_patches: unknown key, expected "max_changed_files", "max_iterations", "max_minutes", "max_patch_kb" or "max_risky_files"
+    !   /budgets/max_patches: unknown key, expected "max_changed_files", "max_cost_usd", "max_iterations", "max_minutes", "max_patch_kb", "max_risky_files" or "max_tokens"
     !   /landing/mode: expected "auto" or "branch", found "force"
     !   /limits/output_mb: expected at most 1024, found 99999
     !   /limits/step_seconds: expected at least 1, found 0
@@ -176,10 +176,10 @@ fn a_broken_configuration_is_refused_with_every_violation() {
 }
 
 #[test]
-fn cmd_is_refused_on_agents_whose_program_is_fixed_and_they_are_not_available_yet() {
+fn cmd_is_refused_on_agents_whose_program_is_fixed_and_one_that_is_not_there_is_told() {
     let env = TestEnvironment::new(json!({}));
     let config: Value = serde_json::from_str(&env.read(".norma/config.json")).unwrap();
-    for kind in ["codex", "opencode", "gemini"] {
+    for kind in ["codex", "claude", "opencode", "gemini"] {
         let mut with_cmd = config.clone();
         with_cmd["agents"]["act"] = json!({"type": kind, "cmd": ["x"]});
         let said = check(&env, &with_cmd.to_string());
@@ -189,13 +189,10 @@ fn cmd_is_refused_on_agents_whose_program_is_fixed_and_they_are_not_available_ye
         );
         assert!(said.ends_with("[exit 2]"), "{said}");
         let mut without = config.clone();
-        without["agents"]["act"] = json!({"type": kind, "model": "m"});
+        without["agents"]["act"] = json!({"type": kind, "model": "m", "bin": "/no/such/program"});
         let said = check(&env, &without.to_string());
-        assert!(
-            said.contains(&format!("/agents/act/type: agents of type {kind} are not available yet; use exec")),
-            "{said}"
-        );
-        assert!(said.ends_with("[exit 2]"), "{said}");
+        assert!(said.contains("act: \"/no/such/program\" is not an executable file"), "{said}");
+        assert!(said.ends_with("[exit 4]"), "{said}");
     }
     assert_eq!(env.json(&["runs"]), json!([]));
 }

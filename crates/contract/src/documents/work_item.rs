@@ -40,6 +40,10 @@ pub struct WorkItem {
     /// What must succeed, split as a shell would; nothing only a shell understands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_command: Option<String>,
+    /// More of the same, each by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1))]
+    pub test_commands: Option<Vec<String>>,
     /// What may change: files, or directories with everything below; without it, the whole tree but for what policy protects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1), inner(length(min = 1)))]

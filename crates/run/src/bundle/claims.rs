@@ -4,8 +4,8 @@
 use super::gates::NOT_REQUESTED;
 use super::record::Record;
 use super::subject::NORMA;
-use contract::documents::EvidenceBundle;
 use contract::documents::evidence_bundle::{Claim, ClaimStatus, Query, Requester, RequesterRole, Source, SourceKind};
+use contract::documents::{ArtifactRef, EvidenceBundle};
 use contract::work::Gate;
 use contract::{Verdict, Workflow};
 use std::collections::BTreeMap;
@@ -34,8 +34,16 @@ pub(super) fn evidence_bundle(record: &Record<'_>) -> EvidenceBundle {
         claims: claims(record),
         limitations: limitations(record),
         consensus: None,
-        artifacts: None,
+        artifacts: spoken(record),
     }
+}
+
+/// What was said with agents: nobody's claim, but what it was worked out from.
+fn spoken(record: &Record<'_>) -> Option<Vec<ArtifactRef>> {
+    let names = ["events.jsonl", "transcript.md", "thread_id.txt"];
+    let all = record.spoken.iter();
+    let files: Vec<_> = all.flat_map(|it| names.into_iter().filter_map(|name| it.file(record, name))).collect();
+    (!files.is_empty()).then_some(files)
 }
 
 fn claims(record: &Record<'_>) -> Vec<Claim> {

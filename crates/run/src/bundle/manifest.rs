@@ -1,11 +1,14 @@
 //! `manifest.json` of a run: from what to what, by which tasks, and the digest of every file.
 
 use super::record::{Record, reference};
+use super::spoken::{Conversation, agreed};
 use super::words;
 use contract::documents::AgentRole;
-use contract::documents::run_manifest::{Integrity, ManifestRepo, ManifestRunner, ManifestTask, Trace, Versions};
+use contract::documents::run_manifest::{
+    Integrity, ManifestModel, ManifestRepo, ManifestRunner, ManifestTask, Trace, Versions,
+};
 use contract::documents::{ArtifactRef, RunManifest, Sha256};
-use contract::{ManifestFile, Status};
+use contract::{AgentType, ManifestFile, Status};
 use std::collections::BTreeMap;
 
 /// The version of the documents that norma writes.
@@ -14,6 +17,7 @@ const DOCUMENTS: &str = "v1";
 /// The manifest of a run whose directory has these files.
 pub fn manifest(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> RunManifest {
     let (run, started) = (record.run, &record.run.started);
+    let codex = record.spoken.iter().filter(|conversation| conversation.kind == AgentType::Codex);
     let failed = (run.status != Status::Succeeded).then(|| reason(record));
     RunManifest {
         run_id: run.id.slug(),
@@ -37,12 +41,12 @@ pub fn manifest(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> 
         versions: Versions {
             contracts_schema: DOCUMENTS.to_owned(),
             orchestrator: started.version.clone(),
-            codex_cli: None,
+            codex_cli: agreed(codex.flat_map(Conversation::versions)),
             agents_sdk: None,
             python: None,
             node: None,
         },
-        model: None,
+        model: model(record),
         role_binding_summary: None,
         tasks: tasks(record, files),
         artifacts: files.iter().map(|(path, file)| reference(name_of(path), path, file)).collect(),
@@ -58,6 +62,12 @@ pub fn manifest(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> 
         observability: None,
         notes: None,
     }
+}
+
+/// The model, where all agents that were spoken with say the same one.
+fn model(record: &Record<'_>) -> Option<ManifestModel> {
+    let id = agreed(record.spoken.iter().flat_map(Conversation::models))?;
+    Some(ManifestModel { id: Some(id), ..ManifestModel::default() })
 }
 
 /// A document wants some words; a run may have been asked for without any.
@@ -84,7 +94,7 @@ fn tasks(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> Vec<Man
             status: words::task_status(record.ended(place).map(|end| words::item_outcome(end.status, end.reason))),
             contract,
             assigned_agent_id: Some(state.item.agent_id.clone()),
-            thread_id: None,
+            thread_id: record.spoken_for(place).and_then(Conversation::session).map(str::to_owned),
             result: find("result", format!("results/{id}/result.json")),
             review_report: find("review_report", format!("reviews/{id}.json")),
             test_report: find("test_report", format!("ci/{id}/test_report.json")),

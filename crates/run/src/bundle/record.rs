@@ -1,6 +1,7 @@
 //! What a bundle is made from: the run, its events, and what is on record of its files.
 
 use super::Tests;
+use super::spoken::{self, Conversation};
 use contract::documents::ArtifactRef;
 use contract::documents::Sha256;
 use contract::{Event, Fact, ItemEnded, ManifestFile, Receipt, Timestamp};
@@ -16,12 +17,14 @@ pub struct Record<'a> {
     pub run: &'a Run,
     /// Its log.
     pub events: &'a [Event],
-    /// The files that are on record, by their path below the run's directory.
-    pub files: &'a BTreeMap<String, ManifestFile>,
+    /// The files that are there, by their path below the run's directory.
+    pub files: BTreeMap<String, ManifestFile>,
     /// What the items that ended have left, by their place.
     pub kept: BTreeMap<u32, Kept>,
     /// Where it ran.
     pub surroundings: Surroundings,
+    /// What was said with agents.
+    pub(super) spoken: Vec<Conversation>,
     times: BTreeMap<u32, Times>,
 }
 
@@ -63,12 +66,13 @@ impl<'a> Record<'a> {
     pub fn new(
         run: &'a Run,
         events: &'a [Event],
-        files: &'a BTreeMap<String, ManifestFile>,
+        files: BTreeMap<String, ManifestFile>,
         kept: BTreeMap<u32, Kept>,
         surroundings: Surroundings,
     ) -> Record<'a> {
         let times = times(events, &run.started.base.commit);
-        Record { run, events, files, kept, surroundings, times }
+        let spoken = spoken::of(run, events, &files);
+        Record { run, events, files, kept, surroundings, spoken, times }
     }
 
     /// When the run began.
@@ -118,6 +122,11 @@ impl<'a> Record<'a> {
     /// The commit that an item landed on.
     pub(super) fn before(&self, place: u32) -> Option<&str> {
         self.times.get(&place)?.before.as_deref()
+    }
+
+    /// What was said with the agent of an item.
+    pub(super) fn spoken_for(&self, place: u32) -> Option<&Conversation> {
+        self.spoken.iter().find(|conversation| conversation.place == Some(place))
     }
 
     /// The patch of an item's change, if it changes anything.

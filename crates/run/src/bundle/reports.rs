@@ -5,6 +5,7 @@ use super::record::Record;
 use super::subject::{NORMA, Subject};
 use super::{Piece, words};
 use crate::gate::acceptance::{TestStatus, total};
+use contract::AgentType;
 use contract::documents::evidence_report::EvidenceStatus;
 use contract::documents::review_report::{ReviewVerdict, Reviewer, ReviewerRole, ScopeCheck};
 use contract::documents::run_manifest::EVIDENCE;
@@ -128,7 +129,7 @@ pub(super) fn work_report(record: &Record<'_>, about: &Subject<'_>) -> WorkRepor
         gates: Some(WorkGates { diff_gate: Some(about.gates.diff_gate.clone()), tool_gate: None }),
         evidence: Some(WorkEvidence {
             orchestrator_events_jsonl: record.reference("events", "events.jsonl").as_ref().map(small),
-            ..WorkEvidence::default()
+            ..spoken(record)
         }),
         next_actions: Some(NextActions {
             recommended: Some(vec![about.next_steps.suggested_action.clone()]),
@@ -136,6 +137,18 @@ pub(super) fn work_report(record: &Record<'_>, about: &Subject<'_>) -> WorkRepor
         }),
         timestamps: Some(Span { started_at: Some(about.since), finished_at: Some(about.until) }),
         metrics: None,
+    }
+}
+
+/// What was said with the agent, where one kind of agent did all of one task.
+fn spoken(record: &Record<'_>) -> WorkEvidence {
+    let [conversation] = &record.spoken[..] else { return WorkEvidence::default() };
+    let file = |name: &str| conversation.file(record, name).as_ref().map(small);
+    WorkEvidence {
+        codex_events_jsonl: file("events.jsonl").filter(|_| conversation.kind == AgentType::Codex),
+        transcript_md: file("transcript.md"),
+        thread_id_txt: file("thread_id.txt"),
+        ..WorkEvidence::default()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::Run;
 use contract::documents::ArtifactRef;
 use contract::documents::task_result::{NextSteps, Orchestrator, Producer, ProducerRole, ResultGates, TaskOutcome};
 use contract::hash::sha256;
-use contract::{Digest, ItemStatus, ManifestFile, Status, Timestamp};
+use contract::{AgentType, Digest, ItemStatus, ManifestFile, Status, Timestamp};
 
 /// The name norma has where a document wants an agent's.
 pub(super) const NORMA: &str = "norma";
@@ -117,7 +117,9 @@ fn norma() -> Producer {
 fn producer(record: &Record<'_>, place: u32) -> Producer {
     let item = &record.run.items[place as usize].item;
     let role = ProducerRole::Agent(words::agent_role(&item.role));
-    Producer { role, agent_id: item.agent_id.clone(), codex_thread_id: None }
+    let codex = record.spoken_for(place).filter(|conversation| conversation.kind == AgentType::Codex);
+    let thread = codex.and_then(|conversation| conversation.session());
+    Producer { role, agent_id: item.agent_id.clone(), codex_thread_id: thread.map(str::to_owned) }
 }
 
 /// What a run came to: a commit, or the tree that became none.

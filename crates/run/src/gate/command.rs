@@ -95,32 +95,6 @@ pub fn decide(argv: &[String], origin: Origin, policy: &CommandPolicy) -> Decisi
     }
 }
 
-/// Decides about a line that an agent wants a shell to run. One that needs no shell is judged by its words; of any other
-/// only what everybody is refused is known, and a person looks at it whole.
-pub fn decide_line(line: &str, policy: &CommandPolicy) -> Decision {
-    let code = shell_code(line);
-    let line = code.as_deref().unwrap_or(line);
-    if let Ok(argv) = split(line) {
-        return decide(&argv, Origin::Agent, policy);
-    }
-    // Lines and tabs are how code is written, and are shown as they are.
-    let argv = ["sh".to_owned(), "-c".to_owned(), line.replace(['\n', '\t'], " ")];
-    if let Some(problem) = malformed(&argv) {
-        return Decision::deny(RULE_FORM, problem);
-    }
-    match forbidden(&argv, &policy.forbidden) {
-        Some(rule) => Decision::refused_by(rule),
-        None => Decision::Ask { why: "only a shell understands it".to_owned() },
-    }
-}
-
-/// The code in `bash -lc CODE`: agents that start a shell themselves name it so.
-fn shell_code(line: &str) -> Option<String> {
-    let [shell, option, code] = <[String; 3]>::try_from(split(line).ok()?).ok()?;
-    let name = shell.rsplit('/').next().unwrap_or_default();
-    (["sh", "bash", "zsh"].contains(&name) && ["-c", "-lc"].contains(&option.as_str())).then_some(code)
-}
-
 /// What is wrong with words that cannot be a command, or that people would misread.
 fn malformed(argv: &[String]) -> Option<&'static str> {
     let Some(program) = argv.first().filter(|program| !program.is_empty()) else {

@@ -2,7 +2,7 @@
 //! scopes and dangerous rights do. A pure function of the contract and of how many files its scope holds, so that
 //! whoever is asked, and whoever checks later, gets the same reasons.
 
-use contract::work::{NetworkRight, ShellRight};
+use contract::work::NetworkRight;
 use contract::{Item, Policies};
 
 /// How much of the tree an item's scope holds.
@@ -23,15 +23,7 @@ pub fn needs_approval(item: &Item, policies: &Policies, extent: Extent) -> Vec<S
     if item.rights.network == NetworkRight::OnRequest {
         reasons.push("network on-request requires approval: the agent may reach what it is configured for".into());
     }
-    // Which commands an agent will propose is not known before, and the command gate asks about all that no rule knows.
-    let shell = match item.rights.shell {
-        ShellRight::Deny | ShellRight::Never => None,
-        ShellRight::Untrusted => Some("untrusted"),
-        ShellRight::OnRequest => Some("on-request"),
-    };
-    if let Some(right) = shell {
-        reasons.push(format!("shell {right} requires approval: the agent may start commands that no rule allows"));
-    }
+    // Commands are asked about one by one, when the agent proposes them.
     if item.scope.allow_binary {
         reasons.push("binary files require approval: nobody can read what changes in them".into());
     }
@@ -109,11 +101,9 @@ mod tests {
             reasons(all, (9, 1)),
             [
                 "network on-request requires approval: the agent may reach what it is configured for",
-                "shell on-request requires approval: the agent may start commands that no rule allows",
                 "binary files require approval: nobody can read what changes in them",
             ]
         );
-        let untrusted = reasons(json!({"rights": {"shell": "untrusted"}}), (9, 1));
-        assert_eq!(untrusted, ["shell untrusted requires approval: the agent may start commands that no rule allows"]);
+        assert_eq!(reasons(json!({"rights": {"shell": "untrusted"}}), (9, 1)), [""; 0]);
     }
 }

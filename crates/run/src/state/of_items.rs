@@ -66,7 +66,7 @@ impl Run {
         Ok(())
     }
 
-    pub(super) fn has_open_item(&self) -> bool {
+    pub(crate) fn has_open_item(&self) -> bool {
         self.items.iter().any(|state| matches!(state.stage, ItemStage::Working { .. }))
     }
 

@@ -6,11 +6,11 @@ use contract::json::schema::Schema;
 use contract::receipt::{Deltas, Phase, ReceiptGit, ReceiptSchema};
 use contract::work::{Gate, GateResult, Rights, TestCommand, ToolOpsSource};
 use contract::{
-    Contract, Digest, Fact, Item, ItemEnded, ItemStatus, ManifestFile, Reason, Receipt, ReceiptRef, Status, Timestamp,
-    TurnEnd, Verdict, Workflow,
+    AgentConfig, AgentType, Contract, Digest, Fact, Item, ItemEnded, ItemStatus, ManifestFile, Reason, Receipt,
+    ReceiptRef, SessionEvent, Status, Timestamp, TurnEnd, Verdict, Workflow,
 };
 use run::Due;
-use run::bundle::{Content, Kept, Piece, Record, Surroundings, Tests, manifest, pieces};
+use run::bundle::{Content, Kept, Part, Piece, Record, Surroundings, Tests, conversations, manifest, pieces};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -69,7 +69,13 @@ fn file(path: &str) -> (String, ManifestFile) {
 
 /// A batch whose items end like this, in this order.
 fn batch(items: &[(&str, Ends)]) -> Ended {
+    batch_by(BTreeMap::new(), items)
+}
+
+/// The same, carried out by these workers.
+fn batch_by(workers: BTreeMap<String, AgentConfig>, items: &[(&str, Ends)]) -> Ended {
     let contract = Contract {
+        workers,
         workflow: Workflow::Batch,
         task_id: None,
         items: items.iter().map(|(id, ends)| item(id, *ends)).collect(),
@@ -98,6 +104,13 @@ impl Ended {
         history.wait_ms(1000);
         history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)) });
         history.wait_ms(1000);
+        if !history.run.started.contract.workers.is_empty() {
+            let (model, agent) = (Some("model-1".to_owned()), Some("codex 1.2".to_owned()));
+            let event = SessionEvent::Session { id: format!("thread-{place}"), model, agent };
+            history.record(Fact::AgentEvent { step, event: Box::new(event) });
+            let events = format!("steps/{}/session/events.jsonl", step.dir_name());
+            self.files.extend([file(&events)]);
+        }
         let mut done = history::committed(step, TurnEnd::Answered, false);
         done.tree = Some(format!("candidate-{place}"));
         history.record(Fact::StepCommitted(done));
@@ -187,7 +200,7 @@ impl Ended {
             workspace: ".norma/worktrees/x".into(),
             platform: "linux-x86_64".into(),
         };
-        Record::new(&self.history.run, &self.history.events, &self.files, self.kept.clone(), surroundings)
+        Record::new(&self.history.run, &self.history.events, self.files.clone(), self.kept.clone(), surroundings)
     }
 
     fn pieces(&self) -> Vec<Piece> {
@@ -452,4 +465,57 @@ fn a_script_replays_an_item_from_the_commit_that_it_landed_on() {
     }
     assert!(!last.contains("=@"), "every value is filled in");
     assert_eq!(script("b"), None, "what was refused has nothing to show");
+}
+
+#[test]
+fn what_was_said_with_agents_is_in_a_directory_for_each_task() {
+    let workers = BTreeMap::from([("worker".to_owned(), AgentConfig::of(AgentType::Codex))]);
+    let mut ended = batch_by(workers, &[("one", Ends::Landed), ("two", Ends::Refused)]);
+    let said = conversations(&ended.record());
+    let paths: Vec<&str> = said.iter().map(|piece| piece.path.as_str()).collect();
+    let of = |task: &str| ["events.jsonl", "transcript.md", "thread_id.txt"].map(|name| format!("codex/{task}/{name}"));
+    assert_eq!(paths, [of("one"), of("two")].concat());
+    let events = "steps/001-worker/session/events.jsonl".to_owned();
+    let part = Part { heading: "steps/001-worker".to_owned(), events: events.clone(), usage: None };
+    assert_eq!(said[0].content, Content::Copies(vec![events]));
+    assert_eq!(said[1].content, Content::Transcript(vec![part]));
+    assert_eq!(said[2].content, Content::Bytes(b"thread-0\n".to_vec()));
+    ended.files.extend(paths.iter().map(|path| file(path)));
+    let manifest = ended.manifest();
+    check("run_manifest.v1.json", &manifest);
+    assert_eq!(manifest["tasks"][1]["thread_id"], "thread-1");
+    assert_eq!(
+        (&manifest["model"]["id"], &manifest["versions"]["codex_cli"]),
+        (&json!("model-1"), &json!("codex 1.2"))
+    );
+    let result = ended.document("results/one/result.json");
+    assert_eq!(result["producer"]["codex_thread_id"], "thread-0");
+    let bundle = ended.document("reports/evidence_bundle.json");
+    check("evidence_bundle.v1.json", &bundle);
+    assert_eq!(bundle["artifacts"].as_array().map(Vec::len), Some(6));
+    // Two tasks: the report on the run as a whole belongs to neither conversation.
+    assert_eq!(ended.document("reports/work_report.json")["evidence"]["transcript_md"], Value::Null);
+}
+
+#[test]
+fn only_codex_is_called_codex() {
+    let workers = BTreeMap::from([("worker".to_owned(), AgentConfig::of(AgentType::Claude))]);
+    let mut ended = batch_by(workers, &[("one", Ends::Landed)]);
+    let said = conversations(&ended.record());
+    assert!(said.iter().all(|piece| piece.path.starts_with("claude/one/")), "{said:?}");
+    ended.files.extend(said.iter().map(|piece| file(&piece.path)));
+    let report = ended.document("reports/work_report.json");
+    check("work_report.v1.json", &report);
+    assert_eq!(report["evidence"]["transcript_md"]["path"], "claude/one/transcript.md");
+    assert_eq!(report["evidence"]["codex_events_jsonl"], Value::Null);
+    assert_eq!(ended.document("results/one/result.json")["producer"]["codex_thread_id"], Value::Null);
+    assert_eq!(ended.manifest()["versions"]["codex_cli"], Value::Null);
+}
+
+#[test]
+fn where_nobody_was_spoken_with_nothing_was_said() {
+    for ended in [batch(&[("one", Ends::Landed)]), pdca()] {
+        assert_eq!(conversations(&ended.record()), []);
+        assert_eq!(ended.document("reports/evidence_bundle.json")["artifacts"], Value::Null);
+    }
 }

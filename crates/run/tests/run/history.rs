@@ -88,6 +88,7 @@ pub(crate) fn committed(step: StepRef, turn_end: TurnEnd, patch: bool) -> StepCo
     };
     StepCommitted {
         tree: None,
+        until: None,
         usage: None,
         step,
         status: if turn_end == TurnEnd::Answered { StepStatus::Ok } else { StepStatus::Fail },

@@ -81,17 +81,44 @@ fn api(kind: Kind) -> Option<Api> {
     })
 }
 
+/// How an agent reaches its model, as far as that can be told without trying.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// With a key from this variable, which norma holds.
+    Key(String),
+    /// At the configured address, without a key.
+    Address(String),
+    /// With what the user signed in with.
+    SignIn,
+    /// Whatever the program itself does.
+    Own,
+    /// Not at all; what to do about it.
+    Not(String),
+}
+
+/// How an agent reaches its model.
+pub(crate) fn reach(kind: Kind, agent: &AgentConfig, user_env: &BTreeMap<OsString, OsString>) -> Reach {
+    if api(kind).is_none() {
+        return Reach::Own;
+    }
+    match (key(kind, agent, user_env), &agent.base_url) {
+        (Some((name, _)), _) => Reach::Key(name),
+        (None, Some(url)) => Reach::Address(url.clone()),
+        (None, None) if signed_in(kind, user_env) => Reach::SignIn,
+        (None, None) => Reach::Not(how_to_sign_in(kind, agent)),
+    }
+}
+
 /// What keeps an agent from its model before anything is tried; none if it can be tried.
 pub(crate) fn sign_in_problem(
     kind: Kind,
     agent: &AgentConfig,
     user_env: &BTreeMap<OsString, OsString>,
 ) -> Option<String> {
-    let tried = api(kind).is_none()
-        || agent.base_url.is_some()
-        || key(kind, agent, user_env).is_some()
-        || signed_in(kind, user_env);
-    (!tried).then(|| how_to_sign_in(kind, agent))
+    match reach(kind, agent, user_env) {
+        Reach::Not(what_to_do) => Some(what_to_do),
+        _ => None,
+    }
 }
 
 /// The variable that holds a key, and the key.

@@ -11,8 +11,9 @@ use crate::machine::Machine;
 use crate::process::{End, Limits, Outcome, Talk};
 use crate::world::{Spoken, TurnOrder};
 use crate::{Error, Result};
-pub(crate) use access::sign_in_problem;
+pub use access::Reach;
 use access::{Access, Answering, DOOR};
+pub(crate) use access::{reach, sign_in_problem};
 use contract::session::{ErrorKind, SessionError};
 use contract::work::{NetworkRight, ShellRight};
 use contract::{AgentConfig, AgentType, PromptBlocks, Role, SessionOutcome, Usage};
@@ -92,7 +93,11 @@ impl Machine<'_> {
         let limits = &order.run.started.contract.limits;
         let spool = Spool::new(private.join(format!("spool-{name}")), u64::from(limits.evidence_mb) << 20)?;
         let exchanges = Arc::new(Exchanges::new(&spool.dir));
-        let access = match Access::find(kind, agent, &self.context.user_env, order.run, exchanges) {
+        let access = match order.again {
+            Some(again) => Ok(Access::Gateway(Arc::clone(&again.gateway))),
+            None => Access::find(kind, agent, &self.context.user_env, order.run, exchanges),
+        };
+        let access = match access {
             Ok(access) => access,
             Err(why) => return Ok(Err(why)),
         };
@@ -119,7 +124,10 @@ impl Machine<'_> {
             rights: rights(order),
             schema: answer_schema(order.step.role, item),
             args: if kind == Kind::Acp { agent.cmd[1..].to_vec() } else { agent.args.clone() },
-            prompt: blocks(order.request, &self.context.templates),
+            prompt: match order.again {
+                Some(again) => again.prompt.clone(),
+                None => blocks(order.request, &self.context.templates),
+            },
             home: Home::furnish(home_dir, &empty_launch(), None)?,
             launch: empty_launch(),
             access,
@@ -287,10 +295,12 @@ impl Engaged {
     fn explained(&self, said: SessionError) -> SessionError {
         let Access::Gateway(gateway) = &self.access else { return said };
         let by_provider = gateway.totals().last_error.map(|(status, after)| session::provider_error(status, after));
-        match by_provider.filter(|error| said.kind == ErrorKind::Other && error.kind != ErrorKind::Other) {
-            Some(error) => error,
-            None => said,
-        }
+        // Agents pass on that there is a limit, and often not for how long.
+        let is_vague = matches!(
+            said.kind,
+            ErrorKind::Other | ErrorKind::RateLimited { reset_after_seconds: None, resets_at: None }
+        );
+        by_provider.filter(|error| is_vague && error.kind != ErrorKind::Other).unwrap_or(said)
     }
 
     /// What was used: by the gateway's count where there is one, else by the agent's; and whether a budget ended it.

@@ -260,7 +260,7 @@ impl<'a> Turn<'a> {
             input: Input::new(stdin, said)?,
             stdout: Stream::new(output.stdout, kept)?,
             stderr: Stream::new(output.stderr, limits.output_bytes_max)?,
-            deadlines: Deadlines { limits, started, last_output: started },
+            deadlines: Deadlines { limits, started, last_output: started, waiting_since: None },
             buffer: vec![0; READ_BYTES],
         })
     }
@@ -308,9 +308,7 @@ impl Turn<'_> {
             }
             let now = Instant::now();
             self.input.look(now)?;
-            if self.input.is_waiting() {
-                self.deadlines.last_output = now;
-            }
+            self.deadlines.pause(self.input.is_waiting(), now);
             let canceled = ready.contains(&Source::Cancel).then_some(End::Canceled);
             stop = match stop {
                 Some(Stop { reason: None, .. }) if canceled.is_some() => Some(self.begin_stop(canceled, now)?),
@@ -405,12 +403,24 @@ struct Deadlines {
     limits: Limits,
     started: Instant,
     last_output: Instant,
+    waiting_since: Option<Instant>,
 }
 
 impl Deadlines {
     /// A limit beyond the clock's range is no limit.
     fn wall(&self) -> Option<Instant> {
         self.started.checked_add(self.limits.wall)
+    }
+
+    /// Waiting for a person is not the program's time.
+    fn pause(&mut self, is_waiting: bool, now: Instant) {
+        if is_waiting {
+            let since = self.waiting_since.replace(now).unwrap_or(now);
+            self.started += now - since;
+            self.last_output = now;
+        } else {
+            self.waiting_since = None;
+        }
     }
 
     fn idle(&self) -> Option<Instant> {
@@ -442,7 +452,7 @@ mod tests {
         let after = |seconds| started + Duration::from_secs(seconds);
         let limits =
             Limits { wall: Duration::from_secs(wall), idle: idle.map(Duration::from_secs), output_bytes_max: 0 };
-        let deadlines = Deadlines { limits, started, last_output: after(quiet_since) };
+        let deadlines = Deadlines { limits, started, last_output: after(quiet_since), waiting_since: None };
         assert_eq!(deadlines.passed(after(now)), expected);
     }
 

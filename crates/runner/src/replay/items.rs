@@ -231,7 +231,11 @@ pub(super) fn verify_again(
 }
 
 /// Whether the recorded patch makes the one tree of the other; none if it cannot say.
-fn applied(walk: &Walk<'_, '_, '_>, dir: &str, (before, after): &(String, String)) -> Result<Option<Vec<Found>>> {
+pub(super) fn applied(
+    walk: &Walk<'_, '_, '_>,
+    dir: &str,
+    (before, after): &(String, String),
+) -> Result<Option<Vec<Found>>> {
     let patch = walk.read(&format!("{dir}/patch.diff"))?;
     // It is norma's own, and it has passed every limit before.
     let limits = PatchLimits { patch_bytes_max: u64::MAX, result_bytes_max: u64::MAX, binary: true };

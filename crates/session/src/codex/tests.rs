@@ -1,3 +1,5 @@
+//! What `codex` says, and what it is told for that.
+
 use crate::testing::{Talk, brief, deny, error_kind, worker};
 use crate::{Exit, Kind, Mode, Rights, ShellRight};
 use contract::session::{Decision, ToolKind, Usage};

@@ -88,8 +88,9 @@ fn settings(brief: &Brief<'_>, mode: Mode) -> String {
     if brief.base_url.is_some() {
         put("model_provider", "\"norma\"");
     }
-    // Codex does not start with `untrusted` in its settings, and takes it only for a thread.
-    if let Some(policy) = approval_policy(brief.rights.shell).filter(|policy| *policy != "untrusted") {
+    // Its file does not take `untrusted` any more; a thread does.
+    let policy = approval_policy(brief.rights.shell).filter(|policy| *policy != "untrusted");
+    if let Some(policy) = policy {
         put("approval_policy", &quoted(policy));
     }
     put("sandbox_mode", &quoted(sandbox(&brief.rights)));

@@ -1,3 +1,5 @@
+//! What `launch` says, and what it is told for that.
+
 use super::*;
 use crate::brief::Rights;
 use crate::testing::{brief, worker};

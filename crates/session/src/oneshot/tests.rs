@@ -1,3 +1,5 @@
+//! What `oneshot` says, and what it is told for that.
+
 use crate::testing::{Talk, brief, error_kind};
 use crate::{Exit, Kind, Mode};
 use contract::session::Usage;

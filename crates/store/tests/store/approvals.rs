@@ -16,7 +16,10 @@ fn ask(driving: &Driving<'_>, reasons: &[&str]) -> Wait {
 
 fn answer(store: &Store, id: &str, decision: ApprovalDecision) -> Result<ApprovalView, String> {
     let reason = Some("looked at it".to_owned());
-    store.answer_approval(id.into(), decision, "Ada".into(), reason).wait().map_err(|error| error.to_string())
+    store
+        .answer_approval(id.into(), decision, "Ada".into(), reason, Default::default())
+        .wait()
+        .map_err(|error| error.to_string())
 }
 
 /// Has a run's log say that it used an approval.
@@ -80,9 +83,13 @@ fn an_answer_is_given_once() {
     assert!(again.ends_with("cannot be answered: Ada denied it already"), "{again}");
     assert_eq!(states(&world), [ApprovalState::Denied]);
     assert!(answer(&store, "x", Granted).unwrap_err().starts_with("there is no approval x"));
-    assert!(store.answer_approval(wait.approval.clone(), Granted, "  ".into(), None).wait().is_err());
+    assert!(
+        store.answer_approval(wait.approval.clone(), Granted, "  ".into(), None, Default::default()).wait().is_err()
+    );
     let long = "x".repeat(2001);
-    assert!(store.answer_approval(wait.approval, Granted, "Ada".into(), Some(long)).wait().is_err());
+    assert!(
+        store.answer_approval(wait.approval, Granted, "Ada".into(), Some(long), Default::default()).wait().is_err()
+    );
 }
 
 #[test]
@@ -91,8 +98,9 @@ fn of_many_answers_at_once_one_counts() {
     let store = world.store();
     let driving = Driving::start(&store, 1, None);
     let wait = ask(&driving, &["a"]);
-    let tickets: Vec<_> =
-        (0..50).map(|n| store.answer_approval(wait.approval.clone(), Granted, format!("person {n}"), None)).collect();
+    let tickets: Vec<_> = (0..50)
+        .map(|n| store.answer_approval(wait.approval.clone(), Granted, format!("person {n}"), None, Default::default()))
+        .collect();
     let answers: Vec<_> = tickets.into_iter().map(store::Ticket::wait).collect();
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
     assert_eq!(world.one::<i64>("SELECT count(*) FROM audit WHERE type = 'approval_answered'"), 1);

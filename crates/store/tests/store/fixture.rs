@@ -305,6 +305,7 @@ impl<'a> Driving<'a> {
         let mut evidence = self.fill_step(step);
         let mut facts = vec![Fact::StepCommitted(StepCommitted {
             tree: None,
+            until: None,
             usage: None,
             step,
             status: StepStatus::Ok,
@@ -392,7 +393,7 @@ impl<'a> Driving<'a> {
                     self.record(facts, vec![]);
                     break;
                 }
-                Due::Item { .. } | Due::Approval | Due::Nothing => break,
+                Due::Item { .. } | Due::Approval | Due::Pause { .. } | Due::Nothing => break,
             }
         }
         if self.run.status.is_terminal() && !self.is_sealed() {

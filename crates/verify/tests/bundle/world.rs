@@ -191,6 +191,7 @@ impl Driving<'_> {
         }
         let mut facts = vec![Fact::StepCommitted(StepCommitted {
             tree: None,
+            until: None,
             usage: None,
             step,
             status: StepStatus::Ok,

@@ -83,7 +83,8 @@ impl World {
         let Taken::Ours(owner) = Owner::take(&context).unwrap() else { panic!("nobody else works here") };
         let config: Config = serde_json::from_value(self.config.clone()).unwrap();
         let settings = Settings::new(config, &[], &context.layout.config(), Policies::built_in());
-        let order = Order { goal: "g".into(), criteria: Vec::new(), task: None, parent: None, budgets: None };
+        let order =
+            Order { goal: "g".into(), criteria: Vec::new(), task: None, parent: None, budgets: None, agent: None };
         let (store, objects, path) = (owner.store(), owner.objects(), self.path());
         let (user, trust, settings, path_var) = (&context.user, &context.trust, &settings, path.as_os_str());
         let (run, _log) = Starting { store, user, objects, trust, settings, path_var, user_env: &Default::default() }

@@ -13,7 +13,8 @@ fn a_turn_that_is_recorded_as_answered_and_printed_nonsense_is_found() {
     let slug = place.own(|context, owner| {
         let config = serde_json::from_value(place.world.config.clone()).unwrap();
         let settings = Settings::new(config, &[], &context.layout.config(), Policies::built_in());
-        let order = Order { goal: "g".into(), criteria: Vec::new(), task: None, parent: None, budgets: None };
+        let order =
+            Order { goal: "g".into(), criteria: Vec::new(), task: None, parent: None, budgets: None, agent: None };
         let (store, objects, path) = (owner.store(), owner.objects(), place.world.path());
         let (user, trust, settings, path_var) = (&context.user, &context.trust, &settings, path.as_os_str());
         let (run, mut log) =
@@ -40,6 +41,7 @@ fn a_turn_that_is_recorded_as_answered_and_printed_nonsense_is_found() {
             notes: Vec::new(),
             evidence: evidence.evidence(),
             tree: None,
+            until: None,
             usage: None,
         });
         let points = ["step.before_rename", "step.after_rename"];

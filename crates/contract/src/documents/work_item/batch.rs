@@ -67,8 +67,7 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
         .ok_or_else(|| format!("{:?} is not registered as {role}; see policies/agent_registry.json", work.agent_id));
     let defaults = problems.take("/agent_id", registered).map(|agent| &agent.defaults);
     problems.not_blank("/description", &work.description);
-    let test = work.test_command.as_deref().map(|line| test_words(line, terms));
-    let test = test.and_then(|argv| problems.take("/test_command", argv));
+    let tests = tests(work, terms, problems);
     let item = Item {
         id: problems.take("/id", id(&work.id)).unwrap_or_default(),
         agent_id: work.agent_id.clone(),
@@ -89,10 +88,7 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
         input_files: problems.paths("/input_files", work.input_files.as_deref().unwrap_or_default(), terms),
         output_files: problems.paths("/output_files", work.output_files.as_deref().unwrap_or_default(), terms),
         artifacts: Vec::new(),
-        tests: test
-            .map(|argv| TestCommand { name: "test_command".to_owned(), argv, must_pass: true })
-            .into_iter()
-            .collect(),
+        tests,
         tests_policy: work.tests_policy.unwrap_or_default(),
         constraints: Constraints {
             max_files: Some(work.constraints.max_files),
@@ -111,6 +107,19 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
     };
     problems.size(&item);
     item
+}
+
+/// What is tried, in the order in which it is written.
+fn tests(work: &WorkItem, terms: &Terms<'_>, problems: &mut Problems<'_>) -> Vec<TestCommand> {
+    let more = work.test_commands.iter().flatten().enumerate();
+    let more = more.map(|(at, line)| (format!("test-{}", at + 1), format!("/test_commands/{at}"), line));
+    let first = work.test_command.iter().map(|line| ("test_command".to_owned(), "/test_command".to_owned(), line));
+    let mut tests = Vec::new();
+    for (name, pointer, line) in first.chain(more) {
+        let argv = problems.take(&pointer, test_words(line, terms));
+        tests.extend(argv.map(|argv| TestCommand { name, argv, must_pass: true }));
+    }
+    tests
 }
 
 /// Ids become directories, and some file systems ignore case.

@@ -501,31 +501,3 @@ proptest! {
         prop_assert!(!decide(&by_path, Origin::Agent, &POLICY).is_allow(), "{:?}", by_path);
     }
 }
-
-#[test]
-fn a_line_for_a_shell_is_judged_by_its_words_or_looked_at_whole() {
-    let word = |line: &str| match decide_line(line, &POLICY) {
-        Decision::Allow { .. } => "allow".to_owned(),
-        Decision::Ask { why } if why.starts_with("only a shell") => "ask: shell".to_owned(),
-        Decision::Ask { .. } => "ask".to_owned(),
-        Decision::Deny { rule, .. } => format!("deny: {rule}"),
-    };
-    for (line, expected) in [
-        ("git status", "allow"),
-        ("/bin/bash -lc 'git status'", "allow"),
-        ("bash -lc 'cp a b'", "ask"),
-        ("cp a b", "ask"),
-        ("git push origin", "deny: publish"),
-        ("/bin/bash -lc 'git push origin'", "deny: publish"),
-        ("cp a b && make test\n\techo done", "ask: shell"),
-        ("/bin/bash -lc 'cp a b | tee c'", "ask: shell"),
-        ("cp a b && sudo make install", "deny: another-user"),
-        ("/bin/sh -c 'sudo make install'", "deny: another-user"),
-        ("cp a b && echo \u{202e}x", "deny: form"),
-        // A shell in a shell is no plain command.
-        ("bash -c \"bash -c 'cp a b'\"", "deny: shell-code"),
-        ("bash -c 'cp a b' x", "deny: shell-code"),
-    ] {
-        assert_eq!(word(line), expected, "{line}");
-    }
-}

@@ -1,0 +1,136 @@
+//! What there is of the conversations with agents: a directory for each kind of agent and each task, with what was told,
+//! the same for people, and the agent's own name for the conversation. `codex/<task>/`, `claude/<task>/` and so on.
+
+use super::record::{Record, reference};
+use super::transcript::Part;
+use super::{Content, Piece};
+use crate::Run;
+use contract::documents::ArtifactRef;
+use contract::{AgentType, Event, Fact, ManifestFile, SessionEvent, StepCommitted, StepRef, Usage};
+use std::collections::BTreeMap;
+
+/// All turns that one kind of agent took for one task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Conversation {
+    pub(super) kind: AgentType,
+    /// The place of the item; none for a run without items, which is one task.
+    pub(super) place: Option<u32>,
+    turns: Vec<Turn>,
+}
+
+/// One turn of an agent that was spoken with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Turn {
+    /// Its evidence.
+    dir: String,
+    opened: Opened,
+    usage: Option<Usage>,
+}
+
+/// What an agent said of itself when it opened the conversation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Opened {
+    session: Option<String>,
+    model: Option<String>,
+    agent: Option<String>,
+}
+
+/// The conversations of a run, in the order of their first turns.
+pub(super) fn of(run: &Run, events: &[Event], files: &BTreeMap<String, ManifestFile>) -> Vec<Conversation> {
+    let (mut all, mut opened): (Vec<Conversation>, BTreeMap<u32, Opened>) = (Vec::new(), BTreeMap::new());
+    for event in events {
+        match &event.fact {
+            Fact::AgentEvent { step, event } => note(opened.entry(step.index).or_default(), event),
+            Fact::StepCommitted(done) if files.contains_key(&events_of(&done.dir)) => {
+                let opened = opened.remove(&done.step.index).unwrap_or_default();
+                add(&mut all, run, done, opened);
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+fn note(opened: &mut Opened, event: &SessionEvent) {
+    if let SessionEvent::Session { id, model, agent } = event {
+        opened.session = Some(id.clone());
+        opened.model = model.clone().or_else(|| opened.model.take());
+        opened.agent = agent.clone().or_else(|| opened.agent.take());
+    }
+}
+
+fn add(all: &mut Vec<Conversation>, run: &Run, done: &StepCommitted, opened: Opened) {
+    let (kind, place) = (kind_of(run, done.step), done.step.item);
+    let turn = Turn { dir: done.dir.clone(), opened, usage: done.usage };
+    match all.iter_mut().rev().find(|it| it.kind == kind && it.place == place) {
+        Some(conversation) => conversation.turns.push(turn),
+        None => all.push(Conversation { kind, place, turns: vec![turn] }),
+    }
+}
+
+fn kind_of(run: &Run, step: StepRef) -> AgentType {
+    let contract = &run.started.contract;
+    match step.item {
+        None => contract.agents[&step.role].kind,
+        Some(place) => contract.workers[&run.items[place as usize].item.worker].kind,
+    }
+}
+
+fn events_of(step_dir: &str) -> String {
+    format!("{step_dir}/session/events.jsonl")
+}
+
+impl Conversation {
+    /// The agent's own name for the last of it.
+    pub(super) fn session(&self) -> Option<&str> {
+        self.turns.iter().rev().find_map(|turn| turn.opened.session.as_deref())
+    }
+
+    /// The models that the agent says it spoke with, one for each turn that says it.
+    pub(super) fn models(&self) -> impl Iterator<Item = &str> {
+        self.turns.iter().filter_map(|turn| turn.opened.model.as_deref())
+    }
+
+    /// The agent's name and version, as it says in each turn.
+    pub(super) fn versions(&self) -> impl Iterator<Item = &str> {
+        self.turns.iter().filter_map(|turn| turn.opened.agent.as_deref())
+    }
+
+    fn dir(&self, record: &Record<'_>) -> String {
+        let task = match self.place {
+            Some(place) => record.run.items[place as usize].item.id.clone(),
+            None => record.task_id(),
+        };
+        format!("{}/{task}", self.kind.as_str())
+    }
+
+    fn pieces(&self, record: &Record<'_>) -> Vec<Piece> {
+        let dir = self.dir(record);
+        let part = |turn: &Turn| Part { heading: turn.dir.clone(), events: events_of(&turn.dir), usage: turn.usage };
+        let ids: String =
+            self.turns.iter().filter_map(|turn| turn.opened.session.as_deref()).map(|id| format!("{id}\n")).collect();
+        let transcript = Content::Transcript(self.turns.iter().map(part).collect());
+        vec![
+            Piece::copies(format!("{dir}/events.jsonl"), self.turns.iter().map(|turn| events_of(&turn.dir)).collect()),
+            Piece { path: format!("{dir}/transcript.md"), content: transcript },
+            Piece { path: format!("{dir}/thread_id.txt"), content: Content::Bytes(ids.into_bytes()) },
+        ]
+    }
+
+    /// A file of it, once that is there.
+    pub(super) fn file(&self, record: &Record<'_>, name: &str) -> Option<ArtifactRef> {
+        let path = format!("{}/{name}", self.dir(record));
+        record.files.get(&path).map(|file| reference(name, &path, file))
+    }
+}
+
+/// The files of all conversations. They come before all other pieces, because reports refer to them.
+pub fn conversations(record: &Record<'_>) -> Vec<Piece> {
+    record.spoken.iter().flat_map(|conversation| conversation.pieces(record)).collect()
+}
+
+/// What all of them say, if all say the same.
+pub(super) fn agreed<'a>(mut said: impl Iterator<Item = &'a str>) -> Option<String> {
+    let first = said.next()?;
+    said.all(|other| other == first).then(|| first.to_owned())
+}

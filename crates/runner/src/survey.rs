@@ -1,0 +1,75 @@
+//! Which of the known agents are on this machine, in which version, and whether they can reach their models. For
+//! `norma doctor`; nothing of a run depends on it.
+
+use crate::agent::{Reach, kind_of, reach};
+use crate::owner::Context;
+use crate::process::{self, Cancel, Command, End, Limits};
+use contract::{AgentConfig, AgentType, Config};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a program may take to say its version.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A version is one short line.
+const VERSION_BYTES: u64 = 4096;
+
+/// What is known of one agent here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Surveyed {
+    /// As it is configured, or as it is known.
+    pub name: String,
+    /// Which kind.
+    pub kind: AgentType,
+    /// Whether the configuration names it.
+    pub configured: bool,
+    /// The program, if it is there.
+    pub program: Option<PathBuf>,
+    /// What it says about itself.
+    pub version: Option<String>,
+    /// How it reaches its model, or what a person has to do.
+    pub reach: Reach,
+}
+
+/// Looks for every known agent, and for those that are configured.
+pub fn survey(context: &Context, config: &Config) -> Vec<Surveyed> {
+    let known = ["claude", "codex", "gemini", "opencode"].map(str::to_owned);
+    let configured = config.agents.iter().filter(|(_, agent)| kind_of(agent).is_some()).map(|(name, _)| name.clone());
+    let mut names: Vec<String> = known.into_iter().chain(configured).collect();
+    names.sort();
+    names.dedup();
+    names.into_iter().filter_map(|name| look_at(context, config, &name, &config.agent(&name)?)).collect()
+}
+
+fn look_at(context: &Context, config: &Config, name: &str, agent: &AgentConfig) -> Option<Surveyed> {
+    let kind = kind_of(agent)?;
+    let path = context.agent_env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+    let program = process::resolve(agent.program(), &path, &context.user.root);
+    // Any program that speaks ACP can be started, but only the known ones say what they are.
+    let version = program.as_deref().filter(|_| agent.kind != AgentType::Acp).and_then(|it| version(context, it));
+    Some(Surveyed {
+        name: name.to_owned(),
+        kind: agent.kind,
+        configured: config.agents.contains_key(name),
+        program,
+        version,
+        reach: reach(kind, agent, &context.user_env),
+    })
+}
+
+/// What a program says when it is asked for its version, in a home of its own that is gone afterwards.
+fn version(context: &Context, program: &Path) -> Option<String> {
+    let home = std::env::temp_dir().join(format!("norma-survey-{}", std::process::id()));
+    std::fs::create_dir_all(&home).ok()?;
+    let mut env = context.agent_env.clone();
+    env.insert("HOME".into(), home.clone().into());
+    let limits = Limits { wall: PATIENCE, idle: None, output_bytes_max: VERSION_BYTES };
+    let args = vec!["--version".into()];
+    let command = Command { program: program.to_owned(), args, cwd: home.clone(), env, stdin: Vec::new(), limits };
+    let outcome = process::run(&command, &context.supervisor, &Cancel::new().ok()?, &mut |_| {});
+    let _ = store::remove_tree(&home);
+    let outcome = outcome.ok().filter(|outcome| outcome.end == End::Exited(0))?;
+    let text = String::from_utf8_lossy(&outcome.stdout.bytes).into_owned();
+    text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
