@@ -655,13 +655,7 @@ fn a_non_zero_exit_fails_the_step_and_the_run() {
             let mut history = before(role);
             // Whatever else it left behind: an answer, a verdict, a patch.
             let files = ["patch.diff", "verdict.json", "scorecard.md"];
-            let turn = Turn {
-                process: process.clone(),
-                verdict: Some(PASS_VERDICT),
-                files: &files,
-                stdout: OK,
-                session: None,
-            };
+            let turn = Turn { process: process.clone(), verdict: Some(PASS_VERDICT), files: &files, ..Turn::default() };
             let judged = take(&mut history, &turn);
             assert_eq!((judged.status, judged.end), (StepStatus::Fail, TurnEnd::Failed));
             assert!(!judged.patch && judged.facts.is_empty());

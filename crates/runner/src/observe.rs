@@ -53,13 +53,17 @@ pub(crate) fn patch_to_keep(
     patch: Vec<u8>,
 ) -> Result<Vec<u8>> {
     let with_secrets = changes.iter().zip(seen).filter(|(_, seen)| !seen.secrets.is_empty());
-    let mut known = Known::new();
-    let mut any = false;
-    for new in with_secrets.filter_map(|(change, _)| change.new) {
-        known.add_found(&Redactor::patterns(), &objects.read_blob(new.id)?);
-        any = true;
+    let sides: Vec<Entry> = with_secrets.flat_map(|(change, _)| [change.old, change.new]).flatten().collect();
+    if sides.is_empty() {
+        return Ok(patch);
     }
-    Ok(if any { Redactor::new(&known).redact(&patch).bytes.into_owned() } else { patch })
+    let mut known = Known::new();
+    for side in sides.iter().filter(|entry| is_file(entry)) {
+        known.add_found(&Redactor::patterns(), &objects.read_blob(side.id)?);
+    }
+    // First by its form, since that says what it was.
+    let patch = Redactor::patterns().redact(&patch).bytes;
+    Ok(Redactor::new(&known).redact(&patch).bytes.into_owned())
 }
 
 /// Everything that was found in a workspace. Ignored files are judged one by one as far as they are listed, and all of

@@ -124,7 +124,9 @@ impl<'a> OnRecord<'a> {
         if let Some(word) = words.iter().find(|word| line.contains(word.as_str())) {
             return Some(format!("the contract forbids {word:?}"));
         }
-        let argv = command::split(line).unwrap_or_else(|_| ["sh", "-c", line].map(str::to_owned).to_vec());
+        // Code may have lines and tabs; they are shown as what they are.
+        let code = || ["sh", "-c", &line.replace(['\n', '\t'], " ")].map(str::to_owned).to_vec();
+        let argv = command::split(line).unwrap_or_else(|_| code());
         match command::decide(&argv, Origin::Contract, &self.policies.commands()) {
             command::Decision::Deny { rule, why } => Some(format!("{rule}: {why}")),
             _ => None,

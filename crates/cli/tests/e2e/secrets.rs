@@ -26,7 +26,7 @@ fn files_with_key(dir: &Path) -> Vec<String> {
 fn a_worker_that_adds_a_secret_is_denied_and_the_secret_is_kept_nowhere() {
     let env = with_worker("printf 'region = \"x\"\\nkey = \"%s%s\"\\n' AK IAJ4XQ2WZ7R5T9V1B3 > src/config.py");
     let before = env.repository();
-    let results = batch(&env, &[item("a", json!({"allowed_paths": ["src"]}))], 1);
+    let results = batch(&env, &[item("a", json!({}))], 1);
     assert_eq!(results[0]["status"], "denied");
     assert_eq!(results[0]["denial_reason"], "src/config.py: line 2 adds what looks like an access key (aws)");
     assert_eq!(env.repository().get("src/config.py"), before.get("src/config.py"));
@@ -50,4 +50,18 @@ fn a_patch_that_adds_a_secret_is_dropped_and_its_evidence_has_a_mark() {
     assert!(gates.contains("\"rule\": \"secret\"") && gates.contains("line 1 adds"), "{gates}");
     assert_eq!(files_with_key(&env.run_dir().join("changes")), Vec::<String>::new());
     env.norma(&["replay", "@last"]).success();
+}
+
+#[test]
+fn a_line_in_the_middle_of_a_key_is_kept_nowhere_though_the_patch_does_not_show_where_the_key_begins() {
+    let line = |n: u32| format!("{n:02}{}\n", "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC".repeat(2));
+    let body: String = (0..20).map(line).collect();
+    let env = with_worker("sed -i s/^10MI/10XX/ src/k.pem");
+    env.write("src/k.pem", &format!("-----BEGIN {0} KEY-----\n{body}-----END {0} KEY-----\n", "PRIVATE"));
+    env.commit("a key that is there already");
+    let results = batch(&env, &[item("a", json!({}))], 1);
+    assert_eq!(results[0]["denial_reason"], "src/k.pem: line 1 adds what looks like a private key");
+    let patch = std::fs::read_to_string(env.run_dir().join("changes/001/patch.diff")).unwrap();
+    assert!(patch.contains("\n+[redacted:known]\n") && !patch.contains("BADANBgkqhkiG9w0"), "{patch}");
+    env.norma(&["replay", "@last", "--reverify"]).success();
 }

@@ -1,3 +1,5 @@
+//! What becomes of texts, and that nothing known gets through.
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::Value;

@@ -297,10 +297,12 @@ impl Engaged {
     fn explained(&self, said: SessionError) -> SessionError {
         let Access::Gateway(gateway) = &self.access else { return said };
         let by_provider = gateway.totals().last_error.map(|(status, after)| session::provider_error(status, after));
-        match by_provider.filter(|error| said.kind == ErrorKind::Other && error.kind != ErrorKind::Other) {
-            Some(error) => error,
-            None => said,
-        }
+        // Agents pass on that there is a limit, and often not for how long.
+        let is_vague = matches!(
+            said.kind,
+            ErrorKind::Other | ErrorKind::RateLimited { reset_after_seconds: None, resets_at: None }
+        );
+        by_provider.filter(|error| is_vague && error.kind != ErrorKind::Other).unwrap_or(said)
     }
 
     /// What was used: by the gateway's count where there is one, else by the agent's; and whether a budget ended it.

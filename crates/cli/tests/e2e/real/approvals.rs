@@ -12,8 +12,8 @@ for_each_agent!(what_is_approved_runs, what_is_denied_does_not_run);
 /// No rule of the command policy knows this program, so somebody has to be asked.
 const COMMAND: &str = "cp README.md notes/hello.txt";
 
-/// A contract whose agent asks before it runs anything, that somebody has agreed to start.
-fn asking(agent: Agent, timeout_seconds: u64) -> Option<Lab> {
+/// A contract whose agent asks before it runs anything.
+fn asking(agent: Agent) -> Option<Lab> {
     let result =
         json!({"task_id": "say-hello", "status": "SUCCESS", "summary": "copied", "evidence_refs": {}, "failure": null});
     let mut script: Vec<Step> = vec![shell(COMMAND)];
@@ -25,12 +25,7 @@ fn asking(agent: Agent, timeout_seconds: u64) -> Option<Lab> {
     }
     lab.env.write(".norma/policies/agent_registry.json", &registry.to_string());
     lab.env.norma(&["trust"]).success();
-    task_contract(&lab, agent, |contract| {
-        contract["tool_permissions"]["shell"] = json!("untrusted");
-        contract["timeout_retry"]["timeout_sec"] = json!(timeout_seconds);
-    });
-    lab.env.norma(&["run", "contract.json"]).exits(3);
-    lab.env.norma(&["approve", &pending(&lab).unwrap()]).success();
+    task_contract(&lab, agent, |contract| contract["tool_permissions"]["shell"] = json!("untrusted"));
     Some(lab)
 }
 
@@ -39,9 +34,9 @@ fn pending(lab: &Lab) -> Option<String> {
     lab.env.json(&["approvals"])[0]["id"].as_str().map(str::to_owned)
 }
 
-/// Goes on with the contract, and answers what its agent asks.
+/// Carries out the contract, and answers what its agent asks.
 fn answering(lab: &Lab, answer: impl FnOnce(&str) -> Output) -> Output {
-    let running = lab.env.spawn(&["resume", "@last"]);
+    let running = lab.env.spawn(&["run", "contract.json"]);
     let mut asked = None;
     eventually("the agent asks", || {
         asked = pending(lab);
@@ -59,10 +54,10 @@ fn decision(lab: &Lab) -> Value {
 }
 
 fn what_is_approved_runs(agent: Agent) {
-    let Some(lab) = asking(agent, 120) else { return };
+    let Some(lab) = asking(agent) else { return };
     answering(&lab, |id| lab.env.norma(&["approve", id])).success();
     assert_eq!(lab.env.read("notes/hello.txt"), "hello\n");
-    assert_eq!((lab.events("approval_asked").len(), lab.events("approval_used").len()), (1, 2));
+    assert_eq!((lab.events("approval_asked").len(), lab.events("approval_used").len()), (1, 1));
     assert_eq!(decision(&lab)["decision"], "allow");
     let asked = &lab.agent_events("permission_requested")[0];
     assert!(asked["command"].as_str().unwrap().contains(COMMAND), "{asked}");
@@ -70,7 +65,7 @@ fn what_is_approved_runs(agent: Agent) {
 }
 
 fn what_is_denied_does_not_run(agent: Agent) {
-    let Some(lab) = asking(agent, 120) else { return };
+    let Some(lab) = asking(agent) else { return };
     answering(&lab, |id| lab.env.norma(&["deny", id, "--reason", "not today"])).exits(1);
     let told = decision(&lab);
     assert_eq!(told["decision"], "deny");
@@ -81,14 +76,14 @@ fn what_is_denied_does_not_run(agent: Agent) {
 }
 
 #[test]
-fn what_nobody_answers_is_denied_at_the_deadline() {
+fn what_nobody_answers_in_time_is_denied() {
     for agent in [Agent::Codex, Agent::Claude] {
-        let Some(lab) = asking(agent, 10) else { continue };
-        lab.env.norma(&["resume", "@last"]).exits(1);
-        assert_eq!(decision(&lab)["decision"], "deny");
-        let run = lab.env.last();
-        assert_eq!((&run["status"], &run["reason"]), (&json!("timed_out"), &json!("agent_timeout")));
+        let Some(lab) = asking(agent) else { continue };
+        lab.configure(|config| config["limits"] = json!({"approval_seconds": 2}));
+        lab.env.norma(&["run", "contract.json"]).exits(1);
+        let told = decision(&lab);
+        assert_eq!((&told["decision"], &told["message"]), (&json!("deny"), &json!("nobody said yes in time")));
         assert!(!lab.env.root.join("notes/hello.txt").exists());
-        assert_eq!(pending(&lab), None);
+        assert_eq!((pending(&lab), lab.events("approval_used").len()), (None, 0));
     }
 }

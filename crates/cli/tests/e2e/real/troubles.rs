@@ -1,11 +1,11 @@
 //! Models that do not answer as they should: every trouble ends in its own reason within its deadline, and whatever the
 //! agent had written by then lands nowhere.
 
-use super::{Agent, for_each_agent, item, lab, write};
+use super::{Agent, for_each_agent, item, lab, then_answer, write};
 use scripted_model::{Script, Step};
 use serde_json::{Value, json};
 
-for_each_agent!(every_trouble_has_its_reason);
+for_each_agent!(every_trouble_has_its_reason, a_limit_holds_the_run_until_it_is_over);
 
 /// Silence that is taken for a hang: longer than any agent takes to start on a busy machine.
 const IDLE_SECONDS: u32 = 25;
@@ -15,15 +15,14 @@ fn status(code: u16, retry_after: Option<u64>) -> Step {
 }
 
 fn every_trouble_has_its_reason(agent: Agent) {
-    let troubles: [(&str, Step, &str); 6] = [
+    let troubles: [(&str, Step, &str); 5] = [
         ("hangs", Step::HangMid, "agent_timeout"),
         ("drops", Step::Drop, "provider_failed"),
         ("unauthorized", status(401, None), "sign_in_failed"),
-        ("limited", status(429, Some(1)), "provider_limit"),
         ("broken", status(500, None), "provider_failed"),
         ("prose", Step::Text("I did it all, trust me.".to_owned()), "protocol_error"),
     ];
-    let scripts: [(String, Script); 6] = troubles.clone().map(|(name, trouble, _)| {
+    let scripts: [(String, Script); 5] = troubles.clone().map(|(name, trouble, _)| {
         (format!("SCN=it {name}\n"), vec![write(&format!("{name}.txt"), "half done\n"), trouble])
     });
     let Some(lab) = lab(&[agent], scripts) else { return };
@@ -41,4 +40,26 @@ fn every_trouble_has_its_reason(agent: Agent) {
         troubles.iter().map(|(name, _, reason)| (*name, (*reason).to_owned())).collect();
     assert_eq!(found, expected, "{:#?}", turns.iter().map(|turn| word(&turn["summary"])).collect::<Vec<_>>());
     assert_eq!(lab.env.repository(), before);
+}
+
+fn a_limit_holds_the_run_until_it_is_over(agent: Agent) {
+    let limited = vec![write("hello.txt", "half done\n"), status(429, Some(1))];
+    let scripts = [("step 1 ·", limited), ("step 2 ·", then_answer([write("hello.txt", "hello\n")]))];
+    let Some(lab) = lab(&[agent], scripts) else { return };
+    lab.env.write("item.json", &item("a", agent, &json!({})).to_string());
+    lab.env.norma(&["run", "item.json"]).success();
+    assert_eq!(lab.env.read("hello.txt"), "hello\n");
+    let turns = lab.events("step_committed");
+    assert_eq!((turns.len(), &turns[0]["reason"]), (2, &json!("provider_limit")));
+    assert_eq!(lab.events("run_paused")[0]["reason"], "provider_limit");
+    lab.env.norma(&["verify", "@last"]).success();
+}
+
+#[test]
+fn a_limit_that_says_nothing_of_its_end_leaves_the_run_paused() {
+    let Some(lab) = lab(&[Agent::Codex], vec![status(429, None)]) else { return };
+    lab.env.write("item.json", &item("a", Agent::Codex, &json!({})).to_string());
+    lab.env.norma(&["run", "item.json"]).exits(130);
+    let run = lab.env.last();
+    assert_eq!((&run["status"], &run["reason"]), (&json!("paused"), &json!("provider_limit")));
 }
