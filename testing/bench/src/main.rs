@@ -100,9 +100,6 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args> {
             other => return Err(format!("unknown argument `{other}`").into()),
         }
     }
-    if parsed.write.is_some() && !parsed.names.is_empty() {
-        return Err("the page holds every benchmark: leave out the names to write it".into());
-    }
     Ok(parsed)
 }
 
@@ -116,7 +113,10 @@ fn measure(args: &Args) -> Result<()> {
             sections.push(benchmark(&world)?);
         }
     }
-    let page = page::render(&host, &sections, args.quick);
+    let page = match &args.write {
+        Some(path) if !args.names.is_empty() => page::replace(&std::fs::read_to_string(path)?, &host, &sections),
+        _ => page::render(&host, &sections, args.quick),
+    };
     match &args.write {
         Some(path) => std::fs::write(path, page).map_err(|e| format!("could not write {}: {e}", path.display()))?,
         None => print(&page),

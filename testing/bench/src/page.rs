@@ -54,6 +54,34 @@ pub(crate) fn render(host: &[(&str, String)], sections: &[Section], quick: bool)
     page
 }
 
+/// The page with these sections in place of what it said of them, each with the machine's state of its own run; one that
+/// is new comes last.
+pub(crate) fn replace(page: &str, host: &[(&str, String)], sections: &[Section]) -> String {
+    let said = |name: &str| host.iter().find(|(known, _)| *known == name).map_or("–", |(_, value)| value.as_str());
+    let mut page = page.to_owned();
+    for section in sections {
+        let about = format!(
+            "{}\n\nThis section: {}, commit {}, load average at start {}.",
+            section.about,
+            said("date"),
+            said("commit"),
+            said("load average at start")
+        );
+        let mut text = format!("\n## {}\n\n{about}\n", section.title);
+        section.tables.iter().for_each(|table| render_table(table, &mut text));
+        let heading = format!("\n## {}\n", section.title);
+        match page.find(&heading) {
+            Some(start) => {
+                let rest = start + heading.len();
+                let end = page[rest..].find("\n## ").map_or(page.len(), |at| rest + at);
+                page.replace_range(start..end, &text);
+            }
+            None => page.push_str(&text),
+        }
+    }
+    page
+}
+
 fn render_table(table: &Table, page: &mut String) {
     let _ = write!(page, "\n| {} |\n|{}\n", table.header.join(" | "), "---|".repeat(table.header.len()));
     for row in &table.rows {
@@ -78,6 +106,17 @@ fn word(holds: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_section_takes_the_place_of_its_earlier_self() {
+        let section = |title, about: &str| Section { title, about: about.to_owned(), tables: Vec::new() };
+        let page = "# Page\n\n## A\n\nold a\n\n## B\n\nold b\n";
+        let host = [("date", "today".to_owned())];
+        let page = replace(page, &host, &[section("A", "new a"), section("C", "new c")]);
+        assert!(page.contains("## A\n\nnew a\n\nThis section: today, commit –"), "{page}");
+        assert!(page.contains("\n## B\n\nold b\n") && page.contains("\n## C\n\nnew c\n"), "{page}");
+        assert!(!page.contains("old a"), "{page}");
+    }
 
     #[test]
     fn a_page_has_the_machine_and_a_table_for_each_benchmark() {
