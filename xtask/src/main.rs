@@ -23,8 +23,8 @@ const USAGE: &str = "usage: cargo xtask <verb>
                           docs/conformance.md promises nothing that is not there
   schemas                 rewrite schemas/ from the types
   agents [--json]         install the real agent programs that tests drive, below target/agents/
-  bench [--quick] [--write] [--dir DIR] [step|batch|workspace|log|runs|spawn|transfer|memory]…
-                          measure; --write replaces docs/benchmarks.md";
+  bench [--quick] [--write] [--dir DIR] [step|batch|agents|workspace|log|runs|spawn|transfer|memory|bundle]…
+                          measure; --write replaces docs/benchmarks.md, or the named sections of it";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
