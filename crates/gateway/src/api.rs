@@ -1,5 +1,6 @@
 //! The APIs that are spoken: how each carries a key, and the form of its errors.
 
+use crate::key::Key;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -31,9 +32,10 @@ impl Api {
     }
 
     /// The header that carries the key, and what stands before the key in it.
-    pub(crate) fn key_header(self) -> (&'static str, &'static str) {
+    pub(crate) fn key_header(self, key: &Key) -> (&'static str, &'static str) {
         match self {
             Api::OpenAi | Api::OpenAiChat => ("authorization", "Bearer "),
+            _ if key.is_bearer() => ("authorization", "Bearer "),
             Api::Anthropic => ("x-api-key", ""),
             Api::Gemini => ("x-goog-api-key", ""),
         }
@@ -70,5 +72,17 @@ fn gemini_status(status: u16) -> &'static str {
         400..=499 => "INVALID_ARGUMENT",
         504 => "DEADLINE_EXCEEDED",
         _ => "UNAVAILABLE",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_shown_as_one_whatever_the_header_for_keys_is() {
+        let key = Key::new("a-secret-value").unwrap();
+        assert_eq!(Api::Anthropic.key_header(&key), ("x-api-key", ""));
+        assert_eq!(Api::Anthropic.key_header(&key.as_bearer()), ("authorization", "Bearer "));
     }
 }

@@ -4,7 +4,10 @@ use std::fmt;
 
 /// A provider's key. It has no way out of this crate: not by `Debug`, not by serialisation.
 #[derive(Clone)]
-pub struct Key(String);
+pub struct Key {
+    text: String,
+    is_bearer: bool,
+}
 
 /// Why a text is no key. Says nothing of the text itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,17 +33,27 @@ impl Key {
         if text.len() < KEY_BYTES_MIN {
             return Err(KeyProblem::Short);
         }
-        Ok(Key(text.to_owned()))
+        Ok(Key { text: text.to_owned(), is_bearer: false })
+    }
+
+    /// The same shown as a token: in the `authorization` header, whatever the provider's own header for keys is.
+    #[must_use]
+    pub fn as_bearer(self) -> Key {
+        Key { is_bearer: true, ..self }
     }
 
     /// No key, for an endpoint of one's own that asks for none.
     pub fn none() -> Key {
-        Key(String::new())
+        Key { text: String::new(), is_bearer: false }
     }
 
     /// The key itself; empty if there is none.
     pub(crate) fn reveal(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    pub(crate) fn is_bearer(&self) -> bool {
+        self.is_bearer
     }
 }
 

@@ -59,6 +59,8 @@ pub struct Brief<'a> {
     pub base_url: Option<&'a str>,
     /// The key given to the command line; where a gateway holds the real one, a placeholder.
     pub api_key: Option<&'a str>,
+    /// The variable that it is given in, where the command line has several and they mean different things to it.
+    pub key_variable: Option<&'a str>,
     /// Where it works.
     pub cwd: &'a str,
     /// Its private home.

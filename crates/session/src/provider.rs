@@ -19,15 +19,31 @@ struct Providers<'a> {
 #[serde(deny_unknown_fields)]
 struct Provider<'a> {
     program: &'a str,
-    base_url: &'a str,
     #[serde(borrow)]
     sign_in_files: Vec<&'a str>,
     #[serde(borrow)]
     conversations: Vec<&'a str>,
     #[serde(borrow)]
-    key_variables: Vec<&'a str>,
+    keys: Vec<KeyPlace<'a>>,
     #[serde(borrow, deserialize_with = "names")]
     hosts: Vec<&'a str>,
+}
+
+/// A variable that may hold a key, and what that key opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyPlace<'a> {
+    /// Its name.
+    pub variable: &'a str,
+    /// The provider, as models are named after it where there are several (`provider/model`).
+    #[serde(default)]
+    pub provider: Option<&'a str>,
+    /// Where the model is, as in [`Brief::base_url`](crate::Brief::base_url): what a gateway in between puts the command
+    /// line's paths behind.
+    pub base_url: &'a str,
+    /// Whether it is shown as a token, and not in the provider's own header for keys.
+    #[serde(default)]
+    pub bearer: bool,
 }
 
 #[derive(Deserialize)]
@@ -72,20 +88,14 @@ pub fn conversations(kind: Kind) -> &'static [&'static str] {
     of(kind).map_or(&[], |provider| &provider.conversations)
 }
 
-/// The variables that may hold a key.
-pub fn key_variables(kind: Kind) -> &'static [&'static str] {
-    of(kind).map_or(&[], |provider| &provider.key_variables)
+/// The variables that may hold a key, in the order they are looked for.
+pub fn keys(kind: Kind) -> &'static [KeyPlace<'static>] {
+    of(kind).map_or(&[], |provider| &provider.keys)
 }
 
 /// The hosts that the command line needs when it speaks to its provider itself, as `host:port`.
 pub fn hosts(kind: Kind) -> &'static [&'static str] {
     of(kind).map_or(&[], |provider| &provider.hosts)
-}
-
-/// Where the model is, as in [`Brief::base_url`](crate::Brief::base_url): what a gateway in between puts the
-/// command line's paths behind.
-pub fn default_base_url(kind: Kind) -> Option<&'static str> {
-    of(kind).map(|provider| provider.base_url)
 }
 
 #[cfg(test)]
@@ -96,15 +106,17 @@ mod tests {
     fn every_provider_is_whole() {
         for kind in Kind::ALL {
             if kind == Kind::Acp {
-                assert_eq!((program(kind), default_base_url(kind)), ("", None));
+                assert_eq!((program(kind), keys(kind)), ("", &[][..]));
                 continue;
             }
             assert_eq!(program(kind), kind.as_str());
-            assert!(!sign_in_files(kind).is_empty() && !key_variables(kind).is_empty());
+            assert!(!sign_in_files(kind).is_empty() && !keys(kind).is_empty() && !conversations(kind).is_empty());
             assert!(sign_in_files(kind).iter().all(|file| contract::RepoPath::parse(file).is_ok()));
-            let model = default_base_url(kind).unwrap().strip_prefix("https://").unwrap();
-            let host = model.split('/').next().unwrap();
-            assert!(hosts(kind).contains(&format!("{host}:443").as_str()), "{model}");
+            for place in keys(kind) {
+                let model = place.base_url.strip_prefix("https://").unwrap();
+                let host = model.split('/').next().unwrap();
+                assert!(hosts(kind).contains(&format!("{host}:443").as_str()), "{model}");
+            }
             assert!(hosts(kind).iter().all(|host| host.ends_with(":443")));
         }
     }

@@ -17,6 +17,7 @@ pub(crate) fn brief(kind: Kind) -> Brief<'static> {
         effort: None,
         base_url: Some("http://127.0.0.1:8765"),
         api_key: Some("placeholder"),
+        key_variable: None,
         cwd: "/src/tree",
         home: "/home/agent",
         extra_write: &[],

@@ -129,6 +129,7 @@ fn replay(kind: Kind, name: &str) -> (Outcome, Vec<SessionEvent>) {
         effort: None,
         base_url: None,
         api_key: None,
+        key_variable: None,
         cwd: "/src/tree",
         home: "/home/agent",
         extra_write: &[],

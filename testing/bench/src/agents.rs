@@ -207,6 +207,7 @@ fn alone(world: &World, codex: &Path, port: u16, prompt: &str) -> Result<Duratio
         effort: None,
         base_url: Some(&base_url),
         api_key: Some("none"),
+        key_variable: None,
         cwd: &cwd,
         home: &home,
         extra_write: &[],

@@ -62,7 +62,7 @@ impl Live {
         let mut headers = vec![("host".to_owned(), endpoint.authority.clone())];
         let key = self.provider.key.reveal();
         if !key.is_empty() {
-            let (name, before) = self.provider.api.key_header();
+            let (name, before) = self.provider.api.key_header(&self.provider.key);
             headers.push((name.to_owned(), format!("{before}{key}")));
         }
         headers.extend(exchange.request_headers.iter().cloned());

@@ -7,7 +7,7 @@ use contract::AgentConfig;
 use gateway::{Api, Budget, Gateway, Key, Upstream};
 use run::Run;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
-use session::Kind;
+use session::{KeyPlace, Kind};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::net::TcpListener;
@@ -24,8 +24,8 @@ const PLACEHOLDER: &str = "norma-holds-the-key";
 
 /// See the module.
 pub(super) enum Access {
-    /// Over norma.
-    Gateway(Arc<Gateway>),
+    /// Over norma, which holds what is in this variable.
+    Gateway(Arc<Gateway>, Option<String>),
     /// With what the user signed in with.
     SignIn,
     /// By what the configuration says, which is all that is known of it.
@@ -42,30 +42,48 @@ impl Access {
         exchanges: Arc<Exchanges>,
     ) -> std::result::Result<Access, String> {
         let Some(api) = api(kind) else { return Ok(Access::Configured) };
-        let key = key(kind, agent, user_env);
-        if key.is_none() && agent.base_url.is_none() {
-            return if signed_in(kind, user_env) { Ok(Access::SignIn) } else { Err(how_to_sign_in(kind, agent)) };
-        }
-        let key = match key {
-            Some((name, value)) => Key::new(&value).map_err(|problem| format!("{name}: {problem}"))?,
-            None => Key::none(),
+        let (key, variable, base_url) = match reach(kind, agent, user_env) {
+            Reach::Not(what_to_do) => return Err(what_to_do),
+            Reach::SignIn => return Ok(Access::SignIn),
+            Reach::Own => return Ok(Access::Configured),
+            Reach::Address(base_url) => (Key::none(), None, base_url),
+            Reach::Key(variable) => {
+                let found = key(kind, agent, user_env).ok_or_else(|| how_to_sign_in(kind, agent))?;
+                let key = Key::new(&found.value).map_err(|problem| format!("{variable}: {problem}"))?;
+                let key = if found.place.bearer { key.as_bearer() } else { key };
+                let base_url = agent.base_url.clone().unwrap_or_else(|| found.place.base_url.to_owned());
+                (key, Some(variable), base_url)
+            }
         };
-        let base_url = agent.base_url.as_deref().or_else(|| session::default_base_url(kind)).unwrap_or_default();
-        let upstream = Upstream { api, base_url: base_url.to_owned(), key, extra_roots_pem: None };
+        let upstream = Upstream { api, base_url, key, extra_roots_pem: None };
         let gateway = Gateway::live(upstream, budget(run), exchanges).map_err(|problem| problem.to_string())?;
-        Ok(Access::Gateway(Arc::new(gateway)))
+        Ok(Access::Gateway(Arc::new(gateway), variable))
+    }
+
+    /// The variable that holds the key outside, if it is one that the program itself knows.
+    pub(super) fn variable(&self, kind: Kind) -> Option<&'static str> {
+        let Access::Gateway(_, Some(variable)) = self else { return None };
+        session::keys(kind).iter().map(|place| place.variable).find(|known| known == variable)
+    }
+
+    /// The model as whoever is asked for it names it. A provider that is reached over norma does not know its own name
+    /// before those of its models, which says only where they are.
+    pub(super) fn model<'m>(&self, kind: Kind, agent: &'m AgentConfig) -> Option<&'m str> {
+        let model = agent.model.as_deref()?;
+        let of_provider = of_provider(kind, agent).filter(|_| matches!(self, Access::Gateway(..)));
+        Some(of_provider.map_or(model, |(_, model)| model))
     }
 
     /// The key that the program is given.
     pub(super) fn placeholder(&self) -> Option<&'static str> {
-        matches!(self, Access::Gateway(_)).then_some(PLACEHOLDER)
+        matches!(self, Access::Gateway(..)).then_some(PLACEHOLDER)
     }
 
     /// The hosts that the program itself needs.
     pub(super) fn hosts(&self, kind: Kind) -> Vec<String> {
         match self {
             Access::SignIn => session::hosts(kind).iter().map(|host| (*host).to_owned()).collect(),
-            Access::Gateway(_) | Access::Configured => Vec::new(),
+            Access::Gateway(..) | Access::Configured => Vec::new(),
         }
     }
 }
@@ -102,11 +120,32 @@ pub(crate) fn reach(kind: Kind, agent: &AgentConfig, user_env: &BTreeMap<OsStrin
         return Reach::Own;
     }
     match (key(kind, agent, user_env), &agent.base_url) {
-        (Some((name, _)), _) => Reach::Key(name),
+        (Some(_), None) if needs_model(kind, agent) => Reach::Not(name_a_model(kind)),
+        (Some(found), _) => Reach::Key(found.variable),
         (None, Some(url)) => Reach::Address(url.clone()),
         (None, None) if signed_in(kind, user_env) => Reach::SignIn,
         (None, None) => Reach::Not(how_to_sign_in(kind, agent)),
     }
+}
+
+/// What the name of a model says of where it is, if it says it. At an address of one's own it says nothing.
+fn of_provider(kind: Kind, agent: &AgentConfig) -> Option<(&'static KeyPlace<'static>, &str)> {
+    let (provider, model) = agent.model.as_deref().filter(|_| agent.base_url.is_none())?.split_once('/')?;
+    let place = session::keys(kind).iter().find(|place| place.provider == Some(provider))?;
+    Some((place, model))
+}
+
+/// Whether an agent has no model of its own choice for a key.
+fn needs_model(kind: Kind, agent: &AgentConfig) -> bool {
+    agent.model.is_none() && session::keys(kind).iter().any(|place| place.provider.is_some())
+}
+
+fn name_a_model(kind: Kind) -> String {
+    let provider = session::keys(kind).iter().find_map(|place| place.provider).unwrap_or_default();
+    format!(
+        "{kind} has many providers: set its \"model\" in the configuration, as in \"{provider}/NAME\"",
+        kind = kind.as_str()
+    )
 }
 
 /// What keeps an agent from its model before anything is tried; none if it can be tried.
@@ -121,17 +160,34 @@ pub(crate) fn sign_in_problem(
     }
 }
 
-/// The variable that holds a key, and the key.
-fn key(kind: Kind, agent: &AgentConfig, user_env: &BTreeMap<OsString, OsString>) -> Option<(String, String)> {
-    let usual = session::key_variables(kind).iter().copied();
-    let names: Vec<&str> = match &agent.key_env {
-        Some(name) => vec![name],
-        None => usual.collect(),
+/// A key that was found.
+struct Found {
+    variable: String,
+    value: String,
+    place: &'static KeyPlace<'static>,
+}
+
+/// The key for an agent's model. A key is only ever shown to whom it is for: to the provider of its variable, or to the
+/// address that the configuration gives in its place.
+fn key(kind: Kind, agent: &AgentConfig, user_env: &BTreeMap<OsString, OsString>) -> Option<Found> {
+    let usual = match of_provider(kind, agent) {
+        Some((place, _)) => std::slice::from_ref(place),
+        // An address of one's own stands for the first of several providers.
+        None if agent.base_url.is_some() => of_first(session::keys(kind)),
+        None => session::keys(kind),
     };
-    names.into_iter().find_map(|name| {
+    let first = usual.first()?;
+    let own = agent.key_env.as_deref().map(|name| (name, first));
+    let places = own.map_or_else(|| usual.iter().map(|place| (place.variable, place)).collect(), |own| vec![own]);
+    places.into_iter().find_map(|(name, place)| {
         let value = user_env.get(OsStr::new(name))?.to_str().filter(|value| !value.is_empty())?;
-        Some((name.to_owned(), value.to_owned()))
+        Some(Found { variable: name.to_owned(), value: value.to_owned(), place })
     })
+}
+
+fn of_first(places: &'static [KeyPlace<'static>]) -> &'static [KeyPlace<'static>] {
+    let same = places.iter().take_while(|place| place.provider == places[0].provider).count();
+    &places[..same]
 }
 
 /// Whether the user has signed in with the provider on this machine.
@@ -142,7 +198,8 @@ fn signed_in(kind: Kind, user_env: &BTreeMap<OsString, OsString>) -> bool {
 
 /// What to do about an agent that nobody signed in.
 fn how_to_sign_in(kind: Kind, agent: &AgentConfig) -> String {
-    let variable = agent.key_env.as_deref().or_else(|| session::key_variables(kind).first().copied());
+    let usual = of_provider(kind, agent).map(|(place, _)| place).or_else(|| session::keys(kind).first());
+    let variable = agent.key_env.as_deref().or_else(|| usual.map(|place| place.variable));
     format!(
         "{0} is not signed in: set {1}, or sign in with `{0}` itself",
         kind.as_str(),
@@ -204,5 +261,77 @@ fn accept_until(stop: &OwnedFd, door: &TcpListener, gateway: &Arc<Gateway>) {
             let gateway = Arc::clone(gateway);
             spawn(move || gateway.serve(client));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::AgentType;
+
+    const ALL: [&str; 5] =
+        ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY", "OPENCODE_API_KEY"];
+
+    /// Who is shown which variable, by how an agent is configured and what is set.
+    fn shown(agent: &AgentConfig, kind: Kind, set: &[&str]) -> Option<(String, String)> {
+        let env = set.iter().map(|name| (OsString::from(name), OsString::from("a-secret-value"))).collect();
+        let found = key(kind, agent, &env)?;
+        let to = agent.base_url.clone().unwrap_or_else(|| found.place.base_url.to_owned());
+        Some((found.variable, to))
+    }
+
+    fn opencode(model: Option<&str>, base_url: Option<&str>) -> AgentConfig {
+        let (model, base_url) = (model.map(str::to_owned), base_url.map(str::to_owned));
+        AgentConfig { model, base_url, ..AgentConfig::of(AgentType::Opencode) }
+    }
+
+    #[track_caller]
+    fn check(agent: &AgentConfig, set: &[&str], expected: Option<(&str, &str)>) {
+        let expected = expected.map(|(variable, to)| (variable.to_owned(), to.to_owned()));
+        assert_eq!(shown(agent, Kind::Opencode, set), expected);
+    }
+
+    #[test]
+    fn a_key_is_shown_to_its_own_provider_only() {
+        let of = |model| opencode(Some(model), None);
+        check(&of("anthropic/claude-x"), &ALL, Some(("ANTHROPIC_API_KEY", "https://api.anthropic.com/v1")));
+        check(&of("openrouter/a/b"), &ALL, Some(("OPENROUTER_API_KEY", "https://openrouter.ai/api/v1")));
+        check(&of("anthropic/claude-x"), &["OPENAI_API_KEY"], None);
+        check(&of("gpt-x"), &ALL, Some(("OPENAI_API_KEY", "https://api.openai.com/v1")));
+        check(&of("glm-x"), &["OPENCODE_API_KEY"], Some(("OPENCODE_API_KEY", "https://opencode.ai/zen/v1")));
+        let own = opencode(Some("anthropic/claude-x"), Some("http://127.0.0.1:1"));
+        check(&own, &ALL, Some(("OPENAI_API_KEY", "http://127.0.0.1:1")));
+        check(&own, &["ANTHROPIC_API_KEY"], None);
+        let named = AgentConfig { key_env: Some("MINE".to_owned()), ..own };
+        check(&named, &ALL, None);
+        check(&named, &["MINE"], Some(("MINE", "http://127.0.0.1:1")));
+    }
+
+    #[test]
+    fn a_model_is_named_as_whoever_is_asked_names_it() {
+        let gateway = Access::Gateway(Arc::new(Gateway::replay(std::iter::empty())), None);
+        let of = opencode(Some("openrouter/a/b"), None);
+        assert_eq!(gateway.model(Kind::Opencode, &of), Some("a/b"));
+        assert_eq!(Access::SignIn.model(Kind::Opencode, &of), Some("openrouter/a/b"));
+        let own = opencode(Some("openai/x"), Some("http://127.0.0.1:1"));
+        assert_eq!(gateway.model(Kind::Opencode, &own), Some("openai/x"));
+        let env = BTreeMap::from([(OsString::from("OPENAI_API_KEY"), OsString::from("a-secret-value"))]);
+        match reach(Kind::Opencode, &opencode(None, None), &env) {
+            Reach::Not(what) => assert!(what.contains("openai/NAME"), "{what}"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(reach(Kind::Codex, &AgentConfig::of(AgentType::Codex), &env), Reach::Key("OPENAI_API_KEY".into()));
+    }
+
+    #[test]
+    fn a_token_is_given_to_claude_as_the_token_that_it_is() {
+        let variable = |name: &str| {
+            let gateway = Arc::new(Gateway::replay(std::iter::empty()));
+            Access::Gateway(gateway, Some(name.to_owned())).variable(Kind::Claude)
+        };
+        assert_eq!(variable("CLAUDE_CODE_OAUTH_TOKEN"), Some("CLAUDE_CODE_OAUTH_TOKEN"));
+        assert_eq!(variable("MINE"), None);
+        let bearer: Vec<bool> = session::keys(Kind::Claude).iter().map(|place| place.bearer).collect();
+        assert_eq!(bearer, [false, true, true]);
     }
 }

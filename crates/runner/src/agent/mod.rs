@@ -116,7 +116,7 @@ impl Machine<'_> {
         let spool = Spool::new(dir, u64::from(limits.evidence_mb) << 20, Arc::clone(&redactor))?;
         let exchanges = Arc::new(Exchanges::new(&spool.dir, redactor));
         let access = match order.again {
-            Some(again) => Ok(Access::Gateway(Arc::clone(&again.gateway))),
+            Some(again) => Ok(Access::Gateway(Arc::clone(&again.gateway), None)),
             None => Access::find(kind, agent, &self.context.user_env, order.run, exchanges),
         };
         let access = match access {
@@ -124,7 +124,7 @@ impl Machine<'_> {
             Err(why) => return Ok(Err(why)),
         };
         let free_door = match (&access, inside) {
-            (Access::Gateway(_), None) => Some(free_door()?),
+            (Access::Gateway(..), None) => Some(free_door()?),
             _ => None,
         };
         let port = match &free_door {
@@ -146,7 +146,7 @@ impl Machine<'_> {
         let terms = Terms {
             kind,
             mode: if item.is_some() { Mode::Live } else { Mode::OneShot },
-            model: agent.model.clone(),
+            model: access.model(kind, agent).map(str::to_owned),
             effort: agent.effort.clone(),
             base_url: access.placeholder().map(|_| format!("http://127.0.0.1:{port}")),
             cwd: text(cwd),
@@ -201,6 +201,7 @@ impl Terms {
             effort: self.effort.as_deref(),
             base_url: self.base_url.as_deref(),
             api_key: self.access.placeholder(),
+            key_variable: self.access.variable(self.kind),
             cwd: &self.cwd,
             home: &self.home,
             extra_write,
@@ -233,7 +234,7 @@ impl Engaged {
             network: self.terms.access.hosts(self.terms.kind),
             read: package(program),
             home: Some(home),
-            door: matches!(self.terms.access, Access::Gateway(_)).then_some(DOOR),
+            door: matches!(self.terms.access, Access::Gateway(..)).then_some(DOOR),
         }
     }
 
@@ -259,9 +260,9 @@ impl Engaged {
         door: Option<TcpListener>,
     ) -> Result<(Conversation<'t>, Option<Answering>)> {
         let spool = self.spool.take().expect("BUG: a turn is begun once");
-        spool::configured(&spool, &self.launch.configured, matches!(self.terms.access, Access::Gateway(_)))?;
+        spool::configured(&spool, &self.launch.configured, matches!(self.terms.access, Access::Gateway(..)))?;
         let answering = match (&self.terms.access, door.or_else(|| self.free_door.take())) {
-            (Access::Gateway(gateway), Some(door)) => Some(Answering::start(Arc::clone(gateway), door)?),
+            (Access::Gateway(gateway, _), Some(door)) => Some(Answering::start(Arc::clone(gateway), door)?),
             _ => None,
         };
         let failed = |source| Error::io("speak with", Path::new(self.terms.kind.as_str()), source);
@@ -334,7 +335,7 @@ impl Engaged {
 
     /// What went wrong: what the provider last did to the agent, where it does not know or had no time to say.
     fn explained(&self, said: SessionError) -> SessionError {
-        let Access::Gateway(gateway) = &self.terms.access else { return said };
+        let Access::Gateway(gateway, _) = &self.terms.access else { return said };
         let by_provider = gateway.totals().last_error.map(|(status, after)| session::provider_error(status, after));
         // Agents pass on that there is a limit, and often not for how long.
         let is_vague = matches!(
@@ -346,7 +347,7 @@ impl Engaged {
 
     /// What was used: by the gateway's count where there is one, else by the agent's; and whether a budget ended it.
     fn usage(&self, by_agent: Usage) -> (Usage, bool) {
-        let Access::Gateway(gateway) = &self.terms.access else { return (by_agent, false) };
+        let Access::Gateway(gateway, _) = &self.terms.access else { return (by_agent, false) };
         let totals = gateway.totals();
         let counted = Usage {
             input_tokens: totals.usage.input_tokens,

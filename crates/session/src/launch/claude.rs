@@ -55,9 +55,13 @@ fn environment(brief: &Brief<'_>, launch: &mut Launch) {
     ]);
     if let Some(base_url) = brief.base_url {
         launch.set("ANTHROPIC_BASE_URL", base_url.trim_end_matches('/'));
-        launch.set("ANTHROPIC_API_KEY", brief.api_key.unwrap_or("none"));
-    } else if let Some(key) = brief.api_key {
-        launch.set("ANTHROPIC_API_KEY", key);
+    }
+    // A token in the place of a key would be shown in another header, without what the provider asks of tokens.
+    let variable = brief.key_variable.unwrap_or("ANTHROPIC_API_KEY");
+    match (brief.api_key, brief.base_url) {
+        (Some(key), _) => launch.set(variable, key),
+        (None, Some(_)) => launch.set(variable, "none"),
+        (None, None) => {}
     }
 }
 
