@@ -7,7 +7,7 @@ use crate::environment::{Output, eventually};
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-for_each_agent!(what_is_approved_runs, what_is_denied_does_not_run);
+for_each_agent!(what_is_approved_runs, what_is_denied_does_not_run, what_nobody_answers_in_time_is_denied);
 
 /// No rule of the command policy knows this program, so somebody has to be asked.
 const COMMAND: &str = "cp README.md notes/hello.txt";
@@ -75,15 +75,12 @@ fn what_is_denied_does_not_run(agent: Agent) {
     lab.env.norma(&["verify", "@last"]).success();
 }
 
-#[test]
-fn what_nobody_answers_in_time_is_denied() {
-    for agent in [Agent::Codex, Agent::Claude] {
-        let Some(lab) = asking(agent) else { continue };
-        lab.configure(|config| config["limits"] = json!({"approval_seconds": 2}));
-        lab.env.norma(&["run", "contract.json"]).exits(1);
-        let told = decision(&lab);
-        assert_eq!((&told["decision"], &told["message"]), (&json!("deny"), &json!("nobody said yes in time")));
-        assert!(!lab.env.root.join("notes/hello.txt").exists());
-        assert_eq!((pending(&lab), lab.events("approval_used").len()), (None, 0));
-    }
+fn what_nobody_answers_in_time_is_denied(agent: Agent) {
+    let Some(lab) = asking(agent) else { return };
+    lab.configure(|config| config["limits"] = json!({"approval_seconds": 2}));
+    lab.env.norma(&["run", "contract.json"]).exits(1);
+    let told = decision(&lab);
+    assert_eq!((&told["decision"], &told["message"]), (&json!("deny"), &json!("nobody said yes in time")));
+    assert!(!lab.env.root.join("notes/hello.txt").exists());
+    assert_eq!((pending(&lab), lab.events("approval_used").len()), (None, 0));
 }
