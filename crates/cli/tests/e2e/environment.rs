@@ -12,8 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes on a loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// Longer than anything here takes on a loaded machine, seven turns of an agent that is slow to start among it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How often something that is waited for is looked for.
 const POLL: Duration = Duration::from_millis(5);
