@@ -5,9 +5,9 @@
 use super::tally::{Found, Tally, found};
 use super::{Replay, Tests, Walk, changes, check_record, items, report};
 use crate::agent::kind_of;
-use crate::collect::{RESERVED, collect, open};
+use crate::collect::RESERVED;
 use crate::drive::Control;
-use crate::turn::{clear, keep_carried};
+use crate::keep::keep;
 use crate::world::{Again, Answered, Execution, Question, Witness};
 use crate::{Error, Machine, Result, TurnOrder, World};
 use contract::replay::{
@@ -199,16 +199,11 @@ impl Taking<'_, '_, '_, '_, '_> {
 
     /// What the agent left this time.
     fn left(&mut self, order: &TurnOrder<'_>, execution: &mut Execution, private: &Path) -> Result<Left> {
-        if let Some(spoken) = execution.spoken.take() {
-            execution.stdout = spoken.answer.unwrap_or_default().into_bytes();
+        let mut kept = Preparing::new(&private.join("left"))?;
+        keep(self.machine, order.run, order.step, order.live_dir, execution, &mut kept)?;
+        if let Some(spoken) = &execution.spoken {
             store::remove_tree(&spoken.spool)?;
         }
-        // What is on record has no secrets in it either.
-        clear(&self.machine.redactor(), execution);
-        let mut kept = Preparing::new(&private.join("left"))?;
-        let written = execution.written.take().map_or_else(|| open(order.live_dir), Some);
-        collect(written, &order.run.started.contract.limits, &mut kept)?;
-        keep_carried(self.machine, order.run, order.step, execution, &mut kept)?;
         let mut files = Vec::new();
         for name in kept.names() {
             let bytes = kept.read(&name, u64::MAX)?.unwrap_or_default();
