@@ -142,7 +142,7 @@ pub fn answer_schema(role: Role, item: Option<&Item>) -> Value {
         "version": {"type": "integer", "enum": [1]},
         "status": {"type": "string", "enum": ["ok", "fail"]},
         "summary": {"type": "string", "description": "What happened, in one to three sentences"},
-        "files": {"type": "array", "items": {"type": "string"}, "description": "Files you wrote below your step directory"},
+        "files": {"type": "array", "items": {"type": "string"}, "description": "Files you wrote, relative to your step directory"},
         "next_actions": texts,
         "errors": texts,
     });

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes on a loaded machine.
+/// Longer than anything here takes on a loaded machine, seven turns of an agent that is slow to start among it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How often something that is waited for is looked for.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod acp;
 mod agents;
 mod approvals;
 mod batches;

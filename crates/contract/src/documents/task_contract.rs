@@ -156,7 +156,8 @@ pub struct AcceptanceTest {
 pub struct ToolPermissions {
     /// Files.
     pub filesystem: Filesystem,
-    /// Commands.
+    /// Commands. Whoever says nothing of them may run none.
+    #[serde(default)]
     pub shell: ShellRight,
     /// The network.
     pub network: NetworkRight,

@@ -7,16 +7,25 @@ use crate::environment::{Output, eventually};
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-for_each_agent!(what_is_approved_runs, what_is_denied_does_not_run);
+for_each_agent!(
+    what_is_approved_runs,
+    what_is_denied_does_not_run,
+    what_nobody_answers_in_time_is_denied,
+    what_policy_forbids_nobody_is_asked
+);
 
 /// No rule of the command policy knows this program, so somebody has to be asked.
 const COMMAND: &str = "cp README.md notes/hello.txt";
 
 /// A contract whose agent asks before it runs anything.
 pub(crate) fn asking(agent: Agent) -> Option<Lab> {
+    asking_for(COMMAND, "untrusted", agent)
+}
+
+fn asking_for(command: &str, shell_right: &str, agent: Agent) -> Option<Lab> {
     let result =
         json!({"task_id": "say-hello", "status": "SUCCESS", "summary": "copied", "evidence_refs": {}, "failure": null});
-    let mut script: Vec<Step> = vec![shell(COMMAND)];
+    let mut script: Vec<Step> = vec![shell(command)];
     script.extend(answer(&json!({"result": result})));
     let lab = lab(&[agent], script)?;
     let mut registry: Value = serde_json::from_str(&lab.env.read(".norma/policies/agent_registry.json")).unwrap();
@@ -25,7 +34,7 @@ pub(crate) fn asking(agent: Agent) -> Option<Lab> {
     }
     lab.env.write(".norma/policies/agent_registry.json", &registry.to_string());
     lab.env.norma(&["trust"]).success();
-    task_contract(&lab, agent, |contract| contract["tool_permissions"]["shell"] = json!("untrusted"));
+    task_contract(&lab, agent, |contract| contract["tool_permissions"]["shell"] = json!(shell_right));
     Some(lab)
 }
 
@@ -75,15 +84,23 @@ fn what_is_denied_does_not_run(agent: Agent) {
     lab.env.norma(&["verify", "@last"]).success();
 }
 
-#[test]
-fn what_nobody_answers_in_time_is_denied() {
-    for agent in [Agent::Codex, Agent::Claude] {
-        let Some(lab) = asking(agent) else { continue };
-        lab.configure(|config| config["limits"] = json!({"approval_seconds": 2}));
-        lab.env.norma(&["run", "contract.json"]).exits(1);
-        let told = decision(&lab);
-        assert_eq!((&told["decision"], &told["message"]), (&json!("deny"), &json!("nobody said yes in time")));
-        assert!(!lab.env.root.join("notes/hello.txt").exists());
-        assert_eq!((pending(&lab), lab.events("approval_used").len()), (None, 0));
-    }
+fn what_nobody_answers_in_time_is_denied(agent: Agent) {
+    // Codex asks on request only for what it takes for dangerous itself.
+    let right = if agent == Agent::Codex { "untrusted" } else { "on-request" };
+    let Some(lab) = asking_for(COMMAND, right, agent) else { return };
+    lab.configure(|config| config["limits"] = json!({"approval_seconds": 2}));
+    lab.env.norma(&["run", "contract.json"]).exits(1);
+    let told = decision(&lab);
+    assert_eq!((&told["decision"], &told["message"]), (&json!("deny"), &json!("nobody said yes in time")));
+    assert!(!lab.env.root.join("notes/hello.txt").exists());
+    assert_eq!((pending(&lab), lab.events("approval_used").len()), (None, 0));
+}
+
+fn what_policy_forbids_nobody_is_asked(agent: Agent) {
+    let Some(lab) = asking_for("git push origin HEAD", "untrusted", agent) else { return };
+    lab.env.norma(&["run", "contract.json"]).exits(1);
+    let told = decision(&lab);
+    assert_eq!(told["decision"], "deny");
+    assert!(told["message"].as_str().unwrap().starts_with("publish: "), "{told}");
+    assert!(lab.events("approval_asked").is_empty());
 }

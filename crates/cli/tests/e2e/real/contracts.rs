@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
 
-for_each_agent!(lands_a_file);
+for_each_agent!(lands_a_file, carries_out_a_task_contract);
 
 /// What the agent can see of its surroundings, kept where it becomes evidence.
 const LOOK_AROUND: &str =
@@ -63,16 +63,6 @@ fn carries_out_a_task_contract(agent: Agent) {
     let output: Value = serde_json::from_slice(&std::fs::read(lab.step().join("output.json")).unwrap()).unwrap();
     assert_eq!(output["result"], result);
     lab.env.norma(&["verify", "@last"]).success();
-}
-
-#[test]
-fn codex_carries_out_a_task_contract() {
-    carries_out_a_task_contract(Agent::Codex);
-}
-
-#[test]
-fn claude_carries_out_a_task_contract() {
-    carries_out_a_task_contract(Agent::Claude);
 }
 
 /// Writes a contract as norma makes one, for an agent that follows the script `it`.

@@ -4,10 +4,12 @@ use super::{Agent, KEY, Lab, answer, files_with, for_each_agent, lab, then_answe
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-for_each_agent!(a_goal_is_reached_in_two_rounds);
+for_each_agent!(a_goal_is_reached_in_two_rounds, words_instead_of_an_answer_are_a_protocol_error);
 
 /// In the prompt, where the step directory is named.
 const STEP_DIR: &str = "{after:the only other place you may write}";
+
+const OVERRIDE: &str = "Mind the gap.\n";
 
 fn a_goal_is_reached_in_two_rounds(agent: Agent) {
     let evidence = || vec![write(&format!("{STEP_DIR}/files/test.log"), "looked\n")];
@@ -27,6 +29,7 @@ fn a_goal_is_reached_in_two_rounds(agent: Agent) {
         ("role act ·", then_answer([write("hello.txt", "hello\n")])),
     ];
     let Some(lab) = lab(&[agent], scripts) else { return };
+    lab.env.write(".norma/templates/override.md", OVERRIDE);
     lab.configure(|config| {
         let one = config["agents"][agent.name()].clone();
         config["agents"] = json!({"plan": one, "do": one, "check": one, "act": one});
@@ -37,6 +40,12 @@ fn a_goal_is_reached_in_two_rounds(agent: Agent) {
     let run = lab.env.last();
     let steps: Vec<&str> = run["steps"].as_array().unwrap().iter().map(|step| step["role"].as_str().unwrap()).collect();
     assert_eq!(steps, ["plan", "do", "check", "act", "plan", "do", "check"]);
+    for (index, role) in steps.iter().enumerate() {
+        the_prompt_is_whole(&lab, &format!("{:03}-{role}", index + 1), role);
+    }
+    for kept in ["003-check/verdict.json", "003-check/scorecard.md", "004-act/patch.diff", "007-check/verdict.json"] {
+        assert!(lab.env.run_dir().join("steps").join(kept).is_file(), "{kept}");
+    }
     told_only_what_is_new(&lab);
     lab.env.norma(&["verify", "@last"]).success();
     assert!(files_with(&lab.env.root.join(".norma"), KEY.as_bytes()).is_empty());
@@ -66,4 +75,41 @@ fn told_only_what_is_new(lab: &Lab) {
         let mut heard = calls.map(|call| std::fs::read_to_string(call.unwrap().path()).unwrap());
         assert!(heard.any(|call| call.contains("iteration 1") && call.contains("iteration 2")), "{second}");
     }
+}
+
+/// What was asked of a role in a step, in blocks and as a whole; a model that was asked before may have been told less.
+#[track_caller]
+fn the_prompt_is_whole(lab: &Lab, step: &str, role: &str) {
+    let step = lab.env.run_dir().join("steps").join(step);
+    let read = |name: &str| std::fs::read_to_string(step.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let (prompt, blocks) = (read("prompt.full.txt"), read("prompt.blocks.json"));
+    let blocks: Value = serde_json::from_str(&blocks).unwrap();
+    let of_block =
+        |part: &str| blocks["blocks"].as_array().unwrap().iter().map(|it| it[part].as_str().unwrap()).collect();
+    let (names, texts): (Vec<&str>, Vec<&str>) = (of_block("name"), of_block("text"));
+    assert_eq!(names, ["system", "role", "mode", "task", "override"]);
+    assert!(texts.iter().all(|text| prompt.contains(text.trim())), "{prompt}");
+    for asked in [
+        &format!("# Your role: {role}"),
+        "It is one JSON document and nothing else",
+        "relative to your step directory",
+        "Your step directory, the only other place you may write",
+    ] {
+        assert!(prompt.contains(asked), "{asked:?} is not in {prompt}");
+    }
+    assert!(step.join("logs/stdout.txt").is_file() && step.join("logs/stderr.txt").is_file());
+}
+
+fn words_instead_of_an_answer_are_a_protocol_error(agent: Agent) {
+    let words = "I did it all, trust me.";
+    let Some(lab) = lab(&[agent], vec![Step::Text(words.to_owned())]) else { return };
+    lab.configure(|config| config["limits"] = json!({"protocol_retries": 0}));
+    lab.env.norma(&["run", "--goal", "SCN=it", "--ac", "it is done", "--agent", agent.name()]).exits(1);
+    let run = lab.env.last();
+    assert_eq!((&run["status"], &run["reason"]), (&json!("failed"), &json!("protocol_error")), "{run}");
+    let step = lab.env.run_dir().join("steps/001-plan");
+    assert_eq!(std::fs::read_to_string(step.join("logs/stdout.txt")).unwrap().trim(), words);
+    let blocks: Value = serde_json::from_slice(&std::fs::read(step.join("prompt.blocks.json")).unwrap()).unwrap();
+    assert_eq!(blocks["sent"], "full");
+    assert!(!files_with(&step.join("session"), words.as_bytes()).is_empty(), "what it printed is kept as it was");
 }

@@ -184,6 +184,15 @@ fn rights_beyond_the_registry_are_refused_and_not_cut_down() {
 }
 
 #[test]
+fn a_contract_that_says_nothing_of_commands_allows_none() {
+    let silent = compiled(|document| {
+        document["tool_permissions"].as_object_mut().unwrap().remove("shell").unwrap();
+        document["role_contract"]["tool_permissions"]["shell"] = json!("deny");
+    });
+    assert_eq!(silent.unwrap().rights.shell, ShellRight::Deny);
+}
+
+#[test]
 fn the_answer_is_bound_to_the_schema_of_its_role() {
     let found = compiled(|document| drop(document["inputs"]["artifacts"].as_array_mut().unwrap().remove(0)));
     let found = found.unwrap_err();
