@@ -1,6 +1,7 @@
 //! The real world: agents as processes in a private checkout, git with real objects.
 
 use crate::acceptance::Acceptance;
+use crate::agent::Conversations;
 use crate::confine::{Shown, Tools};
 use crate::execute::{self, Waiting};
 use crate::git::{CommitSpec, Identity, ObjectId, Objects, PatchLimits, PatchProblem};
@@ -17,12 +18,16 @@ use contract::{Backend, Digest, Item, Landing, LandingMode, Reason, RepoPath, St
 use run::Run;
 use run::gate::{Finding, Rule, shown};
 use run::redact::{Known, Redactor};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// Names the turn in the environment of every process that belongs to it, so that what outlives a killed norma
 /// can be found.
 pub(crate) const MARKER: &str = "NORMA_RUN_ID";
+
+/// Nobody's `.env` is longer.
+const DOTENV_BYTES_MAX: u64 = 256 << 10;
 
 /// See the module.
 pub struct Machine<'a> {
@@ -39,6 +44,8 @@ pub struct Machine<'a> {
     pub(crate) waiting: Waiting,
     /// State hashes that are known.
     memo: Option<Memo>,
+    /// What agents of a loop were told before.
+    pub(crate) conversations: Conversations,
     /// Knows the user's secrets.
     redactor: Option<Arc<Redactor>>,
 }
@@ -46,8 +53,18 @@ pub struct Machine<'a> {
 impl<'a> Machine<'a> {
     /// A machine without a checkout yet.
     pub fn new(context: &'a Context, objects: &'a Objects, keys: &'a Keys, cancel: Cancel) -> Machine<'a> {
-        let (workspace, waiting) = (Workspace::default(), Waiting::default());
-        Machine { context, objects, keys, cancel, workspace, tools: None, waiting, memo: None, redactor: None }
+        Machine {
+            context,
+            objects,
+            keys,
+            cancel,
+            workspace: Workspace::default(),
+            tools: None,
+            waiting: Waiting::default(),
+            memo: None,
+            conversations: Conversations::default(),
+            redactor: None,
+        }
     }
 
     /// The one commit of a run whose turns made one tree.
@@ -69,11 +86,15 @@ impl<'a> Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Finds what is secret by its form, and what the user's environment holds under a name that says so.
+    /// Finds what is secret by its form, what the user's environment holds under a name that says so, and the secrets of
+    /// the repository's `.env` files.
     pub(crate) fn redactor(&mut self) -> Arc<Redactor> {
-        let user_env = &self.context.user_env;
+        let Context { user_env, layout, .. } = self.context;
         let made = self.redactor.get_or_insert_with(|| {
             let mut known = Known::new();
+            for text in dotenv_files(&layout.root) {
+                known.add_dotenv(&text);
+            }
             for (name, value) in user_env {
                 if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
                     known.add_variable(name, value);
@@ -83,6 +104,16 @@ impl Machine<'_> {
         });
         Arc::clone(made)
     }
+}
+
+/// The `.env` files that lie at the top of a repository, tracked or not, as far as they can be read.
+fn dotenv_files(root: &Path) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let files = entries.filter(|entry| {
+        let by_name = entry.file_name().as_encoded_bytes().starts_with(b".env");
+        by_name && entry.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= DOTENV_BYTES_MAX)
+    });
+    files.filter_map(|entry| std::fs::read_to_string(entry.path()).ok())
 }
 
 impl World for Machine<'_> {
@@ -154,6 +185,7 @@ impl World for Machine<'_> {
 
     fn release(&mut self, run: &Run) -> Result<()> {
         (self.workspace, self.waiting) = (Workspace::default(), Waiting::default());
+        self.conversations = Conversations::default();
         let slug = run.id.slug();
         store::remove_tree(&self.context.layout.worktree(&slug))?;
         if !run.started.contract.workspace.setup.is_empty() {

@@ -26,11 +26,12 @@ mod session;
 mod testing;
 mod tool;
 mod trouble;
+mod turns;
 mod wire;
 
 pub use brief::{Brief, Kind, Mode, Rights};
 pub use contract::work::ShellRight;
 pub use launch::{Launch, Protocol, launch};
-pub use provider::{default_base_url, hosts, key_variables, program, sign_in_files};
+pub use provider::{conversations, default_base_url, hosts, key_variables, program, sign_in_files};
 pub use session::{Act, Exit, Outcome, Session};
 pub use trouble::provider_error;

@@ -98,7 +98,7 @@ impl Session {
             (_, Kind::Acp) | (Mode::Live, Kind::Gemini | Kind::Opencode) => {
                 Talk::Acp(Box::new(Acp::open(brief, prompt, &mut out)))
             }
-            (Mode::OneShot, kind) => Talk::OneShot(OneShot::open(kind, prompt, &mut out)),
+            (Mode::OneShot, _) => Talk::OneShot(OneShot::open(brief, prompt, &mut out)),
             (Mode::Live, Kind::Codex) => Talk::Codex(Box::new(Codex::open(brief, prompt, &mut out))),
             (Mode::Live, Kind::Claude) => Talk::Claude(Box::new(Claude::open(prompt, &mut out))),
         };
@@ -264,30 +264,6 @@ fn unexplained(ended: Option<bool>, exit: Exit) -> SessionError {
             let kind = if exit == Exit::Code(0) { ErrorKind::Protocol } else { ErrorKind::Other };
             trouble::with(kind, &format!("the agent {how} before the end of the turn"), None)
         }
-    }
-}
-
-/// A prompt that waits; further ones are added to it.
-#[derive(Default)]
-pub(crate) struct Queue(Option<String>);
-
-impl Queue {
-    pub(crate) fn of(prompt: &str) -> Queue {
-        Queue(Some(prompt.to_owned()))
-    }
-
-    pub(crate) fn add(&mut self, prompt: &str) {
-        match &mut self.0 {
-            Some(waiting) => {
-                waiting.push_str("\n\n");
-                waiting.push_str(prompt);
-            }
-            none => *none = Some(prompt.to_owned()),
-        }
-    }
-
-    pub(crate) fn take(&mut self) -> Option<String> {
-        self.0.take()
     }
 }
 
