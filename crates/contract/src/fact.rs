@@ -185,10 +185,12 @@ pub struct BudgetExceeded {
 impl BudgetExceeded {
     /// What to say for more of it, as `max_tokens=2000`: twice of what was not enough.
     pub fn more(&self) -> String {
-        let enough = self.limit.max(self.actual).saturating_mul(2);
+        let twice = self.limit.max(self.actual).saturating_mul(2);
         match self.budget {
-            Budget::MaxCostUsd => format!("{}={}", self.budget, crate::Usd(enough)),
-            _ => format!("{}={enough}", self.budget),
+            Budget::MaxCostUsd => format!("{}={}", self.budget, crate::Usd(twice)),
+            // The round that was not let begin used up nothing.
+            Budget::MaxIterations => format!("{}={}", self.budget, self.limit.saturating_mul(2)),
+            _ => format!("{}={twice}", self.budget),
         }
     }
 }
