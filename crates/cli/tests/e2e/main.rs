@@ -5,6 +5,7 @@
 mod agents;
 mod approvals;
 mod batches;
+mod budgets;
 mod bundle;
 mod commands;
 mod conformance;
