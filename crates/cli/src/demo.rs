@@ -1,7 +1,7 @@
 //! The demo: a small repository with a failing test, four agents that are readable shell scripts, and a real
 //! run on it. Nothing here is special: the same steps work in any repository.
 
-use crate::command::run::{Interrupts, Session, ending, exit_code, wait_for_lock};
+use crate::command::run::{Interrupts, Session, exit_code, wait_for_lock};
 use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::out;
@@ -50,7 +50,7 @@ pub(crate) fn run(outer: &Surroundings) -> Outcome<ExitCode> {
     };
     let view = session.start(order)?;
     let verified = runner::verify_run(&store::Reader::open(&context.layout)?, &context.trust, &view.run_id)?;
-    here.print(&view, || ending(&view));
+    session.finish(&view)?;
     if !here.json {
         let word = if verified.verified { "verified" } else { "NOT verified" };
         out(&format!("log and evidence {word}: {} events, {} files", verified.events, verified.files));

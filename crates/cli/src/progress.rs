@@ -65,6 +65,11 @@ impl Reporter {
         let sandbox = started.contract.sandbox.as_str();
         out(&format!("run {} · base {branch} {} · sandbox {sandbox}", run.id.slug(), short_id(&started.base.commit)));
         out(&format!("goal: {}", short(&started.contract.goal, 100)));
+        if let Some(parent) = &started.parent {
+            let done = run.items.iter().filter(|state| state.done_by().is_some()).count();
+            let kept = if done == 0 { String::new() } else { format!(": {done} of {} stay done", run.items.len()) };
+            out(&format!("goes on from run {parent}{kept}"));
+        }
         if !started.left_out.is_empty() {
             let names = some_of(&started.left_out);
             out(&format!("your uncommitted files stay yours and are not part of the run: {names}"));

@@ -98,7 +98,8 @@ pub struct StepCommitted {
     pub notes: Vec<String>,
     /// Digest of the manifest's file list: ties the directory's content to the chain.
     pub evidence: Digest,
-    /// The tree that a worker left, captured by norma.
+    /// The tree that a worker left, captured by norma. Of one that did not answer it is what somebody may go on from,
+    /// and is never judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<String>,
     /// When its provider lets it go on, where it was held up and that was said.
@@ -181,6 +182,19 @@ pub struct BudgetExceeded {
     pub actual: u64,
 }
 
+impl BudgetExceeded {
+    /// What to say for more of it, as `max_tokens=2000`: twice of what was not enough.
+    pub fn more(&self) -> String {
+        let twice = self.limit.max(self.actual).saturating_mul(2);
+        match self.budget {
+            Budget::MaxCostUsd => format!("{}={}", self.budget, crate::Usd(twice)),
+            // The round that was not let begin used up nothing.
+            Budget::MaxIterations => format!("{}={}", self.budget, self.limit.saturating_mul(2)),
+            _ => format!("{}={twice}", self.budget),
+        }
+    }
+}
+
 impl std::fmt::Display for BudgetExceeded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let BudgetExceeded { budget, limit, actual } = self;
@@ -233,6 +247,31 @@ pub struct ItemAdded {
     pub index: u32,
     /// What it is.
     pub item: Item,
+    /// What came of it before, where the run goes on from another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<Earlier>,
+}
+
+/// What came of an item before the run that goes on with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Earlier {
+    /// It succeeded, and is not done again.
+    Done {
+        /// The run that did it and has its receipt.
+        run: String,
+        /// How it ended there.
+        ended: Box<ItemEnded>,
+    },
+    /// Its agent was cut off.
+    Unfinished {
+        /// The run in which it was.
+        run: String,
+        /// The tree that what it had changed lies on.
+        base: String,
+        /// That tree with what it had changed. Nobody has judged it.
+        tree: String,
+    },
 }
 
 /// Where an item's agent starts from.

@@ -4,7 +4,8 @@
 use contract::path::lies_within;
 use contract::work::Gate;
 use contract::{
-    Digest, Item, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, StepCommitted, StepRef, Timestamp, TurnEnd,
+    Digest, Earlier, Item, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, StepCommitted, StepRef, Timestamp,
+    TurnEnd,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub struct ItemState {
     pub level: u32,
     /// Where it is.
     pub stage: ItemStage,
+    /// What came of it before this run.
+    pub earlier: Option<Arc<Earlier>>,
     /// Its turns so far.
     pub turns: Vec<ItemTurn>,
     /// The places of what it needs.
@@ -40,6 +43,17 @@ pub struct ItemTurn {
     pub dir: Option<String>,
     /// When it was opened.
     pub since: Timestamp,
+    /// What its agent had made when it was cut off.
+    pub unfinished: Option<Unfinished>,
+}
+
+/// What an agent that was cut off had made, which nobody has judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The tree it started from.
+    pub base: String,
+    /// What it made of that.
+    pub tree: String,
 }
 
 /// Where an item is.
@@ -91,23 +105,58 @@ pub struct Line {
 }
 
 impl ItemState {
-    fn new(item: Item) -> ItemState {
+    fn new(added: &ItemAdded) -> ItemState {
+        let stage = match &added.earlier {
+            Some(Earlier::Done { ended, .. }) => ItemStage::Ended(Arc::new((**ended).clone())),
+            Some(Earlier::Unfinished { .. }) | None => ItemStage::Waiting,
+        };
         ItemState {
-            item: Arc::new(item),
+            item: Arc::new(added.item.clone()),
             level: 0,
-            stage: ItemStage::Waiting,
+            stage,
+            earlier: added.earlier.clone().map(Arc::new),
             turns: Vec::new(),
             needs: Vec::new(),
             behind: Vec::new(),
         }
     }
 
-    /// How it ended, if it has.
+    /// How it ended, if it has, in this run or before it.
     pub fn ended(&self) -> Option<&ItemEnded> {
         match &self.stage {
             ItemStage::Ended(ended) => Some(ended),
             _ => None,
         }
+    }
+
+    /// How it ended in this run, if it has.
+    pub fn ended_here(&self) -> Option<&ItemEnded> {
+        self.ended().filter(|_| self.done_by().is_none())
+    }
+
+    /// The earlier run that did it, if it was done before this one.
+    pub fn done_by(&self) -> Option<&str> {
+        match self.earlier.as_deref() {
+            Some(Earlier::Done { run, .. }) => Some(run),
+            Some(Earlier::Unfinished { .. }) | None => None,
+        }
+    }
+
+    /// The tree that its agent finds: that of its base, or what an agent before it had made of just that.
+    pub fn shown_on<'s>(&'s self, base: &'s ItemBase) -> &'s str {
+        match self.earlier.as_deref() {
+            Some(Earlier::Unfinished { base: on, tree, .. }) if *on == base.tree => tree,
+            _ => &base.tree,
+        }
+    }
+
+    /// What its agents had made when the last of them was cut off, for a run that goes on from this one.
+    pub fn unfinished(&self) -> Option<Unfinished> {
+        let made = self.turns.iter().rev().find_map(|turn| turn.unfinished.clone());
+        made.or_else(|| match self.earlier.as_deref() {
+            Some(Earlier::Unfinished { base, tree, .. }) => Some(Unfinished { base: base.clone(), tree: tree.clone() }),
+            _ => None,
+        })
     }
 
     /// Whether it comes last in its level.
@@ -148,10 +197,14 @@ impl ItemState {
 
     pub(crate) fn commit(&mut self, done: &StepCommitted) -> Result<(), String> {
         let (since, base) = self.close(done.step)?;
-        if done.tree.is_some() != (done.end == TurnEnd::Answered) {
-            return Err("a worker leaves a tree exactly when it answers".into());
+        let answered = done.end == TurnEnd::Answered;
+        let cut_off = matches!(done.reason, Some(Reason::BudgetExceeded | Reason::AgentTimeout));
+        if answered && done.tree.is_none() || !answered && !cut_off && done.tree.is_some() {
+            return Err("a worker leaves a tree when it answers, or is cut off".into());
         }
-        self.turns.push(ItemTurn { step: done.step, end: done.end, dir: Some(done.dir.clone()), since });
+        let made = done.tree.clone().filter(|_| !answered);
+        let unfinished = made.map(|tree| Unfinished { base: base.tree.clone(), tree });
+        self.turns.push(ItemTurn { step: done.step, end: done.end, dir: Some(done.dir.clone()), since, unfinished });
         self.stage = if self.is_retried(done.end) {
             ItemStage::Waiting
         } else {
@@ -161,7 +214,7 @@ impl ItemState {
                 end: done.end,
                 reason: done.reason,
                 summary: done.summary.clone(),
-                tree: done.tree.clone(),
+                tree: done.tree.clone().filter(|_| answered),
                 since: self.turns[0].since,
             })
         };
@@ -170,7 +223,7 @@ impl ItemState {
 
     pub(crate) fn lose(&mut self, step: StepRef, dir: Option<String>) -> Result<(), String> {
         let (since, _) = self.close(step)?;
-        self.turns.push(ItemTurn { step, end: TurnEnd::Interrupted, dir, since });
+        self.turns.push(ItemTurn { step, end: TurnEnd::Interrupted, dir, since, unfinished: None });
         self.stage = ItemStage::Waiting;
         Ok(())
     }
@@ -187,23 +240,31 @@ impl ItemState {
             }
             _ => return Err(format!("item {} cannot end now", self.item.id)),
         };
-        let failed: Vec<Gate> = ended.gates.iter().filter(|it| !it.passed).map(|it| it.gate).collect();
-        let asked: BTreeSet<Gate> = ended.gates.iter().map(|it| it.gate).collect();
-        let success = ended.status == ItemStatus::Success;
-        if ended.step != step || ended.change != ended.item + 1 || asked.len() != ended.gates.len() {
+        if ended.step != step {
             return Err("the end is not about this item's turn".into());
         }
-        if success && (!failed.is_empty() || required(&self.item).any(|gate| !asked.contains(&gate))) {
-            return Err("an item succeeds only over every one of its gates".into());
-        }
-        if success != ended.reason.is_none() || success != ended.message.is_empty() {
-            return Err("an item has a reason and says it exactly when it did not succeed".into());
-        }
-        if !success && (ended.commit.is_some() || ended.before != ended.after) {
-            return Err("an item that did not succeed leaves no trace".into());
-        }
-        Ok(())
+        require_told(&self.item, ended)
     }
+}
+
+/// What the end of an item says must fit together, whoever wrote it.
+fn require_told(item: &Item, ended: &ItemEnded) -> Result<(), String> {
+    let failed: Vec<Gate> = ended.gates.iter().filter(|it| !it.passed).map(|it| it.gate).collect();
+    let asked: BTreeSet<Gate> = ended.gates.iter().map(|it| it.gate).collect();
+    let success = ended.status == ItemStatus::Success;
+    if ended.change != ended.item + 1 || asked.len() != ended.gates.len() {
+        return Err("the end is not about this item's change".into());
+    }
+    if success && (!failed.is_empty() || required(item).any(|gate| !asked.contains(&gate))) {
+        return Err("an item succeeds only over every one of its gates".into());
+    }
+    if success != ended.reason.is_none() || success != ended.message.is_empty() {
+        return Err("an item has a reason and says it exactly when it did not succeed".into());
+    }
+    if !success && (ended.commit.is_some() || ended.before != ended.after) {
+        return Err("an item that did not succeed leaves no trace".into());
+    }
+    Ok(())
 }
 
 /// The gates without which nothing is accepted.
@@ -217,7 +278,13 @@ pub(crate) fn add(items: &mut Vec<Arc<ItemState>>, added: &ItemAdded, count: u32
     if added.index != items.len() as u32 || added.index >= count {
         return Err("items come in their order, and no more than there are".into());
     }
-    items.push(Arc::new(ItemState::new(added.item.clone())));
+    if let Some(Earlier::Done { ended, .. }) = &added.earlier {
+        if ended.item != added.index || ended.status != ItemStatus::Success {
+            return Err("only an item that succeeded stays done".into());
+        }
+        require_told(&added.item, ended)?;
+    }
+    items.push(Arc::new(ItemState::new(added)));
     if items.len() as u32 == count {
         let all: Vec<Arc<Item>> = items.iter().map(|state| state.item.clone()).collect();
         let levels = levels(all.iter().map(|item| &**item))?;

@@ -15,6 +15,6 @@ mod workflow;
 
 pub use approvals::approval_problems;
 pub use bounded::{bounded, bounded_begins_with};
-pub use items::{ItemStage, ItemState, ItemTurn, Line, Worked, levels};
+pub use items::{ItemStage, ItemState, ItemTurn, Line, Unfinished, Worked, levels};
 pub use state::{Illegal, Run, Stage, StepRecord};
 pub use workflow::Due;

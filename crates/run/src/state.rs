@@ -133,6 +133,8 @@ pub struct Run {
     pub waits: Option<Wait>,
     /// Approvals that it has used.
     pub approvals: Vec<String>,
+    /// The budget that ended it.
+    pub exceeded: Option<BudgetExceeded>,
     /// How many facts were applied.
     pub seq: u64,
 }
@@ -185,6 +187,7 @@ impl Run {
             opened: 0,
             waits: None,
             approvals: Vec::new(),
+            exceeded: None,
             seq: 1,
         })
     }
@@ -321,7 +324,11 @@ impl Run {
         }
         if let Some(place) = done.step.item {
             require_consistent(done)?;
-            return self.item(place)?.commit(done);
+            let item = self.item(place)?;
+            item.commit(done)?;
+            let since = item.turns.last().map_or(ts, |turn| turn.since);
+            self.active_ms += ts.unix_ms().saturating_sub(since.unix_ms());
+            return Ok(());
         }
         let since = self.close_step(done.step)?;
         require_consistent(done)?;
@@ -464,17 +471,19 @@ impl Run {
     fn note_recovered(&self, change: u32) -> Outcome {
         match &self.stage {
             Stage::ChangeApplied | Stage::ChangeDropped(_) if self.changes == change => Ok(()),
-            _ if self.items.get(change as usize - 1).is_some_and(|state| state.ended().is_some()) => Ok(()),
+            _ if self.items.get(change as usize - 1).is_some_and(|state| state.ended_here().is_some()) => Ok(()),
             stage => Err(format!("change {change} was not just completed but {stage:?}")),
         }
     }
 
     /// A budget is on record as exceeded only where that is what ends the run.
-    fn exceed(&self, over: &BudgetExceeded) -> Outcome {
+    fn exceed(&mut self, over: &BudgetExceeded) -> Outcome {
         match self.next() {
-            crate::Due::End { budget: Some(due), .. } if due == *over => Ok(()),
-            other => Err(format!("budget {} is not exceeded; due is {other:?}", over.budget)),
+            crate::Due::End { budget: Some(due), .. } if due == *over => {}
+            other => return Err(format!("budget {} is not exceeded; due is {other:?}", over.budget)),
         }
+        self.exceeded = Some(over.clone());
+        Ok(())
     }
 
     fn open_landing(&mut self, landing: &Landing) -> Outcome {

@@ -4,9 +4,9 @@
 
 use crate::Result;
 use crate::git::{ObjectId, Objects};
-use contract::{ApprovalState, ApprovalTerms, RepoPath, Wait, approval_bound};
+use contract::{ApprovalState, ApprovalTerms, Item, Policies, RepoPath, Wait, approval_bound};
 use run::Run;
-use run::gate::policy::Extent;
+use run::gate::policy::{Extent, needs_approval};
 use store::{Reader, Store};
 
 /// What came of a question.
@@ -56,6 +56,25 @@ pub fn redeem(store: &Store, run: &Run, wait: &Wait) -> Result<Redeemed> {
             Err(store::Error::Refused(format!("approval {} was used already; it counts once", asked.id)).into())
         }
     }
+}
+
+/// Why a person has to say yes to items that start from a tree.
+pub fn reasons<'i>(
+    objects: &Objects,
+    tree: ObjectId,
+    items: impl Iterator<Item = &'i Item>,
+    policies: &Policies,
+) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for item in items {
+        let extent = match item.scope.allowed_paths.is_empty() || item.read_only {
+            true => Extent::default(),
+            false => extent(objects, tree, &item.scope.allowed_paths)?,
+        };
+        let reasons = needs_approval(item, policies, extent);
+        all.extend(reasons.into_iter().map(|reason| format!("{}: {reason}", item.id)));
+    }
+    Ok(run::bounded(all))
 }
 
 /// How many files a tree has, and how many of them a scope holds.

@@ -3,6 +3,7 @@
 //! only crate that starts processes.
 
 mod acceptance;
+mod after;
 mod agent;
 mod approval;
 mod book;
@@ -44,7 +45,7 @@ mod world;
 
 pub use acceptance::{Acceptance, CommandOutcome, LogFile, Side};
 pub use agent::Reach;
-pub use approval::{Redeemed, ask, extent, redeem};
+pub use approval::{Redeemed, ask, extent, reasons as approval_reasons, redeem};
 pub use confine::{LEVEL_MIN, check_sandbox, check_workspace};
 pub use drive::{Control, Driver, Hands, Progress, Stop};
 pub use error::{Error, Result};

@@ -15,9 +15,13 @@ const TEST_OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 
 /// The result of every item that has come to its end, in the order of the contract.
 pub fn results(layout: &Layout, run: &Run) -> Result<Vec<RunResult>> {
-    let ended = |state: &std::sync::Arc<ItemState>| state.ended().map(|ended| (state.item.id.clone(), ended.clone()));
-    let run_dir = layout.run(&run.id.slug());
-    run.items.iter().filter_map(ended).map(|(id, ended)| result(layout, &run_dir, id, &ended)).collect()
+    let slug = run.id.slug();
+    let of = |state: &std::sync::Arc<ItemState>| {
+        // Whoever did it has the evidence.
+        let run_dir = layout.run(state.done_by().unwrap_or(&slug));
+        Some(result(layout, &run_dir, state.item.id.clone(), state.ended()?))
+    };
+    run.items.iter().filter_map(of).collect()
 }
 
 fn result(layout: &Layout, run_dir: &Path, id: String, ended: &ItemEnded) -> Result<RunResult> {

@@ -28,10 +28,11 @@ pub(crate) struct Ground<'r> {
 }
 
 impl<'r> Ground<'r> {
-    /// The ground of a turn: the run's own tree, or the base of its item.
+    /// The ground of a turn: the run's own tree, or the base of its item with what an agent before it had made of that.
     pub(crate) fn of(run: &'r Run, step: StepRef) -> Ground<'r> {
-        match step.item.map(|place| &run.items[place as usize].stage) {
-            Some(ItemStage::Working { base, .. }) => Ground::at(run, &base.commit, &base.tree),
+        let state = step.item.map(|place| &run.items[place as usize]);
+        match state.map(|state| (state, &state.stage)) {
+            Some((state, ItemStage::Working { base, .. })) => Ground::at(run, &base.commit, state.shown_on(base)),
             _ => Ground { run, commit: run.started.base.commit.clone(), tree: run.tree.clone(), hand: None },
         }
     }

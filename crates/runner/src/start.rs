@@ -5,14 +5,15 @@ use crate::approval::{self, Redeemed};
 use crate::git::{DirtyPath, Objects, Repository, Swap};
 use crate::landing::id;
 use crate::machine::base_ref;
+use crate::policy::Rules;
 use crate::trust::invalid;
 use crate::workspace::include;
-use crate::{Error, Result, Settings, Trust};
+use crate::{Error, Result, Settings, Trust, after};
 use contract::{
     AcceptanceCriterion, AgentConfig, Author, Base, Budgets, Contract, ContractSchema, End, Fact, Item, ItemAdded,
     Policies, Reason, RunId, RunStarted, Status, Workflow,
 };
-use run::Run;
+use run::{ItemState, Run};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -85,6 +86,9 @@ impl Starting<'_> {
                 contract::Role::PDCA.into_iter().map(|role| (role, agent.clone())).collect()
             }
         };
+        if let Some(parent) = &order.parent {
+            after::check(self.store, parent)?;
+        }
         let base = base_of(&self.user.head()?, order.parent.as_deref());
         let tree = order.parent.as_ref().map_or_else(|| base.tree.clone(), |parent| parent.tree.clone());
         self.preflight(agents.iter().map(|(role, agent)| (role.as_str(), agent)), &tree)?;
@@ -106,23 +110,68 @@ impl Starting<'_> {
     /// Starts the items of a contract or a batch. Nothing is left behind if anything is not as it must be.
     pub fn start_work(&self, order: WorkOrder) -> Result<(Run, RunLog)> {
         let base = self.baseline(order.baseline.as_deref())?;
-        let workers = self.workers(&order.items)?;
-        self.preflight(workers.iter().map(|(name, agent)| (name.as_str(), agent)), &base.tree)?;
-        let contract = Contract {
+        let terms = Contract {
             goal: order.goal,
-            limits: self.settings.config.limits.for_agents(workers.values()),
-            workers,
-            items: order.items,
             again: order.again,
             approval_for: order.approval_for,
             ..self.terms(Workflow::Batch)?
         };
+        let items = (0..).zip(order.items).map(|(index, item)| ItemAdded { index, item, earlier: None });
+        self.begin_work(base, terms, items.collect(), None, Some(&order.submitted))
+    }
+
+    /// Goes on from the tree of a run of items that a budget stopped, as a new run that may use up this much: what
+    /// succeeded stays done, the rest is done under the same documents and policies.
+    pub fn start_after(&self, parent: &Run, budgets: Budgets) -> Result<(Run, RunLog)> {
+        after::check(self.store, parent)?;
+        let Settings { config, policies, .. } = self.settings;
+        same_policies(parent, policies)?;
+        let (base, rules) = (after::base(parent), Rules::new(policies, &self.store.layout));
+        let items = after::items(self.objects, &rules, parent, &base)?;
+        let contract = &parent.started.contract;
+        let terms = Contract {
+            goal: contract.goal.clone(),
+            again: contract.again,
+            budgets,
+            landing: after::landing(parent, &config.landing),
+            // A yes is for one run and its contract; this one is another.
+            approval_for: approval::reasons(self.objects, id(&base.tree)?, after::to_do(&items), policies)?,
+            ..self.terms(Workflow::Batch)?
+        };
+        self.begin_work(base, terms, items, Some(parent.id.slug()), self.submitted_to(parent)?.as_deref())
+    }
+
+    fn begin_work(
+        &self,
+        base: Base,
+        terms: Contract,
+        items: Vec<ItemAdded>,
+        parent: Option<String>,
+        submitted: Option<&[u8]>,
+    ) -> Result<(Run, RunLog)> {
+        let workers = self.workers(items.iter().map(|added| &added.item))?;
+        self.preflight(workers.iter().map(|(name, agent)| (name.as_str(), agent)), &base.tree)?;
+        let contract = Contract {
+            limits: self.settings.config.limits.for_agents(workers.values()),
+            workers,
+            items: items.iter().map(|added| added.item.clone()).collect(),
+            ..terms
+        };
         let id = store::new_run_id();
-        let mut started = self.started(id, contract, base)?;
+        let mut started = RunStarted { parent, items: items.len() as u32, ..self.started(id, contract, base)? };
         // Each item is a fact of its own; the digest is that of the whole contract.
-        let items = std::mem::take(&mut started.contract.items);
-        started.items = items.len() as u32;
-        self.begin(id, started, items, Some(&order.submitted))
+        started.contract.items = Vec::new();
+        self.begin(id, started, items, submitted)
+    }
+
+    /// The document that a run of items was made of.
+    fn submitted_to(&self, run: &Run) -> Result<Option<Vec<u8>>> {
+        let path = self.store.layout.run(&run.id.slug()).join("submitted").join("document.json");
+        match std::fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("read", &path, e)),
+        }
     }
 
     /// Starts a run that carries out the contract of another one again, from where that one started. It lands nothing.
@@ -132,24 +181,23 @@ impl Starting<'_> {
         let agents = contract.agents.iter().map(|(role, agent)| (role.as_str(), agent));
         let workers = contract.workers.iter().map(|(name, agent)| (name.as_str(), agent));
         self.preflight(agents.chain(workers), tree)?;
-        let (id, slug) = (store::new_run_id(), recorded.id.slug());
+        let id = store::new_run_id();
         let started = RunStarted {
             contract_digest: recorded.started.contract_digest,
             tree: tree.clone(),
             author: author.clone(),
             parent: parent.clone(),
-            replay_of: Some(slug.clone()),
+            replay_of: Some(recorded.id.slug()),
             items: *items,
             ..self.started(id, contract.clone(), base.clone())?
         };
-        let submitted = self.store.layout.run(&slug).join("submitted").join("document.json");
-        let submitted = match std::fs::read(&submitted) {
-            Ok(bytes) => Some(bytes),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
-            Err(e) => return Err(Error::io("read", &submitted, e)),
+        let added = |(index, state): (u32, &std::sync::Arc<ItemState>)| ItemAdded {
+            index,
+            item: (*state.item).clone(),
+            earlier: state.earlier.as_deref().cloned(),
         };
-        let items = recorded.items.iter().map(|state| (*state.item).clone()).collect();
-        self.begin(id, started, items, submitted.as_deref())
+        let items = (0..).zip(&recorded.items).map(added).collect();
+        self.begin(id, started, items, self.submitted_to(recorded)?.as_deref())
     }
 
     /// What every contract under these settings says.
@@ -205,7 +253,7 @@ impl Starting<'_> {
         &self,
         id: RunId,
         started: RunStarted,
-        items: Vec<Item>,
+        items: Vec<ItemAdded>,
         submitted: Option<&[u8]>,
     ) -> Result<(Run, RunLog)> {
         // Before the run is on record: a run that its own user may not go on with would be the worse half.
@@ -220,7 +268,7 @@ impl Starting<'_> {
         // What is carried out again says nothing about the task.
         let task = started.contract.task_id.filter(|_| started.replay_of.is_none());
         let mut log = RunLog::new(id, task, &started.contract_digest);
-        let items = (0..).zip(items).map(|(index, item)| Fact::ItemAdded(Box::new(ItemAdded { index, item })));
+        let items = items.into_iter().map(|added| Fact::ItemAdded(Box::new(added)));
         let facts = std::iter::once(Fact::RunStarted(Box::new(started))).chain(items).collect();
         let events = self.store.append(&mut log, facts, files)?;
         crash::point("run.after_start");
@@ -248,7 +296,7 @@ impl Starting<'_> {
     }
 
     /// The agents that items name.
-    fn workers(&self, items: &[Item]) -> Result<BTreeMap<String, AgentConfig>> {
+    fn workers<'i>(&self, items: impl Iterator<Item = &'i Item>) -> Result<BTreeMap<String, AgentConfig>> {
         let mut workers = BTreeMap::new();
         for item in items {
             let agent = self.settings.config.agent(&item.worker).ok_or_else(|| no_such_agent(&item.worker))?;
@@ -311,8 +359,10 @@ pub fn resume(store: &Store, policies: &Policies, slug: &str) -> Result<Resumed>
             return redeemed(store, run, log);
         }
         Status::Stopped => {
-            let hint = format!("give it more: norma resume {slug} --budget max_iterations=10");
-            return Err(Error::declined(format!("run {slug} is stopped: its budget is used up"), hint));
+            let (name, more) =
+                run.exceeded.as_ref().map_or_else(Default::default, |it| (it.budget.as_str(), it.more()));
+            let hint = format!("give it more: norma resume {slug} --budget {more}");
+            return Err(Error::declined(format!("run {slug} is stopped: its budget {name} is used up"), hint));
         }
         status => {
             let hint = format!("a retry is a new run: norma run … --new; look at this one: norma show {slug}");

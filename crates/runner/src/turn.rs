@@ -6,15 +6,15 @@ use crate::drive::Driver;
 use crate::keep::{keep, keep_conversation};
 use crate::witness::OnRecord;
 use crate::world::{Execution, TurnOrder};
-use crate::{Error, Result};
+use crate::{Error, Result, after};
 use contract::session::ErrorKind;
 use contract::{
-    AgentRequest, Fact, Item, PROTOCOL_VERSION, ProcessEnd, RequestContext, RequestPaths, RequestStep, RequestTerms,
-    StepCommitted, StepRef, Timestamp,
+    AgentRequest, Fact, Item, PROTOCOL_VERSION, ProcessEnd, Reason, RequestContext, RequestPaths, RequestStep,
+    RequestTerms, StepCommitted, StepRef, Timestamp, TurnEnd,
 };
 use run::gate::verdict::IterationFiles;
 use run::turn::{Judgement, TurnEvidence, judge};
-use run::{ItemStage, Run, Stage};
+use run::{ItemStage, ItemTurn, Run, Stage};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::{Preparing, Reader, crash, now};
@@ -44,7 +44,7 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
     let seen = if place.final_names { &target } else { &live.path };
     let sent = request(driver, step, &place.repo_root, seen, &notes);
     let item = item_of(&driver.run, step).map(|item| item.timeout_ms);
-    let time_left = item.or_else(|| driver.run.remaining_ms()).map(Duration::from_millis);
+    let time_left = [item, driver.run.remaining_ms()].into_iter().flatten().min().map(Duration::from_millis);
     let (live_dir, step_dir) = (live.path.as_path(), target.as_path());
     let witness = OnRecord::new(driver, step);
     let order = TurnOrder {
@@ -107,8 +107,10 @@ fn seal(
     };
     let judged = worth(&driver.reader, &driver.run, step, kept)?;
     evidence.write("output.json", &pretty(&judged.response))?;
-    let left = execution.captured.filter(|_| judged.end == contract::TurnEnd::Answered && step.item.is_some());
-    if let Some(lying_about) = left.as_ref().and_then(crate::observe::lying_about) {
+    let answered = judged.end == TurnEnd::Answered;
+    let is_cut_off = matches!(judged.reason, Some(Reason::BudgetExceeded | Reason::AgentTimeout));
+    let left = execution.captured.filter(|_| (answered || is_cut_off) && step.item.is_some());
+    if let Some(lying_about) = left.as_ref().filter(|_| answered).and_then(crate::observe::lying_about) {
         evidence.write("workspace.json", &pretty(&lying_about))?;
     }
     let mut facts = vec![Fact::StepCommitted(StepCommitted {
@@ -228,10 +230,12 @@ fn request(driver: &Driver<'_, '_>, step: StepRef, repo_root: &Path, step_dir: &
 }
 
 fn notes(run: &Run, step: StepRef) -> String {
-    let text = match step.item.map(|place| &run.items[place as usize].turns) {
+    let text = match step.item.map(|place| &run.items[place as usize]) {
         None => run.notes.join("\n"),
-        Some(turns) => {
-            turns.iter().map(|turn| format!("Attempt {} ended {:?}.\n", turn.step.attempt, turn.end)).collect()
+        Some(state) => {
+            let attempt = |turn: &ItemTurn| format!("Attempt {} ended {:?}.\n", turn.step.attempt, turn.end);
+            let is_shown = matches!(&state.stage, ItemStage::Working { base, .. } if state.shown_on(base) != base.tree);
+            after::note(state, is_shown).into_iter().chain(state.turns.iter().map(attempt)).collect()
         }
     };
     text.chars().take(NOTES_CHARS_MAX).collect()

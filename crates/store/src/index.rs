@@ -3,8 +3,8 @@
 
 use crate::{Error, Result};
 use contract::{
-    Audit, Event, Fact, ItemAdded, ItemEnded, Landing, Reason, RunId, RunStarted, Status, StepCommitted, StepRef,
-    TaskStatus, Timestamp,
+    Audit, Earlier, Event, Fact, ItemAdded, ItemEnded, Landing, Reason, RunId, RunStarted, Status, StepCommitted,
+    StepRef, TaskStatus, Timestamp,
 };
 use rusqlite::{Connection, params};
 
@@ -45,7 +45,7 @@ pub(crate) fn fact(db: &Connection, run: &RunId, event: &Event) -> Result<()> {
             exec(db, "UPDATE runs SET result = ?2 WHERE run_id = ?1", params![slug, landing.commit])?;
         }
         Fact::Landed(landing) => set_landing(db, &slug, Some(landing))?,
-        Fact::ItemAdded(added) => item_added(db, &slug, added)?,
+        Fact::ItemAdded(added) => item_added(db, &slug, added, event.ts)?,
         Fact::ItemEnded(ended) => item_ended(db, &slug, ended, event.ts)?,
         _ => {}
     }
@@ -160,12 +160,17 @@ fn run_started(db: &Connection, run: &RunId, started: &RunStarted, ts: Timestamp
     )
 }
 
-fn item_added(db: &Connection, slug: &str, added: &ItemAdded) -> Result<()> {
+fn item_added(db: &Connection, slug: &str, added: &ItemAdded, ts: Timestamp) -> Result<()> {
     exec(
         db,
         "INSERT INTO items (run_id, place, task_id, agent_id) VALUES (?1, ?2, ?3, ?4)",
         params![slug, added.index, added.item.id, added.item.agent_id],
-    )
+    )?;
+    match &added.earlier {
+        // Its commit belongs to the run that made it: a change is found where it landed, once.
+        Some(Earlier::Done { ended, .. }) => item_ended(db, slug, &ItemEnded { commit: None, ..(**ended).clone() }, ts),
+        Some(Earlier::Unfinished { .. }) | None => Ok(()),
+    }
 }
 
 fn item_ended(db: &Connection, slug: &str, ended: &ItemEnded, ts: Timestamp) -> Result<()> {

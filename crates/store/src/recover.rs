@@ -259,10 +259,15 @@ impl Recovering<'_> {
 
 impl Store {
     /// Makes a run's directory with the files that follow from its first fact, before that fact is on record.
-    pub fn create_run_dir(&self, slug: &str, started: &contract::RunStarted, items: &[contract::Item]) -> Result<()> {
+    pub fn create_run_dir(
+        &self,
+        slug: &str,
+        started: &contract::RunStarted,
+        items: &[contract::ItemAdded],
+    ) -> Result<()> {
         let steps = self.layout.run(slug).join("steps");
         std::fs::create_dir_all(&steps).at("create", &steps)?;
-        for (name, bytes) in run_files(started, items.iter()) {
+        for (name, bytes) in run_files(started, items.iter().map(|added| &added.item)) {
             let path = self.layout.run(slug).join(name);
             std::fs::write(&path, bytes).at("write", &path)?;
         }
@@ -302,7 +307,7 @@ fn open_steps(run: &Run) -> Vec<StepRef> {
 /// Whether this change is that of an item which has its receipt.
 fn is_of_ended_item(run: &Run, change: u32) -> bool {
     let place = change.checked_sub(1).map(|place| place as usize);
-    place.and_then(|place| run.items.get(place)).is_some_and(|state| state.ended().is_some())
+    place.and_then(|place| run.items.get(place)).is_some_and(|state| state.ended_here().is_some())
 }
 
 /// `norma.md`: goal, criteria and budgets, for people.

@@ -16,7 +16,7 @@ use contract::{
 };
 use run::Run;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The roster of checks of one run.
@@ -129,9 +129,29 @@ fn check_machine(reader: &Reader, slug: &str, rows: &[Row]) -> Result<Check> {
     let events: Vec<_> = lines.iter().filter_map(|line| line.event().ok()).collect();
     let problems = match Run::fold(run_of(rows), &events) {
         Err(illegal) => vec![illegal.to_string()],
-        Ok(run) => index_problems(&run, reader.run(slug)?),
+        Ok(run) => {
+            let mut problems = index_problems(&run, reader.run(slug)?);
+            problems.extend(earlier_problems(reader, &run));
+            problems
+        }
     };
     Ok(Check { name: "state machine", problems })
+}
+
+/// What stays done in a run that goes on from another one must be on record, exactly so, where it was done.
+fn earlier_problems(reader: &Reader, run: &Run) -> Vec<String> {
+    let mut runs: BTreeMap<&str, Option<Run>> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for (place, state) in run.items.iter().enumerate() {
+        let Some(by) = state.done_by() else { continue };
+        let there = runs.entry(by).or_insert_with(|| reader.load(by).ok().map(|(run, _)| run));
+        let original = there.as_ref().and_then(|there| there.items.get(place));
+        let same = original.is_some_and(|it| it.item == state.item && it.ended_here() == state.ended());
+        if !same {
+            problems.push(format!("item {} was not done by run {by} as it says", state.item.id));
+        }
+    }
+    problems
 }
 
 fn index_problems(run: &Run, view: Option<contract::RunView>) -> Vec<String> {

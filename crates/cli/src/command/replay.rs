@@ -80,7 +80,7 @@ impl Args {
             session.require_own(&run, "it is not carried out again")?;
             let again = session.again(&run, JOBS_DEFAULT)?;
             if !again.status.is_terminal() || again.reason == Some(Reason::SandboxUnavailable) {
-                session.finish(&again);
+                session.finish(&again)?;
                 return Ok(Err(exit_code(&again)));
             }
             Ok(Ok((runner::compare(reader, slug, &again.run_id)?, again)))

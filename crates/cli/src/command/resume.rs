@@ -1,17 +1,22 @@
 //! `norma resume`: goes on with a paused run, or from the tree of a stopped one.
 
-use super::run::{Interrupts, Session, trusted_settings, wait_for_lock};
+use super::run::{Interrupts, JOBS_DEFAULT, Session, trusted_settings, wait_for_lock};
 use crate::error::{CommandError, Outcome};
 use crate::surroundings::Surroundings;
-use contract::{Budgets, Status, Usd};
+use contract::{Budgets, RunView, Usd, Workflow};
 use run::Run;
 use runner::Order;
 use std::process::ExitCode;
 use store::Reader;
 
+/// Budgets that items are not held to: each says itself how large its change may be, and there are no rounds.
+const ONLY_OF_THE_LOOP: [&str; 4] = ["max_iterations", "max_patch_kb", "max_changed_files", "max_risky_files"];
+
 /// Go on with a paused run; with --budget, from where a stopped one ended
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  norma resume @last\n  norma resume @last --budget max_iterations=10")]
+#[command(
+    after_help = "Examples:\n  norma resume @last\n  norma resume @last --budget max_iterations=10   # the loop\n  norma resume @last --budget max_tokens=200000   # a contract or a batch: what succeeded stays done"
+)]
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
     run: String,
@@ -32,35 +37,49 @@ impl Args {
         let reader = Reader::open(&context.layout)?;
         let slug = reader.find_run(&self.run)?;
         let session = Session { here, context: &context, owner: &owner, settings, interrupts };
-        let view = if self.budget.is_empty() {
-            session.resume(&slug, super::run::JOBS_DEFAULT)?
-        } else {
-            session.start(child(reader.load(&slug)?.0, &self.budget)?)?
+        let view = match self.budget.is_empty() {
+            true => session.resume(&slug, JOBS_DEFAULT)?,
+            false => session.start_child(reader.load(&slug)?.0, &self.budget)?,
         };
-        Ok(session.finish(&view))
+        session.finish(&view)
     }
 }
 
-fn child(parent: Run, given: &[String]) -> Outcome<Order> {
-    if parent.status != Status::Stopped {
-        let message = format!("run {} is {}; only a stopped run can be given more", parent.id.slug(), parent.status);
-        return Err(CommandError::usage(message, "a paused run goes on without --budget"));
+impl Session<'_> {
+    /// A new run from the tree of a stopped one, with more to use up.
+    fn start_child(&self, parent: Run, given: &[String]) -> Outcome<RunView> {
+        self.require_own(&parent, "it is not gone on from")?;
+        let contract = &parent.started.contract;
+        let example = match contract.workflow {
+            Workflow::Pdca => "for example --budget max_iterations=10",
+            Workflow::Batch => "for example --budget max_tokens=200000",
+        };
+        let budgets = budgets(contract.workflow, contract.budgets.clone(), given)
+            .map_err(|problem| CommandError::usage(problem, example))?;
+        match contract.workflow {
+            Workflow::Batch => self.start_after(&parent, budgets, JOBS_DEFAULT),
+            Workflow::Pdca => self.start(Order {
+                goal: contract.goal.clone(),
+                criteria: contract.acceptance_criteria.clone(),
+                task: contract.task_id,
+                budgets: Some(budgets),
+                parent: Some(Box::new(parent)),
+                agent: None,
+            }),
+        }
     }
-    let contract = &parent.started.contract;
-    Ok(Order {
-        goal: contract.goal.clone(),
-        criteria: contract.acceptance_criteria.clone(),
-        task: contract.task_id,
-        budgets: Some(budgets(contract.budgets.clone(), given)?),
-        parent: Some(Box::new(parent)),
-        agent: None,
-    })
 }
 
-fn budgets(mut budgets: Budgets, given: &[String]) -> Outcome<Budgets> {
+/// The budgets that were, with those that are given in their place, or what is wrong with one.
+fn budgets(workflow: Workflow, mut budgets: Budgets, given: &[String]) -> Result<Budgets, String> {
     for text in given {
-        let bad = || CommandError::usage(format!("{text:?} is not a budget"), "for example --budget max_iterations=10");
+        let bad = || format!("{text:?} is not a budget");
         let (name, number) = text.split_once('=').ok_or_else(bad)?;
+        if workflow == Workflow::Batch && ONLY_OF_THE_LOOP.contains(&name) {
+            return Err(format!(
+                "{name} is a budget of the loop; contracts have max_tokens, max_cost_usd and max_minutes"
+            ));
+        }
         if name == "max_cost_usd" {
             budgets.max_cost_usd = Some(Usd::parse(number).filter(|amount| amount.0 > 0).ok_or_else(bad)?);
             continue;
@@ -80,4 +99,37 @@ fn budgets(mut budgets: Budgets, given: &[String]) -> Outcome<Budgets> {
         }
     }
     Ok(budgets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(workflow: Workflow, given: &[&str], expected: Result<(u32, Option<u64>), &str>) {
+        let before = serde_json::from_str(r#"{"max_iterations": 5, "max_tokens": 7}"#).unwrap();
+        let given: Vec<String> = given.iter().map(|text| (*text).to_owned()).collect();
+        match (budgets(workflow, before, &given), expected) {
+            (Ok(found), Ok(expected)) => assert_eq!((found.max_iterations, found.max_tokens), expected),
+            (Err(problem), Err(words)) => assert!(problem.contains(words), "{problem}"),
+            (found, _) => panic!("{given:?}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_given_takes_the_place_of_what_was() {
+        check(Workflow::Batch, &["max_tokens=9", "max_minutes=1"], Ok((5, Some(9))));
+        check(Workflow::Batch, &["max_cost_usd=0.50"], Ok((5, Some(7))));
+        check(Workflow::Pdca, &["max_iterations=12"], Ok((12, Some(7))));
+    }
+
+    #[test]
+    fn a_budget_that_cannot_apply_is_named() {
+        for name in ONLY_OF_THE_LOOP {
+            check(Workflow::Batch, &[&format!("{name}=3")], Err("is a budget of the loop"));
+            check(Workflow::Pdca, &[&format!("{name}=0")], Err("is not a budget"));
+        }
+        for text in ["max_tokens", "max_tokens=", "max_tokens=0", "max_tokens=-1", "max_cost_usd=x", "tokens=1"] {
+            check(Workflow::Batch, &[text], Err("is not a budget"));
+        }
+    }
 }

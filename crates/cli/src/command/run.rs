@@ -5,7 +5,7 @@ use crate::error::{CommandError, Outcome, code};
 use crate::progress::{Reporter, waiting_for};
 use crate::surroundings::Surroundings;
 use crate::text::{out, safe, short_id, short_ref};
-use contract::{Config, Mode, Reason, RunView, SandboxConfig, Status, TaskStatus, TaskView};
+use contract::{BudgetExceeded, Budgets, Config, Mode, Reason, RunView, SandboxConfig, Status, TaskStatus, TaskView};
 use run::Run;
 use runner::{
     Context, Control, Driver, Hands, Machine, Order, Owner, Resumed, Settings, Starting, Stop, Taken, WorkOrder,
@@ -155,7 +155,7 @@ pub(crate) struct Session<'a> {
 
 impl Session<'_> {
     fn one(&self, view: RunView) -> Outcome<ExitCode> {
-        Ok(self.finish(&view))
+        self.finish(&view)
     }
 
     /// Every ready task, dependencies first. A task that was tried in this round is not tried again.
@@ -167,7 +167,7 @@ impl Session<'_> {
             let Some(task) = ready.into_iter().find(|task| !tried.contains(task)) else { break };
             tried.push(task);
             let view = self.task(task, false, None)?;
-            let code = self.finish(&view);
+            let code = self.finish(&view)?;
             if view.status != Status::Succeeded {
                 worst = code;
                 if !go_on || view.status == Status::Paused {
@@ -229,6 +229,12 @@ impl Session<'_> {
     /// Starts the items of a contract or a batch, so many at once.
     pub(crate) fn start_work(&self, order: WorkOrder, jobs: usize) -> Outcome<RunView> {
         let (run, log) = self.starting(|starting| starting.start_work(order))?;
+        self.drive(run, log, jobs)
+    }
+
+    /// Goes on from a run of items that a budget stopped, as a new run.
+    pub(crate) fn start_after(&self, parent: &Run, budgets: Budgets, jobs: usize) -> Outcome<RunView> {
+        let (run, log) = self.starting(|starting| starting.start_after(parent, budgets))?;
         self.drive(run, log, jobs)
     }
 
@@ -313,9 +319,10 @@ impl Session<'_> {
     }
 
     /// Prints how it ended and answers the exit code.
-    pub(crate) fn finish(&self, view: &RunView) -> ExitCode {
-        self.here.print(view, || ending(view));
-        exit_code(view)
+    pub(crate) fn finish(&self, view: &RunView) -> Outcome<ExitCode> {
+        let (run, _) = Reader::open(&self.context.layout)?.load(&view.run_id)?;
+        self.here.print(view, || ending(view, &run));
+        Ok(exit_code(view))
     }
 }
 
@@ -331,11 +338,18 @@ pub(crate) fn exit_code(view: &RunView) -> ExitCode {
 }
 
 /// What happened, is anything unsafe, what next.
-pub(crate) fn ending(view: &RunView) -> String {
+pub(crate) fn ending(view: &RunView, run: &Run) -> String {
     let slug = &view.run_id;
     let message = view.message.as_deref().map(safe).unwrap_or_default();
     let evidence = format!("evidence: {}", view.run_dir);
-    let untouched = "is it safe: your branch, index and files are as they were";
+    let untouched = match &view.landing {
+        // Of a batch that did not succeed as a whole, what did succeed has landed.
+        Some(landing) if landing.checkout => {
+            &format!("is it safe: what succeeded is on {}, nothing else was touched", short_ref(&landing.target))
+        }
+        _ => "is it safe: your branch, index and files are as they were",
+    };
+    let more = run.exceeded.as_ref().map_or_else(|| "NAME=N".to_owned(), BudgetExceeded::more);
     match (view.status, &view.landing) {
         (Status::Succeeded, Some(landing)) if landing.checkout => format!(
             "{message} · landed {} {}→{}\n{evidence}\nnext: look: norma show {slug} · undo: norma undo {slug}",
@@ -357,7 +371,7 @@ pub(crate) fn ending(view: &RunView) -> String {
         ),
         (Status::Paused, _) => format!("paused: {message}\n{untouched}\n{evidence}\nnext: norma resume {slug}"),
         (Status::Stopped, _) => format!(
-            "what happened: stopped: {message}\n{untouched}\n{evidence}\nnext: look: norma show {slug} · go on: norma resume {slug} --budget max_iterations=N"
+            "what happened: stopped: {message}\n{untouched}\n{evidence}\nnext: look: norma show {slug} · go on: norma resume {slug} --budget {more}"
         ),
         (status, _) => format!(
             "what happened: {status} ({}): {message}\n{untouched}\n{evidence}\nnext: look: norma show {slug} · logs: {}/steps/*/logs · again: norma run … --new",

@@ -7,7 +7,6 @@ use crate::surroundings::Surroundings;
 use crate::text::{safe, short};
 use contract::documents::{Kind, RunResult, TaskContract};
 use contract::{ApprovalDecision, ApprovalTerms, Item, ItemStatus, RunView, Status};
-use run::gate::policy::{Extent, needs_approval};
 use runner::{Answer, WorkOrder};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -99,17 +98,9 @@ impl Work {
     }
 
     fn order(&self, session: &Session<'_>, kind: Option<Kind>, items: Vec<Item>, bytes: Vec<u8>) -> Outcome<WorkOrder> {
-        let objects = session.owner.objects();
+        let (objects, policies) = (session.owner.objects(), &session.settings.policies);
         let tree = session.context.user.head()?.tree;
-        let mut approval_for = Vec::new();
-        for item in &items {
-            let extent = match item.scope.allowed_paths.is_empty() || item.read_only {
-                true => Extent::default(),
-                false => runner::extent(objects, tree, &item.scope.allowed_paths)?,
-            };
-            let reasons = needs_approval(item, &session.settings.policies, extent);
-            approval_for.extend(reasons.into_iter().map(|reason| format!("{}: {reason}", item.id)));
-        }
+        let approval_for = runner::approval_reasons(objects, tree, items.iter(), policies)?;
         let baseline = match kind {
             Some(Kind::TaskContract) => {
                 serde_json::from_slice(&bytes).ok().map(|it: TaskContract| it.rollback.baseline_ref)
@@ -120,14 +111,7 @@ impl Work {
             [only] => only.goal.clone(),
             several => format!("{} work items", several.len()),
         };
-        Ok(WorkOrder {
-            goal,
-            items,
-            submitted: bytes,
-            baseline,
-            again: self.new,
-            approval_for: run::bounded(approval_for),
-        })
+        Ok(WorkOrder { goal, items, submitted: bytes, baseline, again: self.new, approval_for })
     }
 
     /// Says what came of it.
@@ -136,7 +120,7 @@ impl Work {
         let layout = &session.context.layout;
         let (run, _) = Reader::open(layout)?.load(&view.run_id)?;
         let results = runner::results(layout, &run)?;
-        let text = || format!("{}{}", table(&results), super::run::ending(view));
+        let text = || format!("{}{}", table(&results), super::run::ending(view, &run));
         match (self.many, &results[..]) {
             (false, [only]) => here.print(only, text),
             (false, []) => here.print(view, text),

@@ -6,6 +6,7 @@ mod acp;
 mod agents;
 mod approvals;
 mod batches;
+mod budgets;
 mod bundle;
 mod commands;
 mod conformance;

@@ -81,7 +81,7 @@ fn in_the_last_iteration_act_still_runs_and_its_patch_is_kept() {
     what happened: stopped: budget max_iterations is used up: 2 > 1
     is it safe: your branch, index and files are as they were
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · go on: norma resume <run> --budget max_iterations=N
+    next: look: norma show <run> · go on: norma resume <run> --budget max_iterations=2
     [exit 1]
     ");
     assert_eq!(env.repository()["src/lib.txt"], before);
@@ -115,14 +115,15 @@ fn a_stopped_run_is_gone_on_from_with_a_larger_budget_and_lands_as_one_change() 
     let parent = env.last()["run_id"].clone();
     // Without more to use up it does not go on.
     insta::assert_snapshot!(env.norma(&["resume", "@last"]), @r"
-    ! error: run <run> is stopped: its budget is used up
-    ! next: give it more: norma resume <run> --budget max_iterations=10
+    ! error: run <run> is stopped: its budget max_iterations is used up
+    ! next: give it more: norma resume <run> --budget max_iterations=2
     [exit 1]
     ");
     env.script(json!({"check": [[{"verdict": "FAIL"}], [{"verdict": "PASS"}]], "act": [[{"patch": more}]]}));
     insta::assert_snapshot!(env.norma(&["resume", "@last", "--budget", "max_iterations=5"]), @r"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
+    goes on from run <run>
       1 plan  ok  <took>  plan did its part
       2 do    ok  <took>  do did its part
       3 check ok  <took>  check did its part

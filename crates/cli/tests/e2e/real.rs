@@ -3,6 +3,7 @@
 //! tests say so and pass.
 
 pub(crate) mod approvals;
+mod budgets;
 mod contracts;
 mod hostile;
 mod loops;

@@ -56,7 +56,7 @@ fn claims(record: &Record<'_>) -> Vec<Claim> {
 /// One claim a gate, over all items that it was asked about.
 fn of_gates(record: &Record<'_>) -> Vec<Claim> {
     let mut asked: BTreeMap<Gate, (u64, u64)> = BTreeMap::new();
-    for result in record.run.items.iter().filter_map(|state| state.ended()).flat_map(|ended| &ended.gates) {
+    for result in record.run.items.iter().filter_map(|state| state.ended_here()).flat_map(|ended| &ended.gates) {
         let (passed, count) = asked.entry(result.gate).or_default();
         *count += 1;
         *passed += u64::from(result.passed);

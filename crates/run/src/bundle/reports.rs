@@ -154,7 +154,7 @@ fn spoken(record: &Record<'_>) -> WorkEvidence {
 
 /// How many paths the items changed that landed.
 fn changed(record: &Record<'_>) -> Option<u64> {
-    let ends = record.run.items.iter().filter_map(|state| state.ended()).filter(|ended| ended.commit.is_some());
+    let ends = record.run.items.iter().filter_map(|state| state.ended_here()).filter(|ended| ended.commit.is_some());
     (!record.run.items.is_empty()).then(|| ends.map(|ended| ended.files.iter().sum::<u64>()).sum())
 }
 

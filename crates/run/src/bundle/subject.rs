@@ -164,7 +164,10 @@ fn next_steps(run: &Run) -> NextSteps {
     let suggested_action = match run.status {
         Status::Succeeded if taken => "none".to_owned(),
         Status::Succeeded => format!("norma land {slug}"),
-        Status::Stopped => format!("norma resume {slug} --budget max_iterations=10"),
+        Status::Stopped => {
+            let more = run.exceeded.as_ref().map(contract::BudgetExceeded::more);
+            format!("norma resume {slug} --budget {}", more.unwrap_or_default())
+        }
         _ => format!("norma show {slug}"),
     };
     NextSteps { suggested_action, notes: run.declined.clone().unwrap_or_default() }

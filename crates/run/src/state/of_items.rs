@@ -10,6 +10,9 @@ impl Run {
         if self.stage != Stage::Fresh {
             return Err("items follow the start".into());
         }
+        if added.earlier.is_some() && self.started.parent.is_none() {
+            return Err("a run without a parent goes on from nothing".into());
+        }
         items::add(&mut self.items, added, self.started.items)?;
         if (self.items.len() as u32) < self.started.items {
             return Ok(());

@@ -83,7 +83,13 @@ impl Run {
 fn end(run: &Run) -> Due {
     let ends = || run.items.iter().filter_map(|state| state.ended());
     let failed = ends().filter(|end| end.status != ItemStatus::Success).count();
-    let short_of = ends().any(|end| end.reason == Some(Reason::BudgetExceeded));
+    let out_of_time = run.out_of_time().is_some();
+    let short_of = ends().any(|end| match end.reason {
+        Some(Reason::BudgetExceeded) => true,
+        // Its own time or the run's, whichever was shorter.
+        Some(Reason::AgentTimeout) => out_of_time,
+        _ => false,
+    });
     if let Some(over) = run.used_up().filter(|_| short_of) {
         return super::pdca::stopped(over);
     }

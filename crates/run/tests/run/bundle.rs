@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// How an item of these tests ends.
 #[derive(Clone, Copy, PartialEq)]
-enum Ends {
+pub(crate) enum Ends {
     Landed,
     Unchanged,
     Refused,
@@ -25,8 +25,8 @@ enum Ends {
 }
 
 /// A run with its evidence.
-struct Ended {
-    history: History,
+pub(crate) struct Ended {
+    pub(crate) history: History,
     files: BTreeMap<String, ManifestFile>,
     kept: BTreeMap<u32, Kept>,
 }
@@ -35,7 +35,7 @@ fn digest(byte: u8) -> Digest {
     Digest::from_bytes([byte; 32])
 }
 
-fn item(id: &str, ends: Ends) -> Item {
+pub(crate) fn item(id: &str, ends: Ends) -> Item {
     let test = TestCommand { name: "unit".into(), argv: vec!["make".into(), "test".into()], must_pass: true };
     Item {
         id: id.into(),
@@ -68,7 +68,7 @@ fn file(path: &str) -> (String, ManifestFile) {
 }
 
 /// A batch whose items end like this, in this order.
-fn batch(items: &[(&str, Ends)]) -> Ended {
+pub(crate) fn batch(items: &[(&str, Ends)]) -> Ended {
     batch_by(BTreeMap::new(), items)
 }
 

@@ -2,9 +2,10 @@
 //! have happened. A fact that is illegal where it is recorded fails the test that records it.
 
 use contract::{
-    Author, Backend, Base, BudgetExceeded, Budgets, ChangeDropped, Contract, ContractSchema, Digest, End, Event, Fact,
-    ItemAdded, Landing, LandingConfig, LandingDeclined, PatchApplied, ProcessEnd, Reason, Role, RunId, RunStarted,
-    Status, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, TurnLimits, Verdict, VerdictGiven, Workflow,
+    Author, Backend, Base, BudgetExceeded, Budgets, ChangeDropped, Contract, ContractSchema, Digest, Earlier, End,
+    Event, Fact, Item, ItemAdded, Landing, LandingConfig, LandingDeclined, PatchApplied, ProcessEnd, Reason, Role,
+    RunId, RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, TurnLimits, Verdict,
+    VerdictGiven, Workflow,
 };
 use run::{Due, Illegal, Run};
 
@@ -134,18 +135,30 @@ impl History {
     }
 
     /// A run of the items of a contract, all of them on record.
-    pub(crate) fn of_items(mut contract: Contract) -> History {
+    pub(crate) fn of_items(contract: Contract) -> History {
+        let added = contract.items.iter().map(|_| None).collect();
+        History::after(None, contract, added)
+    }
+
+    /// The same of a run that goes on from another one, with what came of each item there.
+    pub(crate) fn after(parent: Option<&str>, contract: Contract, earlier: Vec<Option<Earlier>>) -> History {
+        let (mut history, items) = History::before_items(parent, contract);
+        for (index, (item, earlier)) in (0..).zip(items.into_iter().zip(earlier)) {
+            history.record(Fact::ItemAdded(Box::new(ItemAdded { index, item, earlier })));
+        }
+        history
+    }
+
+    /// A run of items of which none is on record yet.
+    pub(crate) fn before_items(parent: Option<&str>, mut contract: Contract) -> (History, Vec<Item>) {
         let digest = contract.digest();
         let items = std::mem::take(&mut contract.items);
         let Fact::RunStarted(mut first) = started(contract) else { unreachable!("a run starts") };
         (first.items, first.contract_digest) = (items.len() as u32, digest);
+        first.parent = parent.map(str::to_owned);
         let first = Event { seq: 1, ts: Timestamp::from_unix_ms(0), fact: Fact::RunStarted(first) };
         let run = Run::start(run_id(), &first).expect("the first fact is legal");
-        let mut history = History { run, events: vec![first], now_ms: 0, trees: 0 };
-        for (index, item) in (0..).zip(items) {
-            history.record(Fact::ItemAdded(Box::new(ItemAdded { index, item })));
-        }
-        history
+        (History { run, events: vec![first], now_ms: 0, trees: 0 }, items)
     }
 
     /// Lets time pass before the next fact.

@@ -1,7 +1,7 @@
 //! `SUMMARY.md` of a bundle: one page for people. Who asked for what, what changed, what each gate said, what was refused
 //! and how it ended. Everything in it is from the log; what an agent or a repository said is shown as a quotation.
 
-use contract::{Event, Fact, RunStarted};
+use contract::{Earlier, Event, Fact, RunStarted};
 use std::fmt::Write;
 
 /// How many entries of one kind the page has; the log has all of them.
@@ -67,6 +67,13 @@ fn changed(fact: &Fact) -> Option<String> {
             let (change, tree) = (ended.change, &ended.after);
             Some(format!("change {change}: {created} created, {edited} edited, {deleted} deleted, tree `{tree}`"))
         }
+        Fact::ItemAdded(added) => match &added.earlier {
+            Some(Earlier::Done { run, ended }) => {
+                let (change, receipt) = (ended.change, &ended.receipt.id);
+                Some(format!("change {change}: done before, by run {}, receipt `{receipt}`", quoted(run)))
+            }
+            Some(Earlier::Unfinished { .. }) | None => None,
+        },
         Fact::Landed(landing) => Some(format!("{} moved to commit `{}`", quoted(&landing.target), landing.commit)),
         _ => None,
     }

@@ -39,6 +39,14 @@ pub(super) fn merge(objects: &Objects, (base, ours, theirs): (&str, &str, &str))
     }
 }
 
+/// The same as a tree, or nothing where something is in the way.
+pub(crate) fn put_on(objects: &Objects, trees: (&str, &str, &str)) -> Result<Option<String>> {
+    Ok(match merge(objects, trees)? {
+        Merged::Tree(tree) => Some(tree),
+        Merged::Conflicts(_) => None,
+    })
+}
+
 fn entry(objects: &Objects, tree: ObjectId, path: &[u8]) -> Result<Option<Entry>> {
     Ok(objects.tree_entry(tree, path)?.map(|(mode, id)| Entry { mode, id }))
 }

@@ -19,6 +19,7 @@ use crate::{Error, Result};
 pub(crate) use bench::{Bench, Put, duplicate_of};
 use contract::{Digest, Fact, Item, Role, StepRef};
 pub(crate) use judge::Judged;
+pub(crate) use merge::put_on;
 pub(crate) use papers::{Ending, Landed, commit, ended, gates_json, receipt, refusals};
 use run::{Due, Run};
 use std::collections::{BTreeMap, BTreeSet};

@@ -16,7 +16,7 @@ use contract::replay::{
 use contract::session::{Decision, Permission};
 use contract::{
     AgentConfig, AgentRequest, Event, Fact, ItemEnded, ProcessEnd, PromptBlocks, SessionEvent, SessionOutcome,
-    StepCommitted, StepRef,
+    StepCommitted, StepRef, TurnEnd,
 };
 use gateway::{Exchange, Gateway};
 use run::{ItemStage, Run, Stage};
@@ -215,7 +215,8 @@ impl Taking<'_, '_, '_, '_, '_> {
 
     /// What a worker left is its tree; what the agents of a loop left is what they said and wrote of their step.
     fn differences(&self, done: &StepCommitted, names: &[String], now: &Left) -> Result<Vec<String>> {
-        if let Some(tree) = &done.tree {
+        // What an agent had made when it was cut off depends on the moment.
+        if let Some(tree) = done.tree.as_ref().filter(|_| done.end == TurnEnd::Answered) {
             let is = now.tree.as_deref().unwrap_or("none");
             return Ok((is != tree)
                 .then(|| format!("it left tree {is}, and {tree} is on record"))

@@ -2,8 +2,10 @@
 
 use crate::fixture::{Driving, World, assert_same, copy_dir, open, run_id, sign, snapshot};
 use contract::documents::RunManifest;
-use contract::{End, Fact, Reason};
+use contract::{Earlier, End, Fact, Item, ItemAdded, ItemEnded, Reason, RunStarted, Workflow};
 use rusqlite::params;
+use serde_json::json;
+use store::RunLog;
 
 /// A short run that has ended and is sealed: one step, then the end.
 fn short_run(world: &World) -> String {
@@ -283,4 +285,47 @@ fn a_seal_of_another_run_is_found() {
     {
         assert!(problems.contains(what), "{problems}");
     }
+}
+
+/// The end of an item over every one of its gates.
+fn succeeded() -> ItemEnded {
+    let digest = contract::hash::sha256(b"");
+    let gates = ["inputs", "output", "scope", "admission", "outputs"];
+    let gates = gates.map(|gate| json!({"gate": gate, "passed": true, "findings": []}));
+    serde_json::from_value(json!({
+        "item": 0, "change": 1, "step": 1, "status": "success", "reason": null, "message": "", "before": "tree-0",
+        "after": "tree-1", "commit": "commit-1", "gates": gates, "files": [1, 0, 0], "delta_size": 1, "tool_ops": 0,
+        "tool_ops_source": "none", "took_ms": 1, "evidence": digest,
+        "receipt": {"id": "r", "sha256": digest, "receipt_hash": digest, "content_hash": digest},
+    }))
+    .expect("an end")
+}
+
+#[test]
+fn what_was_never_done_by_the_run_that_is_said_to_have_done_it_is_found() {
+    let world = World::new();
+    let parent = short_run(&world);
+    let store = world.store();
+    let item: Item = serde_json::from_value(json!({
+        "id": "a", "agent_id": "agent-1", "role": "WORKER", "worker": "worker", "goal": "do it", "timeout_ms": 1000,
+        "scope": {"allowed_paths": [], "allow_binary": false}, "submitted": contract::hash::sha256(b""),
+    }))
+    .expect("an item");
+    let before = (*world.reader().load(&parent).expect("a run").0.started).clone();
+    let mut whole = before.contract.clone();
+    (whole.workflow, whole.items) = (Workflow::Batch, vec![item.clone()]);
+    let contract_digest = whole.digest();
+    whole.items.clear();
+    let id = run_id(2);
+    let run_dir = store.layout.shown(&store.layout.run(&id.slug()));
+    let started =
+        RunStarted { contract: whole, contract_digest, items: 1, parent: Some(parent.clone()), run_dir, ..before };
+    let earlier = Some(Earlier::Done { run: parent.clone(), ended: Box::new(succeeded()) });
+    let added = ItemAdded { index: 0, item, earlier };
+    store.create_run_dir(&id.slug(), &started, std::slice::from_ref(&added)).expect("a directory");
+    let mut log = RunLog::new(id, None, &contract_digest);
+    let facts = vec![Fact::RunStarted(Box::new(started)), Fact::ItemAdded(Box::new(added))];
+    store.append(&mut log, facts, Vec::new()).expect("a log");
+    let expected = format!("state machine: item a was not done by run {parent} as it says");
+    assert_eq!(world.problems(&id.slug()), [expected]);
 }

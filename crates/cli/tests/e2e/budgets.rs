@@ -1,0 +1,40 @@
+//! A batch that ran out of its minutes, and the run that goes on from it; by programs that are on every machine. What
+//! models use up is in `real/budgets.rs`.
+
+use crate::batches::{item, with_worker};
+use crate::receipts::verifies_elsewhere;
+use serde_json::json;
+
+/// Nothing shorter than a minute can be said, so this waits for one.
+#[test]
+fn a_batch_that_ran_out_of_minutes_goes_on_where_it_was_cut_off() {
+    let env = with_worker("echo $id >> made-$id; test $id = a -o $(wc -l < made-$id) -gt 1 || sleep 600");
+    env.configure(|config| {
+        config["agents"] = json!({"worker": {"type": "exec", "cmd": ["./agents/worker.sh"]}});
+        (config["landing"], config["budgets"]["max_minutes"]) = (json!({"mode": "branch"}), json!(1));
+    });
+    let base = env.git(&["rev-parse", "HEAD"]);
+    let items = [item("a", json!({})), item("b", json!({"constraints": {"timeout_ms": 600_000}}))];
+    env.write("items.json", &json!(items).to_string());
+    let stopped = env.norma(&["batch", "items.json"]);
+    assert!(stopped.exits(1).out().contains("--budget max_minutes=4"), "{stopped}");
+    let parent = env.last()["run_id"].as_str().unwrap().to_owned();
+    env.norma(&["resume", "@last", "--budget", "max_patch_kb=9"]).exits(2);
+
+    let child = env.norma(&["resume", "@last", "--budget", "max_minutes=4"]);
+    child.success();
+    assert!(child.out().contains("goes on from run <run>: 1 of 2 stay done"), "{child}");
+    let run = env.last();
+    let branch = format!("norma/{}", run["run_id"].as_str().unwrap());
+    assert_eq!((&run["parent"], &run["landing"]["target"]), (&json!(parent), &json!(format!("refs/heads/{branch}"))));
+    assert_eq!(env.git(&["show", &format!("{branch}:made-b")]), "b\nb", "it went on from what was there");
+    assert_eq!(env.git(&["show", &format!("{branch}:made-a")]), "a", "it was done once");
+    assert_eq!(env.git(&["rev-parse", &format!("{branch}~1")]), env.git(&["rev-parse", &format!("norma/{parent}")]));
+    assert_eq!(env.git(&["rev-parse", "HEAD"]), base, "the user's branch is where it was");
+    for verb in [&["verify", "@last"][..], &["replay", "@last"], &["verify", &parent], &["replay", &parent]] {
+        env.norma(verb).success();
+    }
+    verifies_elsewhere(&env);
+    env.norma(&["undo", "@last"]).success();
+    env.norma(&["verify", "@last"]).success();
+}

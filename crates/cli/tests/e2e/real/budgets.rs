@@ -1,0 +1,152 @@
+//! Contracts and batches that a budget stopped, and what goes on from there: what succeeded stays done, what an agent was
+//! cut off in is where the next one begins, and what lands is judged whole.
+
+use super::{Agent, Lab, for_each_agent, item, lab, shell, then_answer};
+use crate::receipts::verifies_elsewhere;
+use serde_json::{Value, json};
+
+for_each_agent!(a_contract_that_a_budget_stopped_goes_on_with_more);
+
+/// Enough for one call, whatever is said in it.
+const SCARCE: u64 = 100;
+
+/// Enough for everything.
+const PLENTY: &str = "max_tokens=10000000";
+
+/// Leaves a mark for each time that it is done, then more: the second call is one too many at first.
+fn marks() -> Vec<scripted_model::Step> {
+    then_answer([shell("echo once >> mark.txt"), shell("echo more > more.txt")])
+}
+
+/// A lab whose only agent is told what may be used up.
+fn scarce_lab(agent: Agent) -> Option<Lab> {
+    let lab = lab(&[agent], marks())?;
+    lab.configure(|config| config["budgets"]["max_tokens"] = json!(SCARCE));
+    Some(lab)
+}
+
+fn slug(lab: &Lab) -> String {
+    lab.env.last()["run_id"].as_str().unwrap().to_owned()
+}
+
+/// The newest run verifies here and elsewhere, and comes out the same when it is judged again, tests and all.
+fn holds(lab: &Lab) {
+    for verb in [&["verify", "@last"][..], &["replay", "@last"], &["replay", "@last", "--reverify"], &["show", "@last"]]
+    {
+        lab.env.norma(verb).success();
+    }
+    verifies_elsewhere(&lab.env);
+}
+
+fn a_contract_that_a_budget_stopped_goes_on_with_more(agent: Agent) {
+    let Some(lab) = scarce_lab(agent) else { return };
+    let base = lab.env.git(&["rev-parse", "HEAD"]);
+    let tested = json!({"test_command": "test -s mark.txt -a -s more.txt", "output_files": ["/more.txt"]});
+    lab.env.write("item.json", &item("a", agent, &tested).to_string());
+    let stopped = lab.env.norma(&["run", "item.json"]);
+    stopped.exits(1);
+    assert!(stopped.out().contains("--budget max_tokens="), "{stopped}");
+    assert_eq!((&lab.env.last()["status"], lab.calls().len()), (&json!("stopped"), 1));
+    holds(&lab);
+    let parent = slug(&lab);
+
+    let bare = lab.env.norma(&["resume", "@last"]);
+    assert!(bare.exits(1).err().contains("--budget max_tokens="), "{bare}");
+    let loops = lab.env.norma(&["resume", "@last", "--budget", "max_iterations=9"]);
+    assert!(loops.exits(2).err().contains("max_iterations is a budget of the loop"), "{loops}");
+    assert_eq!(slug(&lab), parent, "nothing was started");
+
+    let child = lab.env.norma(&["resume", "@last", "--budget", PLENTY]);
+    child.success();
+    assert!(child.out().contains("goes on from run <run>\n"), "{child}");
+    assert_eq!(lab.env.last()["parent"], json!(parent));
+    assert_eq!(lab.env.read("mark.txt"), "once\nonce\n", "it went on from what was there");
+    let receipt: Value =
+        serde_json::from_slice(&std::fs::read(lab.env.run_dir().join("changes/001/RECEIPT.json")).unwrap()).unwrap();
+    assert_eq!(receipt["git"]["base_commit"], base.trim(), "what is judged is the whole change");
+    assert_eq!(receipt["artifacts"].as_array().unwrap().len(), 2, "{receipt}");
+    let told = std::fs::read_to_string(lab.step().join("prompt.full.txt")).unwrap();
+    assert!(told.contains(&format!("In run {parent} an agent was cut off")), "{told}");
+    holds(&lab);
+    lab.env.norma(&["undo", "@last"]).success();
+    assert_eq!(lab.env.git(&["rev-parse", "HEAD"]), base);
+    lab.env.norma(&["verify", &parent]).success();
+}
+
+/// An item that any program does at once, and one that the agent is cut off in; a third needs both.
+fn stopped_batch() -> Option<Lab> {
+    let lab = scarce_lab(Agent::Claude)?;
+    let script = r#"cat > /dev/null; echo done >> made.txt; echo '{"version":1,"status":"ok","summary":"did it"}'"#;
+    lab.configure(|config| config["agents"]["worker"] = json!({"type": "exec", "cmd": ["sh", "-c", script]}));
+    let plain =
+        |id: &str, needs: &[&str]| json!({"id": id, "agent_id": "agent-1", "description": id, "dependencies": needs});
+    let items = [plain("a", &[]), item("b", Agent::Claude, &json!({})), plain("c", &["a", "b"])];
+    lab.env.write("items.json", &Value::from(items.to_vec()).to_string());
+    let stopped = lab.env.norma(&["batch", "items.json"]);
+    stopped.exits(1);
+    assert!(stopped.out().contains("what succeeded is on main"), "{stopped}");
+    assert_eq!((&lab.env.last()["status"], lab.env.read("made.txt").as_str()), (&json!("stopped"), "done\n"));
+    Some(lab)
+}
+
+#[test]
+fn what_succeeded_in_a_stopped_batch_stays_done_and_the_rest_is_done() {
+    let Some(lab) = stopped_batch() else { return };
+    let (parent, landed) = (slug(&lab), lab.env.git(&["rev-parse", "HEAD"]));
+    let child = lab.env.norma(&["resume", "@last", "--budget", PLENTY]);
+    child.success();
+    assert!(child.out().contains("goes on from run <run>: 1 of 3 stay done"), "{child}");
+    assert_eq!(lab.env.read("made.txt"), "done\ndone\n", "by a before and by c now");
+    assert_eq!(lab.env.read("mark.txt"), "once\nonce\n", "put on what a had landed meanwhile");
+    assert_eq!((lab.events("step_started").len(), lab.events("item_ended").len()), (2, 2), "a was not done again");
+    assert_eq!(lab.env.git(&["log", "--format=%s", "-3"]), "c\nSCN=it b\na");
+    holds(&lab);
+
+    let a = lab.events("item_added").remove(0);
+    assert_eq!(a["earlier"]["done"]["run"], json!(parent));
+    lab.env.norma(&["reindex"]).success();
+    holds(&lab);
+    lab.env.norma(&["undo", "@last"]).success();
+    assert_eq!(lab.env.git(&["rev-parse", "HEAD"]), landed, "what a made stays");
+    lab.env.norma(&["replay", "@last", "--reexec"]).success();
+}
+
+#[test]
+fn from_what_was_taken_back_nothing_goes_on() {
+    let Some(lab) = stopped_batch() else { return };
+    lab.env.norma(&["undo", "@last"]).success();
+    let refused = lab.env.norma(&["resume", "@last", "--budget", PLENTY]);
+    assert!(refused.exits(1).err().contains("was taken back"), "{refused}");
+}
+
+#[test]
+fn a_yes_is_not_for_the_run_that_goes_on() {
+    let Some(lab) = scarce_lab(Agent::Claude) else { return };
+    let yes = || {
+        let id = lab.env.json(&["approvals"])[0]["id"].as_str().unwrap().to_owned();
+        lab.env.norma(&["approve", &id]).success();
+    };
+    let change = json!({"allowed_paths": ["src", "mark.txt", "more.txt"]});
+    lab.env.write("item.json", &item("a", Agent::Claude, &change).to_string());
+    lab.env.norma(&["run", "item.json"]).exits(3);
+    yes();
+    lab.env.norma(&["resume", "@last"]).exits(1);
+    assert_eq!(lab.env.last()["status"], "stopped");
+    lab.env.norma(&["resume", "@last", "--budget", PLENTY]).exits(3);
+    assert_eq!(lab.calls().len(), 1, "nothing was started");
+    yes();
+    lab.env.norma(&["resume", "@last"]).success();
+    assert_eq!(lab.env.read("mark.txt"), "once\nonce\n");
+    holds(&lab);
+}
+
+#[test]
+fn what_an_agent_was_cut_off_in_is_not_gone_on_from_if_it_is_out_of_scope() {
+    let Some(lab) = scarce_lab(Agent::Claude) else { return };
+    lab.env.write("item.json", &item("a", Agent::Claude, &json!({"allowed_paths": ["more.txt"]})).to_string());
+    lab.env.norma(&["run", "item.json"]).exits(1);
+    lab.env.norma(&["resume", "@last", "--budget", PLENTY]).exits(1);
+    assert_eq!(lab.events("item_added")[0]["earlier"], Value::Null);
+    assert_eq!(lab.env.last()["reason"], "policy_violation", "and what is made of it is judged as ever");
+    holds(&lab);
+}

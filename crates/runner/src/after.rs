@@ -1,0 +1,106 @@
+//! What a run of items takes over from the stopped run that it goes on from. What succeeded there stays done, and is what
+//! this run starts from. What an agent was cut off in is only where the next one begins: it is judged with everything
+//! else that changes, whole, against the base.
+
+use crate::git::Objects;
+use crate::items::put_on;
+use crate::landing::id;
+use crate::policy::Rules;
+use crate::{Error, Result, observe};
+use contract::{Base, Earlier, Item, ItemAdded, LandingConfig, LandingMode, Status};
+use run::gate::scope::Observed;
+use run::{ItemState, Run};
+use store::{Reader, Store};
+
+/// Whether a run can be gone on from.
+pub(crate) fn check(store: &Store, parent: &Run) -> Result<()> {
+    let slug = parent.id.slug();
+    if parent.status != Status::Stopped {
+        let why = format!("run {slug} is {}; only a stopped run can be given more", parent.status);
+        return Err(Error::usage(why, "a paused run goes on without --budget"));
+    }
+    if let Some(first) = &parent.started.replay_of {
+        let why = format!("run {slug} was carried out only to be compared with {first}");
+        return Err(Error::declined(why, format!("go on from that one: norma resume {first} --budget …")));
+    }
+    let stands = Reader::open(&store.layout)?.run(&slug)?.is_some_and(|view| view.landing.is_some());
+    if parent.landed.is_some() && !stands {
+        let why = format!("what run {slug} had landed was taken back, so there is nothing to go on from");
+        return Err(Error::declined(why, "start over: norma run … --new, or norma batch … --new"));
+    }
+    Ok(())
+}
+
+/// What the run starts from: all that its parent's items have made.
+pub(crate) fn base(parent: &Run) -> Base {
+    let head = &parent.line.head;
+    Base { commit: head.commit.clone(), tree: head.tree.clone(), branch: parent.started.base.branch.clone() }
+}
+
+/// How the run lands. On top of what is on a branch of its own there is no way onto the user's.
+pub(crate) fn landing(parent: &Run, configured: &LandingConfig) -> LandingConfig {
+    match &parent.landed {
+        Some(landing) if !landing.checkout => LandingConfig { mode: LandingMode::Branch },
+        _ => configured.clone(),
+    }
+}
+
+/// The items with what came of each.
+pub(crate) fn items(objects: &Objects, rules: &Rules<'_>, parent: &Run, base: &Base) -> Result<Vec<ItemAdded>> {
+    let mut items = Vec::with_capacity(parent.items.len());
+    for (index, state) in (0..).zip(&parent.items) {
+        let earlier = match done(parent, state) {
+            Some(done) => Some(done),
+            None => unfinished(objects, rules, parent, state, base)?,
+        };
+        items.push(ItemAdded { index, item: (*state.item).clone(), earlier });
+    }
+    Ok(items)
+}
+
+/// Those of the items that are still to be done.
+pub(crate) fn to_do(items: &[ItemAdded]) -> impl Iterator<Item = &Item> {
+    items.iter().filter(|added| !matches!(added.earlier, Some(Earlier::Done { .. }))).map(|added| &added.item)
+}
+
+fn done(parent: &Run, state: &ItemState) -> Option<Earlier> {
+    let ended = state.ended().filter(|ended| ended.status == contract::ItemStatus::Success)?;
+    // Whoever did it has the receipt, however many runs have gone on since.
+    let run = state.done_by().map_or_else(|| parent.id.slug(), str::to_owned);
+    Some(Earlier::Done { run, ended: Box::new(ended.clone()) })
+}
+
+/// What an agent had made when it was cut off, put on what the others have landed since; nothing if that does not go, or
+/// if it is out of scope: before an agent starts, a setup may run in there, with rights that no agent has.
+fn unfinished(
+    objects: &Objects,
+    rules: &Rules<'_>,
+    parent: &Run,
+    state: &ItemState,
+    base: &Base,
+) -> Result<Option<Earlier>> {
+    let Some(made) = state.unfinished() else { return Ok(None) };
+    let Some(tree) = put_on(objects, (&made.base, &made.tree, &base.tree))? else { return Ok(None) };
+    let changes = observe::changes(objects, &objects.diff(id(&base.tree)?, id(&tree)?)?)?;
+    let nothing = changes.is_empty() || state.item.read_only;
+    let observed = Observed { changes, ..Observed::default() };
+    if nothing || !rules.scope_findings(&state.item.scope, &observed).is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Earlier::Unfinished { run: parent.id.slug(), base: base.tree.clone(), tree }))
+}
+
+/// What the agent of an item is told about those before it.
+pub(crate) fn note(state: &ItemState, is_shown: bool) -> Option<String> {
+    match state.earlier.as_deref()? {
+        Earlier::Unfinished { run, .. } if is_shown => Some(format!(
+            "In run {run} an agent was cut off in the middle of this. What it had changed is in your workspace and not \
+             committed (git diff shows it); nobody has judged it. Go on from there, or start over.\n"
+        )),
+        Earlier::Unfinished { run, .. } => Some(format!(
+            "In run {run} an agent was cut off in the middle of this. Other changes have landed since, and nothing of \
+             what it had changed is here.\n"
+        )),
+        Earlier::Done { .. } => None,
+    }
+}
