@@ -82,7 +82,7 @@ impl Work {
     }
 
     /// The run of exactly these items that was left before its end, if there is one.
-    fn left(&self, session: &Session<'_>, items: &[Item]) -> Outcome<Option<String>> {
+    pub(super) fn left(&self, session: &Session<'_>, items: &[Item]) -> Outcome<Option<String>> {
         if self.new {
             return Ok(None);
         }
@@ -98,7 +98,13 @@ impl Work {
         Ok(None)
     }
 
-    fn order(&self, session: &Session<'_>, kind: Option<Kind>, items: Vec<Item>, bytes: Vec<u8>) -> Outcome<WorkOrder> {
+    pub(super) fn order(
+        &self,
+        session: &Session<'_>,
+        kind: Option<Kind>,
+        items: Vec<Item>,
+        bytes: Vec<u8>,
+    ) -> Outcome<WorkOrder> {
         let objects = session.owner.objects();
         let tree = session.context.user.head()?.tree;
         let mut approval_for = Vec::new();

@@ -11,6 +11,7 @@ mod conformance;
 mod contract;
 mod environment;
 mod hooks;
+mod intents;
 mod landing;
 mod pdca;
 mod real;
