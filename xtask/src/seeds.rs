@@ -5,7 +5,7 @@
 //! named test is looked for in the sources. The sources are scanned as text, not compiled: comments
 //! and literals are blanked first, so that a test that is commented out or quoted does not count,
 //! and neither does one that is `#[ignore]`d. Tests made by a macro that hides their `fn` are not
-//! seen; name them out in the open.
+//! seen, but for those that `for_each_agent!` makes; name them out in the open.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,6 +21,9 @@ const HEADER: [&str; 4] = ["id", "statement", "where", "held by"];
 const SOURCES: [&str; 3] = ["crates", "testing", "xtask"];
 /// Directories whose tests `cargo test` does not run, or whose files are not ours.
 const SKIPPED: [&str; 4] = ["target", "node_modules", "benches", "examples"];
+
+/// Makes a test for each real agent of every check that it is given.
+const FOR_EACH_AGENT: &str = "for_each_agent!(";
 
 /// Checks the page; `--json` makes one JSON document of the counts, also in place of the problems.
 pub(crate) fn check(workspace_root: &Path, flags: &[String]) -> Result<String, Vec<String>> {
@@ -437,7 +440,14 @@ fn test_functions(source: &str) -> Vec<Found> {
         }
         rest = after;
     }
+    found.extend(checks_of_agents(&code).map(|name| Found { name, ignored: false }));
     found
+}
+
+/// What is tested once for each real agent: the names in `for_each_agent!(…)`.
+fn checks_of_agents(code: &str) -> impl Iterator<Item = String> {
+    let lists = code.split(FOR_EACH_AGENT).skip(1).filter_map(|rest| rest.split(')').next());
+    lists.flat_map(|list| list.split(',')).map(|name| name.trim().to_owned()).filter(|name| is_name(name))
 }
 
 /// `test`, or the attribute of a test runner such as `tokio::test(…)`.

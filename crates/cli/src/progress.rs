@@ -29,18 +29,23 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// A reporter on what happens to a run from its last event on.
+    /// A reporter on what happens to a run from its last event on, which first says what run it is.
     pub(crate) fn new(here: &Surroundings, layout: &Layout, run: &Run) -> Outcome<Reporter> {
-        let ticker = (here.terminal && !here.json).then(Ticker::start);
-        let quiet = here.json && !run.items.is_empty();
-        let lines = if here.json && !quiet { Some((Reader::open(layout)?, run.seq - 1)) } else { None };
-        let mut reporter = Reporter { lines, quiet, color: here.color, ticker, last_step: None };
+        let mut reporter = Reporter::going_on(here, layout, run)?;
         match reporter.lines {
             Some(_) => reporter.print_lines(run),
-            None if quiet => {}
+            None if reporter.quiet => {}
             None => reporter.started(run),
         }
         Ok(reporter)
+    }
+
+    /// The same for a run of which that was said before.
+    pub(crate) fn going_on(here: &Surroundings, layout: &Layout, run: &Run) -> Outcome<Reporter> {
+        let ticker = (here.terminal && !here.json).then(Ticker::start);
+        let quiet = here.json && !run.items.is_empty();
+        let lines = if here.json && !quiet { Some((Reader::open(layout)?, run.seq - 1)) } else { None };
+        Ok(Reporter { lines, quiet, color: here.color, ticker, last_step: None })
     }
 
     /// Prints what is on record and was not printed yet.

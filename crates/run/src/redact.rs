@@ -161,6 +161,13 @@ const MARK: &str = "[redacted:";
 /// How many secrets of each kind were replaced.
 pub type Counts = BTreeMap<Kind, u64>;
 
+/// Counts more of them.
+pub fn add(all: &mut Counts, more: &Counts) {
+    for (kind, count) in more {
+        *all.entry(*kind).or_default() += count;
+    }
+}
+
 /// A secret in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {

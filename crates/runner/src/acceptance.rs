@@ -23,12 +23,13 @@ use crate::{Error, Result};
 use contract::policy::forbidden_word;
 use contract::work::{TestCommand, TestCounts, TestsPolicy};
 use contract::{Backend, Item};
-use outcome::{Log, Tried};
+use outcome::{Log, Printed, Tried};
 use program::Program;
 use run::Run;
 use run::gate::acceptance::{counted, counted_in_junit, junit_file_named, stops};
 use run::gate::test_files::TestFiles;
 use run::gate::{Finding, Rule};
+use run::redact::Redactor;
 use rustix::fs::{FileType, Mode, OFlags};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -37,6 +38,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Names the tests of one item in the environment of every process that belongs to them, so that what outlives their
@@ -92,12 +94,8 @@ impl Machine<'_> {
         let of_setup = limits(Duration::from_secs(of_turn.step_seconds.into()));
         if let SetUp::Failed(failed) = self.set_up(on, of_setup)? {
             let failed = *failed;
-            return Ok(Tried {
-                stdout: failed.stdout,
-                stderr: failed.stderr,
-                sandbox: failed.sandbox,
-                ..Tried::not_run(failed.process)
-            });
+            let printed = Printed::new(&self.redactor(), failed.stdout, failed.stderr);
+            return Ok(Tried { printed, sandbox: failed.sandbox, ..Tried::not_run(failed.process) });
         }
         self.workspace.make_anew();
         let shown = self.show(on)?;
@@ -110,7 +108,7 @@ impl Machine<'_> {
             return Ok(Tried::not_run(End::NotStarted(why)));
         };
         let limits = limits(Duration::from_millis(item.timeout_ms));
-        let call = Call { on, item, test, program, root, limits };
+        let call = Call { on, item, test, program, root, limits, redactor: self.redactor() };
         match on.run.started.contract.sandbox {
             Backend::Native => self.try_confined(call, shown),
             Backend::None => self.try_freely(call),
@@ -232,6 +230,7 @@ struct Call<'c> {
     /// Where it finds the tree.
     root: PathBuf,
     limits: Limits,
+    redactor: Arc<Redactor>,
 }
 
 impl Call<'_> {
@@ -251,16 +250,10 @@ impl Call<'_> {
     /// What is known once everything of it is dead; `written` is where it wrote to the tree.
     fn finish(self, outcome: Outcome, sandbox: Value, written: Option<OwnedFd>) -> Tried {
         let report = || written.and_then(|root| self.report(&root));
-        let counts = counted(&outcome.stdout.bytes, &outcome.stderr.bytes).or_else(report);
-        Tried {
-            end: outcome.end,
-            program: Some(self.program),
-            counts,
-            stdout: kept(outcome.stdout),
-            stderr: kept(outcome.stderr),
-            elapsed: outcome.elapsed,
-            sandbox,
-        }
+        // Counted in what is kept, since whoever counts again has nothing else.
+        let printed = Printed::new(&self.redactor, kept(outcome.stdout), kept(outcome.stderr));
+        let counts = counted(&printed.stdout, &printed.stderr).or_else(report);
+        Tried { end: outcome.end, counts, printed, elapsed: outcome.elapsed, program: Some(self.program), sandbox }
     }
 
     /// The counts of the report that the command says it writes. No link is followed, nothing is waited for.

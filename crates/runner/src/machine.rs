@@ -17,12 +17,16 @@ use contract::{Backend, Digest, Item, Landing, LandingMode, Reason, RepoPath, St
 use run::Run;
 use run::gate::{Finding, Rule, shown};
 use run::redact::{Known, Redactor};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// Names the turn in the environment of every process that belongs to it, so that what outlives a killed norma
 /// can be found.
 pub(crate) const MARKER: &str = "NORMA_RUN_ID";
+
+/// Nobody's `.env` is longer.
+const DOTENV_BYTES_MAX: u64 = 256 << 10;
 
 /// See the module.
 pub struct Machine<'a> {
@@ -69,11 +73,15 @@ impl<'a> Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Finds what is secret by its form, and what the user's environment holds under a name that says so.
+    /// Finds what is secret by its form, what the user's environment holds under a name that says so, and the secrets of
+    /// the repository's `.env` files.
     pub(crate) fn redactor(&mut self) -> Arc<Redactor> {
-        let user_env = &self.context.user_env;
+        let Context { user_env, layout, .. } = self.context;
         let made = self.redactor.get_or_insert_with(|| {
             let mut known = Known::new();
+            for text in dotenv_files(&layout.root) {
+                known.add_dotenv(&text);
+            }
             for (name, value) in user_env {
                 if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
                     known.add_variable(name, value);
@@ -83,6 +91,16 @@ impl Machine<'_> {
         });
         Arc::clone(made)
     }
+}
+
+/// The `.env` files that lie at the top of a repository, tracked or not, as far as they can be read.
+fn dotenv_files(root: &Path) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let files = entries.filter(|entry| {
+        let by_name = entry.file_name().as_encoded_bytes().starts_with(b".env");
+        by_name && entry.metadata().is_ok_and(|meta| meta.is_file() && meta.len() <= DOTENV_BYTES_MAX)
+    });
+    files.filter_map(|entry| std::fs::read_to_string(entry.path()).ok())
 }
 
 impl World for Machine<'_> {

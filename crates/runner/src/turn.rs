@@ -2,21 +2,19 @@
 //! and put on record. The agent's directory is never adopted: what becomes evidence is norma's own copy.
 
 use crate::book::Pending;
-use crate::collect::{collect, open};
 use crate::drive::Driver;
+use crate::keep::{keep, keep_conversation};
 use crate::witness::OnRecord;
-use crate::world::{Execution, Spoken, TurnOrder, World};
+use crate::world::{Execution, TurnOrder};
 use crate::{Error, Result};
 use contract::session::ErrorKind;
 use contract::{
     AgentRequest, Fact, Item, PROTOCOL_VERSION, ProcessEnd, RequestContext, RequestPaths, RequestStep, RequestTerms,
-    Role, StepCommitted, StepRef, Timestamp,
+    StepCommitted, StepRef, Timestamp,
 };
 use run::gate::verdict::IterationFiles;
-use run::redact::{Counts, Redacted, Redactor};
 use run::turn::{Judgement, TurnEvidence, judge};
 use run::{ItemStage, Run, Stage};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::{Preparing, Reader, crash, now};
@@ -83,27 +81,17 @@ fn seal(
     driver.store.check_place()?;
     let dir = format!("steps/{}", step.dir_name());
     let mut evidence = Preparing::new(target)?;
-    let written = execution.written.take().map_or_else(|| open(&live.path), Some);
-    if let Some(spoken) = &execution.spoken {
-        // What an agent that is spoken with prints is its protocol; its answer is what it said last.
-        execution.stdout = spoken.answer.clone().unwrap_or_default().into_bytes();
-        execution.stdout_truncated = false;
-    }
-    // Before anything is judged: whoever judges again has only what is kept.
-    let redacted = clear(&driver.world.redactor(), &mut execution);
-    let mut notes = collect(written, &driver.run.started.contract.limits, &mut evidence)?;
+    let mut notes = keep(driver.world, &driver.run, step, &live.path, &mut execution, &mut evidence)?;
     // An agent that nothing confines could have made the directory that its evidence is about to become.
     notes.extend(store::make_way(driver.store, target, "norma did not make it")?);
     notes.append(&mut execution.notes);
     notes.extend(cut_note("stdout", execution.stdout_truncated));
     notes.extend(cut_note("stderr", execution.stderr_truncated));
-    notes.extend(redacted);
     evidence.write("input.json", &pretty(stored))?;
     evidence.write("sandbox.json", &pretty(&execution.sandbox))?;
     let spoken = execution.spoken.take();
     if let Some(spoken) = &spoken {
         keep_conversation(spoken, &mut evidence)?;
-        keep_carried(driver.world, &driver.run, step, &execution, &mut evidence)?;
     }
     let session = spoken.as_ref().map(|spoken| &spoken.outcome);
     evidence.write("logs/stdout.txt", &execution.stdout)?;
@@ -147,21 +135,6 @@ fn seal(
     Ok(pending)
 }
 
-/// Takes the secrets out of what an agent printed; a note says of which kinds.
-pub(crate) fn clear(redactor: &Redactor, execution: &mut Execution) -> Option<String> {
-    let mut all = Counts::new();
-    for text in [&mut execution.stdout, &mut execution.stderr] {
-        let Redacted { bytes, counts } = redactor.redact(text);
-        let cleared = (!counts.is_empty()).then(|| bytes.into_owned());
-        for (kind, count) in counts {
-            *all.entry(kind).or_default() += count;
-        }
-        *text = cleared.unwrap_or_else(|| std::mem::take(text));
-    }
-    let kinds: Vec<String> = all.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
-    (!kinds.is_empty()).then(|| format!("secrets were taken out of what it printed: {}", kinds.join(", ")))
-}
-
 /// When a provider that has had enough lets an agent go on, if it said so.
 fn held_until(session: &contract::SessionOutcome) -> Option<Timestamp> {
     let Some(ErrorKind::RateLimited { reset_after_seconds, resets_at }) = session.error.as_ref().map(|it| it.kind)
@@ -171,40 +144,6 @@ fn held_until(session: &contract::SessionOutcome) -> Option<Timestamp> {
     let from_now = reset_after_seconds.map(|seconds| now().unix_ms().saturating_add(seconds.saturating_mul(1000)));
     let at = from_now.or_else(|| resets_at.map(|seconds| seconds.saturating_mul(1000)))?;
     Some(Timestamp::from_unix_ms(at))
-}
-
-/// What is kept of a conversation: what was told, what was said, and what came of it.
-fn keep_conversation(spoken: &Spoken, evidence: &mut Preparing) -> Result<()> {
-    evidence.write("prompt.full.txt", spoken.prompt.full().as_bytes())?;
-    evidence.write("prompt.blocks.json", &pretty(&spoken.prompt))?;
-    for (name, path) in crate::agent::spool::files(&spoken.spool)? {
-        let mut file = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
-        evidence.copy(&name, &mut file, u64::MAX)?;
-    }
-    Ok(store::remove_tree(&spoken.spool)?)
-}
-
-/// The files that an answer carries for an agent that cannot write them itself, and the patch of one that edits.
-pub(crate) fn keep_carried(
-    world: &mut dyn World,
-    run: &Run,
-    step: StepRef,
-    execution: &Execution,
-    evidence: &mut Preparing,
-) -> Result<()> {
-    let names = evidence.names();
-    let is_there = |name: &str| names.iter().any(|it| it == name);
-    for (name, bytes) in run::prompt::carried(&execution.stdout) {
-        if !is_there(name) {
-            evidence.write(name, &bytes)?;
-        }
-    }
-    let Some(captured) = execution.captured.as_ref().filter(|_| step.role == Role::Act) else { return Ok(()) };
-    let patch = world.patch(run, captured)?;
-    if !is_there("patch.diff") && !patch.is_empty() {
-        evidence.write("patch.diff", &patch)?;
-    }
-    Ok(())
 }
 
 /// When a turn that is open was opened.

@@ -12,12 +12,12 @@ use crate::limits;
 use crate::notes::Notes;
 use crate::open::Open;
 use crate::rpc::{self, Heard, Speaker};
-use crate::session::{Act, Queue, tell_answer, without_changes};
+use crate::session::{Act, tell_answer, without_changes};
 use crate::tool;
 use crate::trouble;
+use crate::turns::{Stage, Turns};
 use crate::wire;
-use contract::SessionEvent;
-use contract::session::{Decision, ErrorKind, Permission, PlanEntry, PlanStatus, SessionError, ToolKind, Usage};
+use contract::session::{Decision, ErrorKind, Permission, SessionError, ToolKind, Usage};
 use serde_json::{Value, json};
 
 /// The only version there is agreement on.
@@ -32,18 +32,6 @@ const AUTH_REQUIRED: i64 = -32000;
 /// Choices of a permission that are looked at; agents offer three or four.
 const OPTIONS_MAX: usize = 16;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// `initialize` was sent.
-    Greeting,
-    /// `session/new`, `session/resume` or `session/load` was sent.
-    Opening,
-    Idle,
-    /// `session/prompt` was sent.
-    Turning,
-    Failed,
-}
-
 /// A request of the agent's, as its answer needs it.
 enum Asked {
     Permission { rpc_id: Value, call: String, options: Vec<Value> },
@@ -54,18 +42,15 @@ enum Asked {
 pub(crate) struct Acp {
     kind: Kind,
     speaker: Speaker,
-    stage: Stage,
-    awaited: u64,
+    turns: Turns,
     cwd: String,
     /// Where it may write.
     writable: Vec<String>,
     resume: Option<String>,
-    queue: Queue,
     agent: Option<String>,
     session: String,
     /// The agent's name for the message it is writing, where it has one.
     message: String,
-    cancelled: bool,
     /// Nothing came after a denial yet.
     denied: bool,
     open: Open<Asked>,
@@ -78,16 +63,13 @@ impl Acp {
         let mut acp = Acp {
             kind: brief.kind,
             speaker: Speaker::new(true),
-            stage: Stage::Greeting,
-            awaited: 0,
+            turns: Turns::of(prompt),
             cwd: brief.cwd.to_owned(),
             writable,
             resume: brief.resume.map(str::to_owned),
-            queue: Queue::of(prompt),
             agent: None,
             session: String::new(),
             message: String::new(),
-            cancelled: false,
             denied: false,
             open: Open::default(),
         };
@@ -96,34 +78,27 @@ impl Acp {
             "clientCapabilities": {"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false},
             "clientInfo": {"name": "norma", "title": "norma", "version": env!("CARGO_PKG_VERSION")},
         });
-        acp.request("initialize", &hello, out);
+        acp.speaker.ask("initialize", &hello, out);
         acp
     }
 
     pub(crate) fn hear(&mut self, message: Value, notes: &mut Notes, out: &mut Vec<Act>) {
-        match rpc::sort(message) {
-            Heard::Answer { id, result } if id == self.awaited => self.answered(result, notes, out),
-            Heard::Answer { result, .. } => notes.other(result.unwrap_or_else(|error| error), out),
+        match self.speaker.sort(message) {
+            Heard::Answer(result) => self.answered(result, notes, out),
+            Heard::Stray(result) => notes.other(result.unwrap_or_else(|error| error), out),
             Heard::Request { id, method, params } => self.requested(id, &method, params, notes, out),
             Heard::Notice { method, params } if method == "session/update" => self.updated(params, notes, out),
-            Heard::Notice { method, params } => notes.other(json!({"method": method, "params": params}), out),
+            Heard::Notice { method, params } => rpc::unread(&method, params, notes, out),
             Heard::Strange(raw) => notes.other(raw, out),
         }
     }
 
-    fn request(&mut self, method: &str, params: &Value, out: &mut Vec<Act>) {
-        let (id, line) = self.speaker.request(method, params);
-        self.awaited = id;
-        out.push(Act::Say(line));
-    }
-
     fn answered(&mut self, result: Result<Value, Value>, notes: &mut Notes, out: &mut Vec<Act>) {
-        self.awaited = 0;
         let result = match result {
             Ok(result) => result,
             Err(error) => return self.failed(error_of(&error), notes, out),
         };
-        match self.stage {
+        match self.turns.stage {
             Stage::Greeting => self.greeted(&result, notes, out),
             Stage::Opening => self.opened(&result, notes, out),
             Stage::Turning => self.turn_over(&result, notes, out),
@@ -131,22 +106,12 @@ impl Acp {
         }
     }
 
-    fn failed(&mut self, mut problem: SessionError, notes: &mut Notes, out: &mut Vec<Act>) {
-        if self.stage == Stage::Turning {
-            self.stage = Stage::Idle;
-            self.open.take_all();
-            notes.trouble(problem, out);
-            notes.end(false, "error", out);
-            return self.start_turn(notes, out);
+    fn failed(&mut self, problem: SessionError, notes: &mut Notes, out: &mut Vec<Act>) {
+        if self.turns.stage != Stage::Turning {
+            return self.turns.fail(problem, notes, out);
         }
-        // A handshake that fails without a better reason is a misunderstanding about the protocol.
-        if problem.kind == ErrorKind::Other {
-            problem.kind = ErrorKind::Protocol;
-        }
-        self.stage = Stage::Failed;
         notes.trouble(problem, out);
-        notes.end(false, "handshake failed", out);
-        out.push(Act::CloseInput);
+        self.end_turn(false, "error", notes, out);
     }
 
     fn greeted(&mut self, result: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
@@ -168,8 +133,8 @@ impl Acp {
                 method
             }
         };
-        self.stage = Stage::Opening;
-        self.request(method, &params, out);
+        self.turns.stage = Stage::Opening;
+        self.speaker.ask(method, &params, out);
     }
 
     fn opened(&mut self, result: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
@@ -179,27 +144,20 @@ impl Acp {
             return self.failed(trouble::protocol("a session without an id"), notes, out);
         };
         self.session = session;
-        self.stage = Stage::Idle;
+        self.turns.stage = Stage::Idle;
         let model = wire::some_name(&result["models"], "currentModelId");
         notes.session(self.session.clone(), model, self.agent.take(), out);
         self.start_turn(notes, out);
     }
 
     fn start_turn(&mut self, notes: &mut Notes, out: &mut Vec<Act>) {
-        let Some(prompt) = self.queue.take() else { return };
-        if std::mem::take(&mut self.cancelled) {
-            return notes.end(false, "cancelled", out);
-        }
-        notes.begin_turn();
-        self.stage = Stage::Turning;
+        let Some(prompt) = self.turns.begin(notes, out) else { return };
         self.denied = false;
         let params = json!({"sessionId": self.session, "prompt": [{"type": "text", "text": prompt}]});
-        self.request("session/prompt", &params, out);
+        self.speaker.ask("session/prompt", &params, out);
     }
 
     fn turn_over(&mut self, result: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
-        self.stage = Stage::Idle;
-        self.open.take_all();
         notes.usage_more(used(result), out);
         let reason = wire::text(result, "stopReason");
         let ok = reason == "end_turn" && !self.denied && !self.broke_off(result);
@@ -212,6 +170,12 @@ impl Acp {
             "" => notes.broken("a turn that ended without a reason", out),
             reason => notes.trouble(trouble::other(&format!("the turn ended with {reason}")), out),
         }
+        self.end_turn(ok, reason, notes, out);
+    }
+
+    fn end_turn(&mut self, ok: bool, reason: &str, notes: &mut Notes, out: &mut Vec<Act>) {
+        self.turns.stage = Stage::Idle;
+        self.open.take_all();
         notes.end(ok, reason, out);
         self.start_turn(notes, out);
     }
@@ -224,7 +188,7 @@ impl Acp {
 
     fn updated(&mut self, mut params: Value, notes: &mut Notes, out: &mut Vec<Act>) {
         // A session that is loaded tells its whole history again; and what comes after the end belongs to no turn.
-        if self.stage != Stage::Turning || wire::text(&params, "sessionId") != self.session {
+        if self.turns.stage != Stage::Turning || wire::text(&params, "sessionId") != self.session {
             return;
         }
         let mut update = wire::take(&mut params, "update");
@@ -232,7 +196,7 @@ impl Acp {
             "agent_message_chunk" => self.chunk(&update, notes, out),
             "agent_thought_chunk" => notes.thought(wire::text(&update["content"], "text"), out),
             "tool_call" | "tool_call_update" => self.tool(&mut update, notes, out),
-            "plan" => out.push(Act::Tell(plan(&update))),
+            "plan" => notes.plan(wire::list(&update, "entries"), "content", out),
             "usage_update" => {
                 if let Some(cost) = cost(&update["cost"]) {
                     let usage = Usage { cost_micro_usd: Some(cost), ..notes.usage() };
@@ -290,13 +254,10 @@ impl Acp {
             // Opencode asks for this after an approved edit, so that an editor's window follows, does not wait for
             // the answer and writes the file itself.
             "fs/write_text_file" if self.kind == Kind::Opencode => {
-                out.push(Act::Say(self.speaker.result(&id, &json!({}))));
+                self.speaker.result(&id, &json!({}), out);
             }
             "fs/write_text_file" => self.write_file(id, params, notes, out),
-            _ => {
-                out.push(Act::Say(self.speaker.error(&id, rpc::NO_SUCH_METHOD, "norma does not do this")));
-                notes.other(json!({"method": method, "params": params}), out);
-            }
+            _ => self.speaker.refuse_unknown(&id, method, params, notes, out),
         }
     }
 
@@ -321,18 +282,15 @@ impl Acp {
     fn write_file(&mut self, rpc_id: Value, mut params: Value, notes: &mut Notes, out: &mut Vec<Act>) {
         let path = wire::text(&params, "path").to_owned();
         if !notes.rights.write || !is_inside(&path, &self.writable) {
-            out.push(Act::Say(self.speaker.error(&rpc_id, rpc::BAD_REQUEST, "this file may not be written")));
-            return;
+            return self.speaker.refuse(&rpc_id, "this file may not be written", out);
         }
         let Value::String(content) = wire::take(&mut params, "content") else {
-            out.push(Act::Say(self.speaker.error(&rpc_id, rpc::BAD_REQUEST, "a file without content")));
-            return;
+            return self.speaker.refuse(&rpc_id, "a file without content", out);
         };
         // The content is handed on and not kept; only the request waits.
         let bytes = wire::weight(&rpc_id);
         if self.open.no_room(bytes).is_some() {
-            out.push(Act::Say(self.speaker.error(&rpc_id, rpc::BAD_REQUEST, "too many requests at once")));
-            return;
+            return self.speaker.refuse(&rpc_id, "too many requests at once", out);
         }
         let id = self.open.name();
         self.open.put(id.clone(), bytes, Asked::File { rpc_id });
@@ -352,44 +310,32 @@ impl Acp {
     }
 
     fn reply(&mut self, asked: Asked, decision: &Decision, notes: &mut Notes, out: &mut Vec<Act>) {
-        let line = match (asked, decision) {
+        match (asked, decision) {
             (Asked::Permission { rpc_id, call, options }, decision) => {
-                if matches!(decision, Decision::Deny { .. }) {
-                    self.denied = true;
-                    notes.calls.deny(&call);
-                } else {
-                    notes.calls.start(&call, out);
-                }
+                self.denied |= matches!(decision, Decision::Deny { .. });
+                notes.calls.decide(&call, decision, out);
                 let outcome = match choose(&options, decision) {
                     Some(option) => json!({"outcome": "selected", "optionId": option}),
                     None => json!({"outcome": "cancelled"}),
                 };
-                self.speaker.result(&rpc_id, &json!({"outcome": outcome}))
+                self.speaker.result(&rpc_id, &json!({"outcome": outcome}), out);
             }
-            (Asked::File { rpc_id }, Decision::Deny { message }) => {
-                self.speaker.error(&rpc_id, rpc::BAD_REQUEST, message)
-            }
-            (Asked::File { rpc_id }, _) => self.speaker.result(&rpc_id, &json!({})),
-        };
-        out.push(Act::Say(line));
+            (Asked::File { rpc_id }, Decision::Deny { message }) => self.speaker.refuse(&rpc_id, message, out),
+            (Asked::File { rpc_id }, _) => self.speaker.result(&rpc_id, &json!({}), out),
+        }
     }
 
     pub(crate) fn prompt(&mut self, text: &str, notes: &mut Notes, out: &mut Vec<Act>) {
-        if self.stage == Stage::Failed {
-            return;
-        }
-        self.queue.add(text);
-        if self.stage == Stage::Idle {
-            self.start_turn(notes, out);
-        }
+        self.turns.add(text);
+        self.start_turn(notes, out);
     }
 
     pub(crate) fn cancel(&mut self, notes: &mut Notes, out: &mut Vec<Act>) {
-        if self.stage != Stage::Turning {
-            self.cancelled = true;
+        if self.turns.stage != Stage::Turning {
+            self.turns.cancelled = true;
             return;
         }
-        out.push(Act::Say(self.speaker.notice("session/cancel", Some(json!({"sessionId": self.session})))));
+        self.speaker.notice("session/cancel", Some(json!({"sessionId": self.session})), out);
         let decision = Decision::Deny { message: "cancelled".to_owned() };
         for (id, asked) in self.open.take_all() {
             let Asked::Permission { rpc_id, call, .. } = asked else {
@@ -398,8 +344,7 @@ impl Acp {
             };
             tell_answer(&id, decision.clone(), out);
             notes.calls.deny(&call);
-            let cancelled = json!({"outcome": {"outcome": "cancelled"}});
-            out.push(Act::Say(self.speaker.result(&rpc_id, &cancelled)));
+            self.speaker.result(&rpc_id, &json!({"outcome": {"outcome": "cancelled"}}), out);
         }
     }
 
@@ -501,18 +446,6 @@ fn content_text(update: &Value) -> String {
         Value::String(output) => output.clone(),
         output => wire::some_text(output, "output").unwrap_or_else(|| output.to_string()),
     }
-}
-
-fn plan(update: &Value) -> SessionEvent {
-    let entries = wire::list(update, "entries").iter().take(limits::PLAN_ENTRIES_MAX).map(|entry| PlanEntry {
-        text: wire::clip(wire::text(entry, "content"), limits::ERROR_BYTES_MAX).to_owned(),
-        status: match wire::text(entry, "status") {
-            "in_progress" => PlanStatus::InProgress,
-            "completed" => PlanStatus::Completed,
-            _ => PlanStatus::Pending,
-        },
-    });
-    SessionEvent::Plan { entries: entries.collect() }
 }
 
 /// Money counts only in the currency that it is counted in here.

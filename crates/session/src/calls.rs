@@ -5,7 +5,7 @@ use crate::limits;
 use crate::session::Act;
 use crate::wire;
 use contract::SessionEvent;
-use contract::session::ToolKind;
+use contract::session::{Decision, ToolKind};
 use serde_json::Value;
 use std::collections::VecDeque;
 
@@ -80,6 +80,14 @@ impl Calls {
             self.remember(call.clone(), State::Proposed);
         }
         self.start(&call.id, out);
+    }
+
+    /// Somebody has decided whether it may.
+    pub(crate) fn decide(&mut self, id: &str, decision: &Decision, out: &mut Vec<Act>) {
+        match decision {
+            Decision::Deny { .. } => self.deny(id),
+            Decision::Allow | Decision::AllowForSession | Decision::AllowModified { .. } => self.start(id, out),
+        }
     }
 
     /// The agent was told not to.

@@ -7,23 +7,16 @@ use crate::calls::Call;
 use crate::limits;
 use crate::notes::Notes;
 use crate::open::Open;
-use crate::session::{Act, Queue, tell_answer};
+use crate::session::{Act, tell_answer};
 use crate::tool;
 use crate::trouble;
+use crate::turns::{Stage, Turns};
 use crate::wire;
 use contract::session::{Decision, ErrorKind, Permission, SessionError, Usage};
 use serde_json::{Value, json};
 
 /// The control request that opens the talk.
 const HELLO: &str = "norma-hello";
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Greeting,
-    Idle,
-    Turning,
-    Failed,
-}
 
 /// A question of claude's, as its answer needs it.
 struct Asked {
@@ -35,9 +28,7 @@ struct Asked {
 
 /// The talk with one process of claude.
 pub(crate) struct Claude {
-    stage: Stage,
-    queue: Queue,
-    cancelled: bool,
+    turns: Turns,
     interrupts: u64,
     open: Open<Asked>,
     reader: Reader,
@@ -46,14 +37,7 @@ pub(crate) struct Claude {
 impl Claude {
     pub(crate) fn open(prompt: &str, out: &mut Vec<Act>) -> Claude {
         out.push(control(&json!({"subtype": "initialize", "hooks": null}), HELLO));
-        Claude {
-            stage: Stage::Greeting,
-            queue: Queue::of(prompt),
-            cancelled: false,
-            interrupts: 0,
-            open: Open::default(),
-            reader: Reader::default(),
-        }
+        Claude { turns: Turns::of(prompt), interrupts: 0, open: Open::default(), reader: Reader::default() }
     }
 
     pub(crate) fn hear(&mut self, mut message: Value, notes: &mut Notes, out: &mut Vec<Act>) {
@@ -69,9 +53,9 @@ impl Claude {
             }
             "result" => {
                 // A result that nobody waits for cannot be the end of a later turn.
-                if self.stage == Stage::Turning {
+                if self.turns.stage == Stage::Turning {
                     self.reader.result(&message, notes, out);
-                    self.stage = Stage::Idle;
+                    self.turns.stage = Stage::Idle;
                     self.open.take_all();
                     self.start_turn(notes, out);
                 }
@@ -81,27 +65,19 @@ impl Claude {
     }
 
     fn controlled(&mut self, response: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
-        if wire::text(response, "request_id") != HELLO || self.stage != Stage::Greeting {
+        if wire::text(response, "request_id") != HELLO || self.turns.stage != Stage::Greeting {
             return;
         }
         if wire::text(response, "subtype") == "success" {
-            self.stage = Stage::Idle;
+            self.turns.stage = Stage::Idle;
             return self.start_turn(notes, out);
         }
-        self.stage = Stage::Failed;
-        notes.trouble(trouble::protocol(wire::text(response, "error")), out);
-        notes.end(false, "handshake failed", out);
-        out.push(Act::CloseInput);
+        self.turns.fail(trouble::protocol(wire::text(response, "error")), notes, out);
     }
 
     fn start_turn(&mut self, notes: &mut Notes, out: &mut Vec<Act>) {
-        let Some(prompt) = self.queue.take() else { return };
-        if std::mem::take(&mut self.cancelled) {
-            return notes.end(false, "cancelled", out);
-        }
-        notes.begin_turn();
+        let Some(prompt) = self.turns.begin(notes, out) else { return };
         self.reader.begin_turn();
-        self.stage = Stage::Turning;
         let message = json!({"role": "user", "content": prompt});
         let line = json!({"type": "user", "message": message, "parent_tool_use_id": null, "session_id": ""});
         out.push(Act::Say(wire::line(&line)));
@@ -143,22 +119,13 @@ impl Claude {
             }),
             Decision::Deny { message } => json!({"behavior": "deny", "message": message, "interrupt": false}),
         };
-        if matches!(decision, Decision::Deny { .. }) {
-            notes.calls.deny(&asked.call);
-        } else {
-            notes.calls.start(&asked.call, out);
-        }
+        notes.calls.decide(&asked.call, decision, out);
         out.push(response(&json!({"subtype": "success", "request_id": asked.request, "response": body})));
     }
 
     pub(crate) fn prompt(&mut self, text: &str, notes: &mut Notes, out: &mut Vec<Act>) {
-        if self.stage == Stage::Failed {
-            return;
-        }
-        self.queue.add(text);
-        if self.stage == Stage::Idle {
-            self.start_turn(notes, out);
-        }
+        self.turns.add(text);
+        self.start_turn(notes, out);
     }
 
     pub(crate) fn cancel(&mut self, notes: &mut Notes, out: &mut Vec<Act>) {
@@ -167,11 +134,11 @@ impl Claude {
             tell_answer(&id, decision.clone(), out);
             Claude::reply(asked, &decision, notes, out);
         }
-        if self.stage == Stage::Turning {
+        if self.turns.stage == Stage::Turning {
             self.interrupts += 1;
             out.push(control(&json!({"subtype": "interrupt"}), &format!("norma-stop-{}", self.interrupts)));
         } else {
-            self.cancelled = true;
+            self.turns.cancelled = true;
         }
     }
 

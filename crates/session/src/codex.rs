@@ -9,27 +9,12 @@ use crate::limits;
 use crate::notes::Notes;
 use crate::open::Open;
 use crate::rpc::{self, Heard, Speaker};
-use crate::session::{Act, Queue, tell_answer, without_changes};
+use crate::session::{Act, tell_answer, without_changes};
 use crate::trouble;
+use crate::turns::{Stage, Turns};
 use crate::wire;
-use contract::SessionEvent;
-use contract::session::{Decision, ErrorKind, Permission, PlanEntry, PlanStatus, SessionError, ToolKind, Usage};
+use contract::session::{Decision, ErrorKind, Permission, SessionError, ToolKind, Usage};
 use serde_json::{Value, json};
-
-/// How far the conversation is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// `initialize` was sent.
-    Greeting,
-    /// `thread/start` or `thread/resume` was sent.
-    Opening,
-    /// Nothing is under way.
-    Idle,
-    /// `turn/start` was sent.
-    Turning,
-    /// The handshake failed; nothing more is said.
-    Failed,
-}
 
 /// A request for an approval, as its answer needs it.
 struct Asked {
@@ -40,18 +25,14 @@ struct Asked {
 /// The talk with one app server.
 pub(crate) struct Codex {
     speaker: Speaker,
-    stage: Stage,
-    /// The answer that moves the stage on.
-    awaited: u64,
+    turns: Turns,
     /// `thread/start` or `thread/resume`, with its parameters.
     opening: (&'static str, Value),
     schema: Option<Value>,
     effort: Option<String>,
-    queue: Queue,
     agent: Option<String>,
     thread: String,
     turn: String,
-    cancelled: bool,
     /// What the thread had used before this process; not known yet for a resumed one.
     before: Option<Usage>,
     open: Open<Asked>,
@@ -61,55 +42,45 @@ impl Codex {
     pub(crate) fn open(brief: &Brief<'_>, prompt: &str, out: &mut Vec<Act>) -> Codex {
         let mut codex = Codex {
             speaker: Speaker::new(false),
-            stage: Stage::Greeting,
-            awaited: 0,
+            turns: Turns::of(prompt),
             opening: opening(brief),
             schema: brief.output_schema.cloned(),
             effort: brief.effort.map(str::to_owned),
-            queue: Queue::of(prompt),
             agent: None,
             thread: String::new(),
             turn: String::new(),
-            cancelled: false,
             before: brief.resume.is_none().then(Usage::default),
             open: Open::default(),
         };
         let client = json!({"name": "norma", "title": "norma", "version": env!("CARGO_PKG_VERSION")});
         let hello = json!({"clientInfo": client, "capabilities": {"experimentalApi": false}});
-        codex.request("initialize", &hello, out);
+        codex.speaker.ask("initialize", &hello, out);
         codex
     }
 
     pub(crate) fn hear(&mut self, message: Value, notes: &mut Notes, out: &mut Vec<Act>) {
-        match rpc::sort(message) {
-            Heard::Answer { id, result } if id == self.awaited => self.answered(result, notes, out),
-            Heard::Answer { result: Ok(_), .. } => {}
-            Heard::Answer { result: Err(error), .. } => notes.other(error, out),
+        match self.speaker.sort(message) {
+            Heard::Answer(result) => self.answered(result, notes, out),
+            Heard::Stray(Ok(_)) => {}
+            Heard::Stray(Err(error)) => notes.other(error, out),
             Heard::Request { id, method, params } => self.requested(id, &method, params, notes, out),
             Heard::Notice { method, params } => self.noticed(&method, params, notes, out),
             Heard::Strange(raw) => notes.other(raw, out),
         }
     }
 
-    fn request(&mut self, method: &str, params: &Value, out: &mut Vec<Act>) {
-        let (id, line) = self.speaker.request(method, params);
-        self.awaited = id;
-        out.push(Act::Say(line));
-    }
-
     fn answered(&mut self, result: Result<Value, Value>, notes: &mut Notes, out: &mut Vec<Act>) {
-        self.awaited = 0;
         let result = match result {
             Ok(result) => result,
             Err(error) => return self.failed(&error, notes, out),
         };
-        match self.stage {
+        match self.turns.stage {
             Stage::Greeting => {
                 self.agent = wire::some_name(&result, "userAgent");
-                out.push(Act::Say(self.speaker.notice("initialized", None)));
-                self.stage = Stage::Opening;
-                let (method, params) = self.opening.clone();
-                self.request(method, &params, out);
+                self.speaker.notice("initialized", None, out);
+                self.turns.stage = Stage::Opening;
+                let (method, params) = &self.opening;
+                self.speaker.ask(method, params, out);
             }
             Stage::Opening => self.opened(&result, notes, out),
             Stage::Turning => self.turn_is(wire::text(&result["turn"], "id"), out),
@@ -118,20 +89,13 @@ impl Codex {
     }
 
     fn failed(&mut self, error: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
-        let mut problem = trouble::judge(None, wire::text(error, "message"));
-        if self.stage == Stage::Turning {
-            self.stage = Stage::Idle;
-            notes.trouble(problem, out);
-            return notes.end(false, "not started", out);
+        let problem = trouble::judge(None, wire::text(error, "message"));
+        if self.turns.stage != Stage::Turning {
+            return self.turns.fail(problem, notes, out);
         }
-        // A handshake that fails without a better reason is a misunderstanding about the protocol.
-        if problem.kind == ErrorKind::Other {
-            problem.kind = ErrorKind::Protocol;
-        }
-        self.stage = Stage::Failed;
+        self.turns.stage = Stage::Idle;
         notes.trouble(problem, out);
-        notes.end(false, "handshake failed", out);
-        out.push(Act::CloseInput);
+        notes.end(false, "not started", out);
     }
 
     fn opened(&mut self, result: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
@@ -139,18 +103,13 @@ impl Codex {
         if self.thread.is_empty() {
             return self.failed(&json!({"message": "a thread without an id"}), notes, out);
         }
-        self.stage = Stage::Idle;
+        self.turns.stage = Stage::Idle;
         notes.session(self.thread.clone(), wire::some_name(result, "model"), self.agent.take(), out);
         self.start_turn(notes, out);
     }
 
     fn start_turn(&mut self, notes: &mut Notes, out: &mut Vec<Act>) {
-        let Some(prompt) = self.queue.take() else { return };
-        if std::mem::take(&mut self.cancelled) {
-            return notes.end(false, "cancelled", out);
-        }
-        notes.begin_turn();
-        self.stage = Stage::Turning;
+        let Some(prompt) = self.turns.begin(notes, out) else { return };
         self.turn.clear();
         let mut params = json!({"threadId": self.thread, "input": [{"type": "text", "text": prompt}]});
         if let Some(schema) = &self.schema {
@@ -159,7 +118,7 @@ impl Codex {
         if let Some(effort) = &self.effort {
             params["effort"] = json!(effort);
         }
-        self.request("turn/start", &params, out);
+        self.speaker.ask("turn/start", &params, out);
     }
 
     /// The turn has its name now; a wish to cancel may have waited for it.
@@ -167,15 +126,14 @@ impl Codex {
         if !turn.is_empty() && self.turn.is_empty() {
             wire::clip(turn, limits::NAME_BYTES_MAX).clone_into(&mut self.turn);
         }
-        if !self.turn.is_empty() && std::mem::take(&mut self.cancelled) {
+        if !self.turn.is_empty() && std::mem::take(&mut self.turns.cancelled) {
             self.interrupt(out);
         }
     }
 
     fn interrupt(&mut self, out: &mut Vec<Act>) {
         let params = json!({"threadId": self.thread, "turnId": self.turn});
-        let (_, line) = self.speaker.request("turn/interrupt", &params);
-        out.push(Act::Say(line));
+        self.speaker.request("turn/interrupt", &params, out);
     }
 
     fn noticed(&mut self, method: &str, params: Value, notes: &mut Notes, out: &mut Vec<Act>) {
@@ -193,12 +151,12 @@ impl Codex {
             "item/commandExecution/outputDelta" => notes.calls.start(&wire::name(&params, "itemId"), out),
             "turn/started" if ours => self.turn_is(wire::text(&params["turn"], "id"), out),
             "turn/completed" if ours => self.turn_completed(&params["turn"], notes, out),
-            "turn/plan/updated" if ours => out.push(Act::Tell(plan(&params))),
+            "turn/plan/updated" if ours => notes.plan(wire::list(&params, "plan"), "step", out),
             "thread/tokenUsage/updated" if ours => self.used(&params["tokenUsage"], notes, out),
             "error" if ours => notes.trouble(error_of(&params["error"]), out),
             "account/rateLimits/updated" if params["rateLimits"]["primary"].is_null() => {}
             _ if is_known(method) || !ours => {}
-            _ => notes.other(json!({"method": method, "params": params}), out),
+            _ => rpc::unread(method, params, notes, out),
         }
     }
 
@@ -236,14 +194,14 @@ impl Codex {
     }
 
     fn turn_completed(&mut self, turn: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
-        if self.stage != Stage::Turning {
+        if self.turns.stage != Stage::Turning {
             return;
         }
         let id = wire::name(turn, "id");
         if !self.turn.is_empty() && !id.is_empty() && id != self.turn {
             return;
         }
-        self.stage = Stage::Idle;
+        self.turns.stage = Stage::Idle;
         self.open.take_all();
         match wire::text(turn, "status") {
             "completed" => notes.end(true, "completed", out),
@@ -261,7 +219,7 @@ impl Codex {
 
     fn used(&mut self, usage: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
         let total = tokens(&usage["total"]);
-        if self.before.is_none() && self.stage != Stage::Turning {
+        if self.before.is_none() && self.turns.stage != Stage::Turning {
             // What a resumed thread had used is told before anything is asked of it, if at all.
             return;
         }
@@ -274,10 +232,7 @@ impl Codex {
         let permission = match method {
             "item/commandExecution/requestApproval" => command_permission(params),
             "item/fileChange/requestApproval" => change_permission(params, notes),
-            _ => {
-                out.push(Act::Say(self.speaker.error(&id, rpc::NO_SUCH_METHOD, "norma does not do this")));
-                return notes.other(json!({"method": method, "params": params}), out);
-            }
+            _ => return self.speaker.refuse_unknown(&id, method, params, notes, out),
         };
         let call = wire::name(&permission.input, "itemId");
         let bytes = wire::weight(&id) + call.len();
@@ -300,31 +255,21 @@ impl Codex {
             Decision::AllowForSession => "acceptForSession",
             Decision::Deny { .. } | Decision::AllowModified { .. } => "decline",
         };
-        if word == "decline" {
-            notes.calls.deny(&asked.call);
-        } else {
-            notes.calls.start(&asked.call, out);
-        }
-        out.push(Act::Say(self.speaker.result(&asked.rpc_id, &json!({"decision": word}))));
+        notes.calls.decide(&asked.call, decision, out);
+        self.speaker.result(&asked.rpc_id, &json!({"decision": word}), out);
     }
 
     pub(crate) fn prompt(&mut self, text: &str, notes: &mut Notes, out: &mut Vec<Act>) {
-        if self.stage == Stage::Failed {
-            return;
-        }
-        self.queue.add(text);
-        if self.stage == Stage::Idle {
-            self.start_turn(notes, out);
-        }
+        self.turns.add(text);
+        self.start_turn(notes, out);
     }
 
     pub(crate) fn cancel(&mut self, notes: &mut Notes, out: &mut Vec<Act>) {
-        self.cancelled = true;
+        self.turns.cancelled = true;
         for (id, asked) in self.open.take_all() {
-            let decision = Decision::Deny { message: "cancelled".to_owned() };
-            tell_answer(&id, decision, out);
+            tell_answer(&id, Decision::Deny { message: "cancelled".to_owned() }, out);
             notes.calls.deny(&asked.call);
-            out.push(Act::Say(self.speaker.result(&asked.rpc_id, &json!({"decision": "cancel"}))));
+            self.speaker.result(&asked.rpc_id, &json!({"decision": "cancel"}), out);
         }
         self.turn_is("", out);
     }
@@ -436,18 +381,6 @@ fn change_permission(mut params: Value, notes: &Notes) -> Permission {
         reason: wire::some_text(&params, "reason"),
         input: params,
     }
-}
-
-fn plan(params: &Value) -> SessionEvent {
-    let entries = wire::list(params, "plan").iter().take(limits::PLAN_ENTRIES_MAX).map(|step| PlanEntry {
-        text: wire::clip(wire::text(step, "step"), limits::ERROR_BYTES_MAX).to_owned(),
-        status: match wire::text(step, "status") {
-            "inProgress" => PlanStatus::InProgress,
-            "completed" => PlanStatus::Completed,
-            _ => PlanStatus::Pending,
-        },
-    });
-    SessionEvent::Plan { entries: entries.collect() }
 }
 
 fn tokens(breakdown: &Value) -> Usage {

@@ -26,6 +26,7 @@ mod session;
 mod testing;
 mod tool;
 mod trouble;
+mod turns;
 mod wire;
 
 pub use brief::{Brief, Kind, Mode, Rights};

@@ -8,7 +8,7 @@ use crate::session::Act;
 use crate::trouble;
 use crate::wire;
 use contract::SessionEvent;
-use contract::session::{ErrorKind, SessionError, ToolKind, Usage};
+use contract::session::{ErrorKind, PlanEntry, PlanStatus, SessionError, ToolKind, Usage};
 use contract::work::ShellRight;
 use serde_json::{Value, json};
 
@@ -133,6 +133,19 @@ impl Notes {
             let text = wire::clip(text, limits::MESSAGE_BYTES_MAX).to_owned();
             out.push(Act::Tell(SessionEvent::Thought { text }));
         }
+    }
+
+    /// What the agent means to do, step by step; protocols differ in the name of a step's text.
+    pub(crate) fn plan(&self, steps: &[Value], text: &str, out: &mut Vec<Act>) {
+        let entries = steps.iter().take(limits::PLAN_ENTRIES_MAX).map(|step| PlanEntry {
+            text: wire::clip(wire::text(step, text), limits::ERROR_BYTES_MAX).to_owned(),
+            status: match wire::text(step, "status") {
+                "in_progress" | "inProgress" => PlanStatus::InProgress,
+                "completed" => PlanStatus::Completed,
+                _ => PlanStatus::Pending,
+            },
+        });
+        out.push(Act::Tell(SessionEvent::Plan { entries: entries.collect() }));
     }
 
     /// The count so far, as it is now.

@@ -267,30 +267,6 @@ fn unexplained(ended: Option<bool>, exit: Exit) -> SessionError {
     }
 }
 
-/// A prompt that waits; further ones are added to it.
-#[derive(Default)]
-pub(crate) struct Queue(Option<String>);
-
-impl Queue {
-    pub(crate) fn of(prompt: &str) -> Queue {
-        Queue(Some(prompt.to_owned()))
-    }
-
-    pub(crate) fn add(&mut self, prompt: &str) {
-        match &mut self.0 {
-            Some(waiting) => {
-                waiting.push_str("\n\n");
-                waiting.push_str(prompt);
-            }
-            none => *none = Some(prompt.to_owned()),
-        }
-    }
-
-    pub(crate) fn take(&mut self) -> Option<String> {
-        self.0.take()
-    }
-}
-
 /// Tells that a request was answered.
 pub(crate) fn tell_answer(id: &str, decision: Decision, out: &mut Vec<Act>) {
     let decision = match decision {

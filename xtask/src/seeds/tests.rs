@@ -46,6 +46,12 @@ fn check_found(source: &str, expected: &[(&str, bool)]) {
 }
 
 #[test]
+fn what_is_checked_for_each_agent_is_a_test() {
+    check_found("for_each_agent!(\n    it_lands,\n    it_ends\n);", &[("it_lands", false), ("it_ends", false)]);
+    check_found("// for_each_agent!(it_lands)\nfor_each_agent!(@ $check: codex Codex);", &[]);
+}
+
+#[test]
 fn every_word_of_the_last_column_is_understood() {
     check_held("not yet", Ok(Held::NotYet));
     check_held("not yet: the second half", Ok(Held::NotYet));

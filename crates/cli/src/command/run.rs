@@ -5,7 +5,7 @@ use crate::error::{CommandError, Outcome, code};
 use crate::progress::{Reporter, waiting_for};
 use crate::surroundings::Surroundings;
 use crate::text::{out, safe, short_id, short_ref};
-use contract::{Config, End, Mode, Reason, RunView, SandboxConfig, Status, TaskStatus, TaskView};
+use contract::{Config, Mode, Reason, RunView, SandboxConfig, Status, TaskStatus, TaskView};
 use run::Run;
 use runner::{
     Context, Control, Driver, Hands, Machine, Order, Owner, Resumed, Settings, Starting, Stop, Taken, WorkOrder,
@@ -223,13 +223,13 @@ impl Session<'_> {
 
     pub(crate) fn start(&self, order: Order) -> Outcome<RunView> {
         let (run, log) = self.starting(|starting| starting.start(order))?;
-        self.drive(run, log, None, 1)
+        self.drive(run, log, 1)
     }
 
     /// Starts the items of a contract or a batch, so many at once.
     pub(crate) fn start_work(&self, order: WorkOrder, jobs: usize) -> Outcome<RunView> {
         let (run, log) = self.starting(|starting| starting.start_work(order))?;
-        self.drive(run, log, None, jobs)
+        self.drive(run, log, jobs)
     }
 
     fn starting<T>(&self, start: impl FnOnce(Starting<'_>) -> runner::Result<T>) -> Outcome<T> {
@@ -243,16 +243,28 @@ impl Session<'_> {
     }
 
     pub(crate) fn resume(&self, slug: &str, jobs: usize) -> Outcome<RunView> {
+        let resumed = self.take_up(slug)?;
+        let reporter = Reporter::new(self.here, &self.context.layout, &resumed.run)?;
+        self.drive_telling(reporter, resumed, jobs)
+    }
+
+    /// Goes on with a run that this process has been at already: whoever reads along knows which it is.
+    pub(crate) fn go_on(&self, slug: &str, jobs: usize) -> Outcome<RunView> {
+        let resumed = self.take_up(slug)?;
+        let reporter = Reporter::going_on(self.here, &self.context.layout, &resumed.run)?;
+        self.drive_telling(reporter, resumed, jobs)
+    }
+
+    fn take_up(&self, slug: &str) -> Outcome<Resumed> {
         let (run, _) = Reader::open(&self.context.layout)?.load(slug)?;
         self.require_own(&run, "it is not gone on with")?;
-        let Resumed { run, log, denied } = runner::resume(self.owner.store(), &self.settings.policies, slug)?;
-        self.drive(run, log, denied, jobs)
+        Ok(runner::resume(self.owner.store(), &self.settings.policies, slug)?)
     }
 
     /// Carries out the contract of a run again, to be compared.
     pub(crate) fn again(&self, run: &Run, jobs: usize) -> Outcome<RunView> {
         let (run, log) = self.starting(|starting| starting.start_again(run))?;
-        self.drive(run, log, None, jobs)
+        self.drive(run, log, jobs)
     }
 
     /// Something of a recorded run is started only by whoever started the run here, and only confined as the run was.
@@ -271,10 +283,15 @@ impl Session<'_> {
         self.settings.config.mode.max(self.here.mode)
     }
 
-    fn drive(&self, run: Run, log: RunLog, denied: Option<End>, jobs: usize) -> Outcome<RunView> {
+    fn drive(&self, run: Run, log: RunLog, jobs: usize) -> Outcome<RunView> {
+        let reporter = Reporter::new(self.here, &self.context.layout, &run)?;
+        self.drive_telling(reporter, Resumed { run, log, denied: None }, jobs)
+    }
+
+    fn drive_telling(&self, mut reporter: Reporter, resumed: Resumed, jobs: usize) -> Outcome<RunView> {
+        let Resumed { run, log, denied } = resumed;
         let control = Control::new()?;
         let slug = run.id.slug();
-        let mut reporter = Reporter::new(self.here, &self.context.layout, &run)?;
         self.owner.set_current(Some((slug.clone(), control.clone())));
         self.interrupts.watch(Some(control.clone()));
         let layout = &self.context.layout;

@@ -78,7 +78,7 @@ impl Work {
             .store()
             .answer_approval(wait.approval, ApprovalDecision::Granted, by, reason, ApprovalTerms::default())
             .wait()?;
-        session.resume(&view.run_id, self.jobs)
+        session.go_on(&view.run_id, self.jobs)
     }
 
     /// The run of exactly these items that was left before its end, if there is one.

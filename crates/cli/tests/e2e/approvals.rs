@@ -1,5 +1,6 @@
 //! Approvals from the command line: what is shown, who may say what, and that nobody says it twice.
 
+use crate::batches::with_worker;
 use crate::environment::TestEnvironment;
 use contract::{RepoPath, Wait};
 use run::Run;
@@ -147,4 +148,15 @@ fn the_extent_of_a_scope_is_counted_in_files() {
     assert_eq!(extent(&["src"]), Extent { files: 4, allowed: 2 });
     assert_eq!(extent(&["src", "src/deep", "README.md"]), Extent { files: 4, allowed: 3 });
     assert_eq!(extent(&["nowhere"]), Extent { files: 4, allowed: 0 });
+}
+
+#[test]
+fn a_typed_contract_needs_no_second_yes_and_says_once_what_it_is() {
+    let env = with_worker("echo new > src/new.txt");
+    let ran = env.norma(&["run", "--goal", "make it new", "--agent", "worker", "--allow", "src"]);
+    ran.success();
+    assert_eq!(ran.out().matches("goal: make it new").count(), 1, "{ran}");
+    assert_eq!(ran.out().matches("· sandbox ").count(), 1, "{ran}");
+    assert!(env.event_types().contains(&"approval_used".to_owned()), "the yes is on record");
+    assert_eq!(env.read("src/new.txt"), "new\n");
 }

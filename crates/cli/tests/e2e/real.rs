@@ -2,7 +2,7 @@
 //! scripted model answers in place of their providers. `cargo xtask agents` installs them; where one is not there, its
 //! tests say so and pass.
 
-mod approvals;
+pub(crate) mod approvals;
 mod contracts;
 mod hostile;
 mod loops;

@@ -3,69 +3,38 @@
 
 use crate::batches::{batch, item, with_worker};
 use crate::environment::{PATCH, TestEnvironment};
+use crate::real::approvals::{answering, asking};
+use crate::real::{self, Agent, Lab, answer, for_each_agent, lab, then_answer, write};
 use crate::receipts::verifies_elsewhere;
-use scripted_model::agents::{self, Agent};
-use scripted_model::{Options, Scripts, Server, Step};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-const KEY: &str = "sk-recorded-key-0123456789";
-
-/// A repository with a real agent in its configuration, and the model that it talks to.
-struct Lab {
-    env: TestEnvironment,
-    server: Option<Server>,
-}
-
-/// A lab whose model follows this script; none, and a word about it, where the agent is not installed.
-#[expect(clippy::print_stdout, reason = "says why a test that passed tested nothing")]
-fn lab(agent: Agent, script: Vec<Step>) -> Option<Lab> {
-    let Some(program) = agents::program(agent) else {
-        println!("skipped: {} not installed", agent.name());
-        return None;
-    };
-    let scripts = Scripts::default().with("it", script);
-    let server = Server::start(Options { key: Some(KEY.to_owned()), scripts, ..Options::default() }).unwrap();
-    let mut env = TestEnvironment::initialized();
-    let bin = env.dir.join("bin").join(agent.name());
-    std::fs::create_dir(bin.parent().unwrap()).unwrap();
-    std::os::unix::fs::symlink(program.canonicalize().unwrap(), &bin).unwrap();
-    let (model, variable) = match agent {
-        Agent::Claude => ("claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
-        _ => ("gpt-5.5", "OPENAI_API_KEY"),
-    };
-    env.env.insert(variable.to_owned(), KEY.to_owned());
-    let base_url = format!("http://127.0.0.1:{}", server.port());
-    let configured = json!({"type": agent.name(), "model": model, "base_url": base_url, "bin": bin});
-    env.configure(|config| config["agents"][agent.name()] = configured);
-    Some(Lab { env, server: Some(server) })
-}
-
-/// An answer in norma's form, by the tool for it where there is one.
-fn answer(more: &Value) -> [Step; 2] {
-    let mut answer =
-        json!({"version": 1, "status": "ok", "summary": "did it", "files": [], "next_actions": [], "errors": []});
-    for (name, value) in more.as_object().unwrap() {
-        answer[name] = value.clone();
-    }
-    [Step::Structured(answer), Step::Text("Done.".to_owned())]
-}
+for_each_agent!(
+    the_bundle_has_what_was_said,
+    show_tells_who_worked,
+    an_agent_works_again_on_what_is_recorded,
+    what_a_person_said_is_told_again,
+    another_program_is_found_out_and_none_is_said,
+    a_role_of_a_loop_works_again_beside_programs_that_do_not
+);
 
 /// A worker that writes a file and answers.
-fn writes() -> Vec<Step> {
-    let write = Step::Write { path: "src/made.txt".to_owned(), content: "made\n".to_owned() };
-    [write].into_iter().chain(answer(&json!({}))).collect()
+fn worker(agent: Agent) -> Option<Lab> {
+    lab(&[agent], then_answer([write("src/made.txt", "made\n")]))
 }
 
 /// A run of one item that such a worker carried out.
 fn worked(agent: Agent) -> Option<Lab> {
-    let lab = lab(agent, writes())?;
-    let items = json!([{"id": "alpha", "agent_id": agent.name(), "description": "Make it. SCN=it"}]);
-    lab.env.write("items.json", &items.to_string());
-    lab.env.norma(&["batch", "items.json"]).success();
+    let lab = worker(agent)?;
+    work(&lab, agent);
     Some(lab)
+}
+
+fn work(lab: &Lab, agent: Agent) {
+    lab.env.write("item.json", &real::item("alpha", agent, &json!({})).to_string());
+    lab.env.norma(&["run", "item.json"]).success();
 }
 
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -141,31 +110,58 @@ fn show_tells_who_worked(agent: Agent) {
 }
 
 fn an_agent_works_again_on_what_is_recorded(agent: Agent) {
-    let Some(mut lab) = worked(agent) else { return };
-    // Whatever goes out from now on finds nobody, and there is no key to go with.
-    lab.server = None;
-    lab.env.env.retain(|name, _| !name.ends_with("_API_KEY"));
-    let (dir, repository) = (lab.env.run_dir(), lab.env.repository());
-    let (sealed, log) = (files(&dir), lab.env.events());
-    let replayed = lab.env.norma(&["replay", "@last", "--recorded"]);
+    let Some(env) = worked(agent).map(alone) else { return };
+    let (dir, repository) = (env.run_dir(), env.repository());
+    let (sealed, log) = (files(&dir), env.events());
+    let replayed = env.norma(&["replay", "@last", "--recorded"]);
     replayed.success();
     let expected = format!("steps/001-worker of alpha: same; {} worked again; of ", agent.name());
     assert!(replayed.raw.contains(&expected), "{replayed}");
-    let report = lab.env.json(&["replay", "@last", "--recorded"])["report"].take();
+    let report = env.json(&["replay", "@last", "--recorded"])["report"].take();
     assert_eq!((&report["mode"], &report["status"]), (&json!("recorded"), &json!("pass")));
     let step = &report["recorded"][0];
     assert_eq!((&step["how"], &step["result"]), (&json!("agent_again"), &json!("same")), "{step:#}");
     let matched: u64 = ["exact", "masked", "order"].iter().map(|name| step["calls"][name].as_u64().unwrap()).sum();
     assert!(matched > 0 && matched <= step["calls"]["recorded"].as_u64().unwrap(), "{step:#}");
     assert!(files(&dir) == sealed, "a byte of the run has changed");
-    assert_eq!(lab.env.repository(), repository);
-    assert_eq!(lab.env.events(), log);
-    lab.env.norma(&["verify", "@last"]).success();
+    assert_eq!(env.repository(), repository);
+    assert_eq!(env.events(), log);
+    env.norma(&["verify", "@last"]).success();
+}
+
+/// The world of a lab whose model is gone: whatever goes out finds nobody, and there is no key to go with.
+fn alone(lab: Lab) -> TestEnvironment {
+    let Lab { mut env, server } = lab;
+    drop(server);
+    env.env.retain(|name, _| !name.ends_with("_API_KEY"));
+    env
+}
+
+fn what_a_person_said_is_told_again(agent: Agent) {
+    for (verb, exit, note) in [("approve", 0, "1 yes, 0 no"), ("deny", 1, "0 yes, 1 no")] {
+        let Some(lab) = asking(agent) else { return };
+        answering(&lab, |id| lab.env.norma(&[verb, id, "--reason", "as I say"])).exits(exit);
+        let env = alone(lab);
+        let asked = env.json(&["approvals", "--all"]);
+        let report = env.json(&["replay", "@last", "--recorded"])["report"].take();
+        assert_eq!(report["status"], "pass", "{report:#}");
+        let step = &report["recorded"][0];
+        assert_eq!((&step["how"], &step["result"]), (&json!("agent_again"), &json!("same")), "{step:#}");
+        let told = format!("it asked whether it may, and was told as on record: {note}");
+        assert!(step["notes"].as_array().unwrap().contains(&json!(told)), "{step:#}");
+        assert_eq!(env.json(&["approvals", "--all"]), asked, "a person was asked again");
+    }
 }
 
 fn another_program_is_found_out_and_none_is_said(agent: Agent) {
-    let Some(lab) = worked(agent) else { return };
-    let bin = lab.env.dir.join("bin").join(agent.name());
+    let Some(lab) = worker(agent) else { return };
+    let bin = lab.env.dir.join(agent.name());
+    lab.configure(|config| {
+        let configured = &mut config["agents"][agent.name()]["bin"];
+        std::os::unix::fs::symlink(configured.as_str().unwrap(), &bin).unwrap();
+        *configured = json!(bin);
+    });
+    work(&lab, agent);
     std::fs::remove_file(&bin).unwrap();
     let replayed = lab.env.norma(&["replay", "@last", "--recorded"]);
     replayed.exits(4);
@@ -177,59 +173,9 @@ fn another_program_is_found_out_and_none_is_said(agent: Agent) {
     assert!(report.raw.contains("steps/001-worker of alpha: DIFFERS"), "{report}");
 }
 
-#[test]
-fn the_bundle_has_what_codex_said() {
-    the_bundle_has_what_was_said(Agent::Codex);
-}
-
-#[test]
-fn the_bundle_has_what_claude_said() {
-    the_bundle_has_what_was_said(Agent::Claude);
-}
-
-#[test]
-fn show_tells_that_codex_worked() {
-    show_tells_who_worked(Agent::Codex);
-}
-
-#[test]
-fn show_tells_that_claude_worked() {
-    show_tells_who_worked(Agent::Claude);
-}
-
-#[test]
-fn codex_works_again_on_what_is_recorded() {
-    an_agent_works_again_on_what_is_recorded(Agent::Codex);
-}
-
-#[test]
-fn claude_works_again_on_what_is_recorded() {
-    an_agent_works_again_on_what_is_recorded(Agent::Claude);
-}
-
-#[test]
-fn another_program_than_codex_is_found_out_and_none_is_said() {
-    another_program_is_found_out_and_none_is_said(Agent::Codex);
-}
-
-#[test]
-fn another_program_than_claude_is_found_out_and_none_is_said() {
-    another_program_is_found_out_and_none_is_said(Agent::Claude);
-}
-
-#[test]
-fn a_plan_of_codex_is_made_again_beside_programs_that_do_not_work_again() {
-    a_role_of_a_loop_works_again_beside_programs_that_do_not(Agent::Codex);
-}
-
-#[test]
-fn a_plan_of_claude_is_made_again_beside_programs_that_do_not_work_again() {
-    a_role_of_a_loop_works_again_beside_programs_that_do_not(Agent::Claude);
-}
-
 /// A plan by a real agent; everything else by a program of which nothing is recorded.
 fn a_role_of_a_loop_works_again_beside_programs_that_do_not(agent: Agent) {
-    let Some(mut lab) = lab(agent, answer(&json!({"plan_md": "# make it loud\n"})).to_vec()) else { return };
+    let Some(lab) = lab(&[agent], answer(&json!({"plan_md": "# make it loud\n"})).to_vec()) else { return };
     let configured = lab.env.read(".norma/config.json");
     let configured: Value = serde_json::from_str(&configured).unwrap();
     let script = json!({"check": [[{"verdict": "FAIL"}], [{"verdict": "PASS"}]], "act": [[{"patch": PATCH}]]});
@@ -244,9 +190,9 @@ fn a_role_of_a_loop_works_again_beside_programs_that_do_not(agent: Agent) {
     // Both iterations had a plan.
     assert_eq!(text(&said.join("thread_id.txt")).lines().count(), 2);
     assert!(text(&said.join("transcript.md")).contains("\n# steps/005-plan\n"));
-    lab.server = None;
+    let env = alone(lab);
     let sealed = files(&run);
-    let report = lab.env.json(&["replay", "@last", "--recorded"])["report"].take();
+    let report = env.json(&["replay", "@last", "--recorded"])["report"].take();
     let told: Vec<(&str, &str, &str)> = report["recorded"]
         .as_array()
         .unwrap()

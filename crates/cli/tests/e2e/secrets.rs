@@ -48,7 +48,8 @@ fn a_patch_that_adds_a_secret_is_dropped_and_its_evidence_has_a_mark() {
     assert_eq!((&run["status"], &run["reason"]), (&json!("denied"), &json!("policy_violation")), "{run}");
     let gates = std::fs::read_to_string(env.run_dir().join("changes/001/gates.json")).unwrap();
     assert!(gates.contains("\"rule\": \"secret\"") && gates.contains("line 1 adds"), "{gates}");
-    assert_eq!(files_with_key(&env.run_dir().join("changes")), Vec::<String>::new());
+    assert_eq!(files_with_key(&env.run_dir()), Vec::<String>::new());
+    env.norma(&["verify", "@last"]).success();
     env.norma(&["replay", "@last"]).success();
 }
 
@@ -64,4 +65,43 @@ fn a_line_in_the_middle_of_a_key_is_kept_nowhere_though_the_patch_does_not_show_
     let patch = std::fs::read_to_string(env.run_dir().join("changes/001/patch.diff")).unwrap();
     assert!(patch.contains("\n+[redacted:known]\n") && !patch.contains("BADANBgkqhkiG9w0"), "{patch}");
     env.norma(&["replay", "@last", "--reverify"]).success();
+}
+
+#[test]
+fn a_patch_beside_a_secret_that_is_there_already_still_fits_its_file() {
+    let patch = format!(
+        "diff --git a/src/k b/src/k\n--- a/src/k\n+++ b/src/k\n@@ -1,2 +1,2 @@\n key = \"{KEY}\"\n-old\n+new\n"
+    );
+    let env = TestEnvironment::with_patch(&patch);
+    env.write("src/k", &format!("key = \"{KEY}\"\nold\n"));
+    env.commit("a key that is there already");
+    env.norma(&["run", "1"]).success();
+    assert_eq!(env.git(&["show", "HEAD:src/k"]).trim(), format!("key = \"{KEY}\"\nnew"));
+    env.norma(&["replay", "@last"]).success();
+}
+
+#[test]
+fn a_file_that_an_agent_leaves_and_what_tests_print_are_kept_without_secrets() {
+    let env = with_worker(concat!(
+        "echo x > src/new\n",
+        "printf 'aws %s%s\\n' AK IAJ4XQ2WZ7R5T9V1B3 > \"$NORMA_STEP_DIR/notes.txt\"\n",
+        "echo 'I guess it is hunter-and-gatherer' > \"$NORMA_STEP_DIR/guess.txt\"\n",
+    ));
+    env.write(".env", "DB_PASSWORD=hunter-and-gatherer\n");
+    env.write(".gitignore", ".env\nitems.json\n");
+    env.write("t.sh", "printf 'ok %s%s\\n' AK IAJ4XQ2WZ7R5T9V1B3; printf '%s%s\\n' AK IAJ4XQ2WZ7R5T9V1B3 >&2\n");
+    env.commit("tests that talk");
+    let results = batch(&env, &[item("a", json!({"test_command": "sh t.sh"}))], 0);
+    assert_eq!(results[0]["status"], "success");
+    assert_eq!(files_with_key(&env.run_dir()), Vec::<String>::new());
+    let read = |path: &str| std::fs::read_to_string(env.run_dir().join(path)).unwrap();
+    assert_eq!(read("steps/001-worker/notes.txt"), "aws [redacted:aws_key]\n");
+    assert_eq!(read("steps/001-worker/guess.txt"), "I guess it is [redacted:known]\n");
+    assert_eq!(read("changes/001/tests/1/stdout.log"), "ok [redacted:aws_key]\n");
+    assert!(read("changes/001/gates.json").contains("\"aws_key\": 2"));
+    let notes = env.event("step_committed")["notes"].to_string();
+    assert!(notes.contains("secrets were taken out of the files it left: 1 known, 1 aws_key"), "{notes}");
+    for args in [&["verify", "@last"][..], &["replay", "@last"], &["replay", "@last", "--reverify"]] {
+        env.norma(args).success();
+    }
 }

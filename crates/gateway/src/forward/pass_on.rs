@@ -7,7 +7,7 @@ use crate::exchange::{Answer, Exchange, Origin};
 use crate::forward::{Live, now};
 use crate::http::{Body, Headers, Input, ResponseHead, for_client, value};
 use crate::outward::Wire;
-use crate::redact::Redactor;
+use crate::redact::{Redactor, redacted};
 use crate::usage::Observer;
 
 /// The status that an answer comes to that the provider did not bring to its end.
@@ -16,7 +16,7 @@ const BROKE_OFF: u16 = 502;
 /// An answer that is being passed on.
 struct Passing<'a> {
     connection: &'a Connection<'a>,
-    redactor: Redactor,
+    redactor: Redactor<'a>,
     observer: Observer,
     /// What was passed on so far.
     body: Vec<u8>,
@@ -35,13 +35,13 @@ impl Live {
         is_metered: bool,
         keep_alive: bool,
     ) -> Next {
-        let redactor = Redactor::new(self.provider.key.reveal());
-        let clean = |(name, value): (String, String)| (name, redactor.text(&value));
+        let key = self.provider.key.reveal();
+        let clean = |(name, value): (String, String)| (name, redacted(&value, key));
         let headers: Headers = for_client(&head.headers).into_iter().map(clean).collect();
         let mut passing = Passing {
             connection,
             observer: Observer::new(self.api(), value(&headers, "content-type")),
-            redactor,
+            redactor: Redactor::new(key),
             body: Vec::new(),
             bytes_max: self.options.limits.body_bytes,
         };

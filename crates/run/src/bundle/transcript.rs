@@ -46,6 +46,8 @@ struct Telling {
     text: String,
     /// Calls of tools, by the agent's own name for each.
     calls: BTreeMap<String, usize>,
+    /// What each was last shown to be given.
+    given: BTreeMap<usize, Value>,
     /// Requests for permission, the same.
     requests: BTreeMap<String, usize>,
     usage: Option<Usage>,
@@ -65,7 +67,7 @@ impl Telling {
             SessionEvent::ToolProposed { call, tool, input, .. } => self.tool(call, tool, "is wanted", input),
             SessionEvent::ToolStarted { call, tool, input, .. } => self.tool(call, tool, "is used", input),
             SessionEvent::ToolCompleted { call, ok, output } => {
-                let (number, _) = number(&mut self.calls, call);
+                let number = number(&mut self.calls, call);
                 self.line(&format!("Tool {number}: {}", if *ok { "ok" } else { "failed" }));
                 self.code(output);
             }
@@ -88,17 +90,18 @@ impl Telling {
         }
     }
 
-    /// What a tool is given is shown once, however often it is named.
+    /// What a tool is given is shown once, however often it is named; some agents name one before they know it all.
     fn tool(&mut self, call: &str, tool: &str, what: &str, input: &Value) {
-        let (number, is_new) = number(&mut self.calls, call);
+        let number = number(&mut self.calls, call);
         self.line(&format!("Tool {number} {what}: {}", word(tool)));
-        if is_new {
+        if self.given.get(&number) != Some(input) {
+            self.given.insert(number, input.clone());
             self.code(&shown(input));
         }
     }
 
     fn asked(&mut self, asked: &Permission) {
-        let (number, _) = number(&mut self.requests, &asked.id);
+        let number = number(&mut self.requests, &asked.id);
         self.line(&format!("Question {number}: may it use {}?", word(&asked.tool)));
         match &asked.command {
             Some(command) => self.code(command),
@@ -111,7 +114,7 @@ impl Telling {
     }
 
     fn answered(&mut self, id: &str, decision: &Decision) {
-        let (number, _) = number(&mut self.requests, id);
+        let number = number(&mut self.requests, id);
         match decision {
             Decision::Allow => self.line(&format!("Question {number}: allowed")),
             Decision::AllowForSession => self.line(&format!("Question {number}: allowed for the session")),
@@ -167,11 +170,10 @@ impl Telling {
     }
 }
 
-/// The number of a call or a question, and whether it has not been named before.
-fn number(known: &mut BTreeMap<String, usize>, id: &str) -> (usize, bool) {
+/// The number of a call or a question.
+fn number(known: &mut BTreeMap<String, usize>, id: &str) -> usize {
     let next = known.len() + 1;
-    let number = *known.entry(id.to_owned()).or_insert(next);
-    (number, number == next)
+    *known.entry(id.to_owned()).or_insert(next)
 }
 
 fn shown(input: &Value) -> String {
@@ -285,6 +287,18 @@ Used: 9 tokens read (0 of them cached), 2 written (0 of them thoughts), $0.0015
             input: json!({}),
             reason: Some("to build anew".to_owned()),
         })
+    }
+
+    #[test]
+    fn what_becomes_known_of_a_call_later_is_shown_then() {
+        let wanted = |input: Value| SessionEvent::ToolProposed {
+            call: "c".to_owned(),
+            tool: "bash".to_owned(),
+            kind: ToolKind::Shell,
+            input,
+        };
+        let text = told(&[wanted(json!("")), wanted(json!("make all")), wanted(json!("make all"))]);
+        assert_eq!((text.matches("Tool 1 is wanted").count(), text.matches("    make all").count()), (3, 1), "{text}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! held back, which is never more than one window. How the pieces were cut makes no difference.
 
 use super::scan::last_of;
-use super::{Counts, Redactor, Span, counted, pem, replaced};
+use super::{Counts, Redactor, Span, add, counted, pem, replaced};
 use std::fmt;
 use std::sync::Arc;
 
@@ -87,9 +87,7 @@ impl Stream {
     }
 
     fn count(&mut self, spans: &[Span]) {
-        for (kind, count) in counted(spans) {
-            *self.counts.entry(kind).or_default() += count;
-        }
+        add(&mut self.counts, &counted(spans));
     }
 }
 

@@ -2,12 +2,14 @@
 //! that prove it.
 
 use super::program::Program;
+use crate::clear::clear;
 use crate::process::End;
 use crate::setup::last_words;
 use contract::work::{TestCommand, TestCounts};
 use contract::{Digest, Item};
 use run::gate::acceptance::{TestStatus, exit_code, total, verdict};
 use run::gate::{Finding, Rule};
+use run::redact::{Counts, Redactor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
@@ -75,6 +77,9 @@ pub struct CommandOutcome {
     pub stdout: Option<LogFile>,
     /// The same for its errors.
     pub stderr: Option<LogFile>,
+    /// The secrets that were taken out of both before they were kept.
+    #[serde(default, skip_serializing_if = "Counts::is_empty")]
+    pub redacted: Counts,
 }
 
 /// A kept file.
@@ -126,10 +131,24 @@ pub(super) struct Tried {
     pub(super) end: End,
     pub(super) program: Option<Program>,
     pub(super) counts: Option<TestCounts>,
-    pub(super) stdout: Vec<u8>,
-    pub(super) stderr: Vec<u8>,
+    pub(super) printed: Printed,
     pub(super) elapsed: Duration,
     pub(super) sandbox: Value,
+}
+
+/// What a command printed, without secrets.
+#[derive(Default)]
+pub(super) struct Printed {
+    pub(super) stdout: Vec<u8>,
+    pub(super) stderr: Vec<u8>,
+    redacted: Counts,
+}
+
+impl Printed {
+    pub(super) fn new(redactor: &Redactor, mut stdout: Vec<u8>, mut stderr: Vec<u8>) -> Printed {
+        let redacted = clear(redactor, [&mut stdout, &mut stderr]);
+        Printed { stdout, stderr, redacted }
+    }
 }
 
 impl Tried {
@@ -139,8 +158,7 @@ impl Tried {
             end,
             program: None,
             counts: None,
-            stdout: Vec::new(),
-            stderr: Vec::new(),
+            printed: Printed::default(),
             elapsed: Duration::ZERO,
             sandbox: Value::Null,
         }
@@ -194,6 +212,7 @@ impl Log<'_> {
             why: None,
             stdout: None,
             stderr: None,
+            redacted: Counts::new(),
         };
         if let Some(tried) = tried {
             self.keep(&mut outcome, tried);
@@ -206,6 +225,7 @@ impl Log<'_> {
         outcome.why = went_wrong(&tried, self.item.timeout_ms);
         outcome.duration_ms = tried.elapsed.as_millis() as u64;
         outcome.counts = tried.counts;
+        outcome.redacted = tried.printed.redacted;
         if let Some(program) = tried.program {
             outcome.program = Some(program.path.to_string_lossy().into_owned());
             outcome.program_sha256 = Some(program.sha256);
@@ -218,8 +238,8 @@ impl Log<'_> {
             file
         };
         keep("command.txt", command_text(outcome).into_bytes());
-        outcome.stdout = Some(keep("stdout.log", tried.stdout));
-        outcome.stderr = Some(keep("stderr.log", tried.stderr));
+        outcome.stdout = Some(keep("stdout.log", tried.printed.stdout));
+        outcome.stderr = Some(keep("stderr.log", tried.printed.stderr));
         if !tried.sandbox.is_null() {
             keep("sandbox.json", serde_json::to_vec_pretty(&tried.sandbox).expect("BUG: a record is plain data"));
         }
@@ -246,7 +266,7 @@ fn went_wrong(tried: &Tried, timeout_ms: u64) -> Option<String> {
         End::NotConfined(why) => format!("it could not be confined: {why}"),
         End::NotSetUp(why) => return Some(format!("its workspace could not be made ready: {why}")),
     };
-    let words = [&tried.stderr, &tried.stdout].into_iter().map(|bytes| last_words(bytes));
+    let words = [&tried.printed.stderr, &tried.printed.stdout].into_iter().map(|bytes| last_words(bytes));
     let words = words.into_iter().find(|words| !words.is_empty());
     Some(words.map_or_else(|| how.clone(), |words| format!("{how}: {}", words.escape_debug())))
 }

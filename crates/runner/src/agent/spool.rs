@@ -4,7 +4,7 @@
 use crate::{Error, Result};
 use contract::SessionEvent;
 use gateway::{Exchange, Record};
-use run::redact::{Counts, Redacted, Redactor};
+use run::redact::{Counts, Redacted, Redactor, add};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ impl Spool {
     pub(super) fn line(&mut self, side: Side, line: &[u8]) -> io::Result<()> {
         let redactor = Arc::clone(&self.redactor);
         let Redacted { bytes, counts } = redactor.redact(line);
-        self.count(&counts);
+        add(&mut self.counts, &counts);
         let line = &*bytes;
         let side = match side {
             Side::Norma => "in",
@@ -69,12 +69,6 @@ impl Spool {
             false => serde_json::to_writer(&mut self.exchange, &String::from_utf8_lossy(line))?,
         }
         self.exchange.write_all(b"}\n")
-    }
-
-    fn count(&mut self, counts: &Counts) {
-        for (kind, count) in counts {
-            *self.counts.entry(*kind).or_default() += count;
-        }
     }
 
     /// The event without its secrets.

@@ -5,9 +5,9 @@
 use super::tally::{Found, Tally, found};
 use super::{Replay, Tests, Walk, changes, check_record, items, report};
 use crate::agent::kind_of;
-use crate::collect::{RESERVED, collect, open};
+use crate::collect::RESERVED;
 use crate::drive::Control;
-use crate::turn::{clear, keep_carried};
+use crate::keep::keep;
 use crate::world::{Again, Answered, Execution, Question, Witness};
 use crate::{Error, Machine, Result, TurnOrder, World};
 use contract::replay::{
@@ -21,7 +21,7 @@ use contract::{
 use gateway::{Exchange, Gateway};
 use run::{ItemStage, Run, Stage};
 use serde::de::DeserializeOwned;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -199,16 +199,11 @@ impl Taking<'_, '_, '_, '_, '_> {
 
     /// What the agent left this time.
     fn left(&mut self, order: &TurnOrder<'_>, execution: &mut Execution, private: &Path) -> Result<Left> {
-        if let Some(spoken) = execution.spoken.take() {
-            execution.stdout = spoken.answer.unwrap_or_default().into_bytes();
+        let mut kept = Preparing::new(&private.join("left"))?;
+        keep(self.machine, order.run, order.step, order.live_dir, execution, &mut kept)?;
+        if let Some(spoken) = &execution.spoken {
             store::remove_tree(&spoken.spool)?;
         }
-        // What is on record has no secrets in it either.
-        clear(&self.machine.redactor(), execution);
-        let mut kept = Preparing::new(&private.join("left"))?;
-        let written = execution.written.take().map_or_else(|| open(order.live_dir), Some);
-        collect(written, &order.run.started.contract.limits, &mut kept)?;
-        keep_carried(self.machine, order.run, order.step, execution, &mut kept)?;
         let mut files = Vec::new();
         for name in kept.names() {
             let bytes = kept.read(&name, u64::MAX)?.unwrap_or_default();
@@ -392,6 +387,8 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Who is there while a turn is taken again: what the agent was told when it asked, it is told again.
 struct Recalled {
     answers: RefCell<Vec<(Permission, Decision)>>,
+    /// How often it was told yes again, and how often no.
+    told: Cell<(u64, u64)>,
     version: Option<String>,
     notes: RefCell<Vec<String>>,
 }
@@ -411,11 +408,15 @@ impl Recalled {
                 _ => {}
             }
         }
-        Recalled { answers: RefCell::new(answers), version, notes: RefCell::default() }
+        Recalled { answers: RefCell::new(answers), told: Cell::default(), version, notes: RefCell::default() }
     }
 
     fn notes(self) -> Vec<String> {
-        self.notes.into_inner()
+        let told = match self.told.get() {
+            (0, 0) => None,
+            (yes, no) => Some(format!("it asked whether it may, and was told as on record: {yes} yes, {no} no")),
+        };
+        told.into_iter().chain(self.notes.into_inner()).collect()
     }
 
     /// What it was told when it asked the same: the same id first, since an agent may ask the same thing twice.
@@ -426,7 +427,11 @@ impl Recalled {
         };
         let exact = answers.iter().position(|asked| same(asked) && asked.0.id == permission.id);
         let at = exact.or_else(|| answers.iter().position(same))?;
-        Some(answers.remove(at).1)
+        let decision = answers.remove(at).1;
+        let (yes, no) = self.told.get();
+        let is_no = matches!(decision, Decision::Deny { .. });
+        self.told.set((yes + u64::from(!is_no), no + u64::from(is_no)));
+        Some(decision)
     }
 }
 

@@ -64,6 +64,19 @@ fn the_handshake_ends_with_the_prompt() {
 }
 
 #[test]
+fn only_the_answer_that_is_waited_for_is_taken_for_one() {
+    let mut talk = opened(worker());
+    // Ids of ours begin with 1, and the answers to all three were given.
+    for id in [0, 3, 9] {
+        talk.hear(&json!({"id": id, "error": {"message": "no such thread"}}));
+    }
+    assert_eq!(talk.types(), ["other", "other", "other"]);
+    assert!(!talk.session.turn_over());
+    talk.hear(&completed("completed", &Value::Null));
+    assert!(talk.finish(Exit::Code(0)).ok);
+}
+
+#[test]
 fn rights_become_policy_and_sandbox_of_the_thread() {
     for (write, shell, policy, sandbox) in [
         (true, ShellRight::Deny, None, "danger-full-access"),

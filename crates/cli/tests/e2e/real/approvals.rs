@@ -13,7 +13,7 @@ for_each_agent!(what_is_approved_runs, what_is_denied_does_not_run);
 const COMMAND: &str = "cp README.md notes/hello.txt";
 
 /// A contract whose agent asks before it runs anything.
-fn asking(agent: Agent) -> Option<Lab> {
+pub(crate) fn asking(agent: Agent) -> Option<Lab> {
     let result =
         json!({"task_id": "say-hello", "status": "SUCCESS", "summary": "copied", "evidence_refs": {}, "failure": null});
     let mut script: Vec<Step> = vec![shell(COMMAND)];
@@ -35,7 +35,7 @@ fn pending(lab: &Lab) -> Option<String> {
 }
 
 /// Carries out the contract, and answers what its agent asks.
-fn answering(lab: &Lab, answer: impl FnOnce(&str) -> Output) -> Output {
+pub(crate) fn answering(lab: &Lab, answer: impl FnOnce(&str) -> Output) -> Output {
     let running = lab.env.spawn(&["run", "contract.json"]);
     let mut asked = None;
     eventually("the agent asks", || {
