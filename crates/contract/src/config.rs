@@ -143,6 +143,10 @@ pub struct AgentConfig {
     /// Further arguments for the kinds whose program is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
+    /// Whether a later turn of the same role goes on with the conversation of the one before, in a loop and for the kinds
+    /// whose conversations can be kept; `true` without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<bool>,
     /// Context directory: the agent starts here; relative to the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
@@ -354,6 +358,7 @@ impl AgentConfig {
             key_env: None,
             bin: None,
             args: Vec::new(),
+            resume: None,
             path: None,
             env: BTreeMap::new(),
             network: Vec::new(),

@@ -62,6 +62,11 @@ impl PromptBlocks {
         join(self.blocks.iter())
     }
 
+    /// One of the blocks, if it has something to say.
+    pub fn block(&self, name: BlockName) -> Option<&PromptBlock> {
+        self.blocks.iter().find(|block| block.name == name)
+    }
+
     /// What of it a conversation does not know that heard `earlier`.
     pub fn delta(&self, earlier: &PromptBlocks) -> String {
         join(self.blocks.iter().filter(|block| !earlier.blocks.iter().any(|other| other == *block)))

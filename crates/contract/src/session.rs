@@ -212,6 +212,18 @@ impl Usage {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
+    /// What of it was used since: by a count that goes on from `before`, which never counted money.
+    #[must_use]
+    pub fn less(&self, before: &Usage) -> Usage {
+        Usage {
+            input_tokens: self.input_tokens.saturating_sub(before.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(before.output_tokens),
+            cached_tokens: self.cached_tokens.saturating_sub(before.cached_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_sub(before.reasoning_tokens),
+            cost_micro_usd: self.cost_micro_usd,
+        }
+    }
+
     /// Adds what was used elsewhere. What nobody counted in money stays unknown only if none of it was counted.
     pub fn add(&mut self, more: &Usage) {
         self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);

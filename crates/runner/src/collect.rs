@@ -1,21 +1,17 @@
-//! Copies what an agent left in its live directory: regular files only, within caps, never through a link, text without
-//! its secrets. Directories are walked by descriptor with `O_NOFOLLOW`, so nothing the agent still changes can lead the walk
-//! elsewhere. Whatever is not copied is noted.
+//! Copies what an agent left in its step directory into its evidence: within caps, text without its secrets. Whatever is
+//! not copied is noted.
 
 use crate::clear::Cleared;
+use crate::leftovers::{Visitor, visit};
 use crate::{Error, Result};
-use contract::{RepoPath, TurnLimits};
+use contract::TurnLimits;
 use run::redact::{Counts, Redactor, add};
-use rustix::fs::{Dir, FileType, Mode, OFlags};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use store::Preparing;
-
-/// How deep a step directory may be nested; nobody reads deeper.
-const DEPTH_MAX: usize = 32;
 
 /// How many single notes are kept before they are only counted.
 const NOTES_MAX: usize = 50;
@@ -34,9 +30,6 @@ pub(crate) const RESERVED: [&str; 10] = [
     "workspace.json",
 ];
 
-/// NONBLOCK: opening a FIFO must not wait for a writer that never comes.
-const FILE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
-
 struct Collector<'a> {
     into: &'a mut Preparing,
     redactor: &'a Arc<Redactor>,
@@ -47,23 +40,6 @@ struct Collector<'a> {
     files_left: u32,
     notes: Vec<String>,
     unlisted: u64,
-}
-
-/// Opens the directory an agent wrote, if it is still one.
-pub(crate) fn open(dir: &Path) -> Option<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::open(dir, flags, Mode::empty()).ok()
-}
-
-/// Reads at most so much of a file of the directory, if it is a regular one.
-pub(crate) fn read_file(dir: &OwnedFd, name: &str, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-    let Ok(opened) = rustix::fs::openat(dir, name, FILE_FLAGS, Mode::empty()) else { return Ok(None) };
-    if kind(&opened) != FileType::RegularFile {
-        return Ok(None);
-    }
-    let mut bytes = Vec::new();
-    File::from(opened).take(bytes_max).read_to_end(&mut bytes)?;
-    Ok(Some(bytes))
 }
 
 /// Copies the files of a directory, but for the one that is kept apart; answers what was noticed, and which secrets were
@@ -86,8 +62,8 @@ pub(crate) fn collect(
         unlisted: 0,
     };
     match dir {
-        Some(dir) => collector.walk(dir, "", 0)?,
-        None => collector.note("the agent removed its step directory".into()),
+        Some(dir) => visit(dir, &mut collector)?,
+        None => collector.left_out("the agent removed its step directory".into()),
     }
     if collector.unlisted > 0 {
         collector.notes.push(format!("and {} more like these", collector.unlisted));
@@ -95,81 +71,36 @@ pub(crate) fn collect(
     Ok((collector.notes, collector.removed))
 }
 
-fn kind(opened: &OwnedFd) -> FileType {
-    rustix::fs::fstat(opened).map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
-}
-
-impl Collector<'_> {
-    fn note(&mut self, note: String) {
-        if self.notes.len() < NOTES_MAX {
-            self.notes.push(note);
-        } else {
-            self.unlisted += 1;
+impl Visitor for Collector<'_> {
+    fn wants(&mut self, name: &str) -> bool {
+        let reserved = RESERVED.contains(&name);
+        if reserved && name != "input.json" {
+            self.left_out(format!("{name} is norma's to write; the agent's was left out"));
         }
+        !reserved && self.apart != Some(name)
     }
 
-    fn walk(&mut self, dir: OwnedFd, below: &str, depth: usize) -> Result<()> {
-        let unreadable = |e: rustix::io::Errno| Error::io("list", Path::new(below), e.into());
-        let mut names = Vec::new();
-        for entry in Dir::read_from(&dir).map_err(unreadable)? {
-            names.push(entry.map_err(unreadable)?.file_name().to_owned());
-        }
-        names.sort();
-        for name in names.iter().filter(|name| !matches!(name.to_bytes(), b"." | b"..")) {
-            let shown = format!("{below}{}", name.to_string_lossy());
-            if below.is_empty() && self.apart == Some(&*shown) {
-                continue;
-            }
-            if below.is_empty() && RESERVED.contains(&shown.as_str()) {
-                if shown != "input.json" {
-                    self.note(format!("{shown} is norma's to write; the agent's was left out"));
-                }
-                continue;
-            }
-            match RepoPath::parse_bytes(name.to_bytes()) {
-                Ok(_) => self.entry(&dir, name, &shown, depth)?,
-                Err(problem) => self.note(format!("{} was left out: {problem}", shown.escape_debug())),
-            }
-        }
-        Ok(())
-    }
-
-    fn entry(&mut self, dir: &OwnedFd, name: &std::ffi::CStr, shown: &str, depth: usize) -> Result<()> {
-        let opened = match rustix::fs::openat(dir, name, FILE_FLAGS, Mode::empty()) {
-            Ok(opened) => opened,
-            Err(rustix::io::Errno::LOOP) => {
-                self.note(format!("{shown} is a symbolic link and was left out"));
-                return Ok(());
-            }
-            Err(e) => {
-                self.note(format!("{shown} could not be opened and was left out: {e}"));
-                return Ok(());
-            }
-        };
-        match kind(&opened) {
-            FileType::Directory if depth < DEPTH_MAX => self.walk(opened, &format!("{shown}/"), depth + 1),
-            FileType::RegularFile => self.file(opened, shown),
-            _ => {
-                self.note(format!("{shown} is not a regular file and was left out"));
-                Ok(())
-            }
-        }
-    }
-
-    fn file(&mut self, file: OwnedFd, shown: &str) -> Result<()> {
-        let file = File::from(file);
+    fn file(&mut self, file: File, path: &str) -> Result<()> {
         let size = file.metadata().map_or(u64::MAX, |meta| meta.len());
         if self.files_left == 0 || size > self.bytes_left {
-            self.note(format!("{shown} was left out: limits.evidence_files or limits.evidence_mb is reached"));
+            self.left_out(format!("{path} was left out: limits.evidence_files or limits.evidence_mb is reached"));
             return Ok(());
         }
         self.files_left -= 1;
-        let unreadable = |source| Error::io("read", Path::new(shown), source);
+        let unreadable = |source| Error::io("read", Path::new(path), source);
         let mut cleared = Cleared::new(file.take(self.bytes_left), self.redactor).map_err(unreadable)?;
         // A mark may be longer than what it stands for.
-        let copied = self.into.copy(shown, &mut cleared, u64::MAX)?;
+        let copied = self.into.copy(path, &mut cleared, u64::MAX)?;
         add(&mut self.removed, cleared.removed());
         self.bytes_left = self.bytes_left.saturating_sub(copied);
         Ok(())
+    }
+
+    fn left_out(&mut self, why: String) {
+        if self.notes.len() < NOTES_MAX {
+            self.notes.push(why);
+        } else {
+            self.unlisted += 1;
+        }
     }
 }

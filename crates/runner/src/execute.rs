@@ -175,9 +175,10 @@ impl Machine<'_> {
         let spoken = match (engaged, conversation) {
             (Some(engaged), Some((talk, answering))) => {
                 let home = home.and_then(|place| finished.layers.get(place));
-                let (spoken, more) = engaged.end(talk, answering, &mut finished.outcome, home)?;
-                notes.extend(more);
-                Some(spoken)
+                let ended = engaged.end(talk, answering, &mut finished.outcome, home)?;
+                notes.extend(ended.notes);
+                self.conversations.put(order.step.role, ended.ongoing);
+                Some(ended.spoken)
             }
             _ => None,
         };
@@ -251,9 +252,10 @@ impl Machine<'_> {
         let mut notes = Vec::new();
         let spoken = match (engaged, conversation) {
             (Some(engaged), Some((talk, answering))) => {
-                let (spoken, more) = engaged.end(talk, answering, &mut outcome, None)?;
-                notes = more;
-                Some(spoken)
+                let ended = engaged.end(talk, answering, &mut outcome, None)?;
+                notes = ended.notes;
+                self.conversations.put(order.step.role, ended.ongoing);
+                Some(ended.spoken)
             }
             _ => None,
         };

@@ -2,7 +2,8 @@
 //! turn that was just taken and for one that is taken again.
 
 use crate::clear::{clear, told};
-use crate::collect::{collect, open, read_file};
+use crate::collect::collect;
+use crate::leftovers::{open, read_file};
 use crate::world::{Execution, PatchResult, World};
 use crate::{Error, Result};
 use contract::{Role, StepRef};

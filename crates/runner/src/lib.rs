@@ -21,6 +21,7 @@ mod items;
 mod keep;
 mod keys;
 mod landing;
+mod leftovers;
 mod machine;
 mod observe;
 mod owner;

@@ -1,6 +1,7 @@
 //! The real world: agents as processes in a private checkout, git with real objects.
 
 use crate::acceptance::Acceptance;
+use crate::agent::Conversations;
 use crate::confine::{Shown, Tools};
 use crate::execute::{self, Waiting};
 use crate::git::{CommitSpec, Identity, ObjectId, Objects, PatchLimits, PatchProblem};
@@ -43,6 +44,8 @@ pub struct Machine<'a> {
     pub(crate) waiting: Waiting,
     /// State hashes that are known.
     memo: Option<Memo>,
+    /// What agents of a loop were told before.
+    pub(crate) conversations: Conversations,
     /// Knows the user's secrets.
     redactor: Option<Arc<Redactor>>,
 }
@@ -50,8 +53,18 @@ pub struct Machine<'a> {
 impl<'a> Machine<'a> {
     /// A machine without a checkout yet.
     pub fn new(context: &'a Context, objects: &'a Objects, keys: &'a Keys, cancel: Cancel) -> Machine<'a> {
-        let (workspace, waiting) = (Workspace::default(), Waiting::default());
-        Machine { context, objects, keys, cancel, workspace, tools: None, waiting, memo: None, redactor: None }
+        Machine {
+            context,
+            objects,
+            keys,
+            cancel,
+            workspace: Workspace::default(),
+            tools: None,
+            waiting: Waiting::default(),
+            memo: None,
+            conversations: Conversations::default(),
+            redactor: None,
+        }
     }
 
     /// The one commit of a run whose turns made one tree.
@@ -172,6 +185,7 @@ impl World for Machine<'_> {
 
     fn release(&mut self, run: &Run) -> Result<()> {
         (self.workspace, self.waiting) = (Workspace::default(), Waiting::default());
+        self.conversations = Conversations::default();
         let slug = run.id.slug();
         store::remove_tree(&self.context.layout.worktree(&slug))?;
         if !run.started.contract.workspace.setup.is_empty() {

@@ -1,6 +1,6 @@
 //! What the runner says about an agent before it starts: which one, with which model, where, and with which rights.
 
-use contract::session::{Decision, ToolKind};
+use contract::session::{Decision, ToolKind, Usage};
 use contract::work::ShellRight;
 use serde_json::Value;
 
@@ -71,6 +71,8 @@ pub struct Brief<'a> {
     pub output_schema: Option<&'a Value>,
     /// The conversation to go on with.
     pub resume: Option<&'a str>,
+    /// What that conversation had used before, by the command line's own count: one of them goes on counting from there.
+    pub used: Usage,
     /// Further arguments from the configuration; for [`Kind::Acp`] all there are.
     pub args: &'a [String],
 }

@@ -224,8 +224,8 @@ impl Codex {
             return;
         }
         let last = tokens(&usage["last"]);
-        let before = *self.before.get_or_insert_with(|| less(total, last));
-        notes.usage_is(less(total, before), out);
+        let before = *self.before.get_or_insert_with(|| total.less(&last));
+        notes.usage_is(total.less(&before), out);
     }
 
     fn requested(&mut self, id: Value, method: &str, params: Value, notes: &mut Notes, out: &mut Vec<Act>) {
@@ -389,16 +389,6 @@ fn tokens(breakdown: &Value) -> Usage {
         output_tokens: wire::count(breakdown, "outputTokens"),
         cached_tokens: wire::count(breakdown, "cachedInputTokens"),
         reasoning_tokens: wire::count(breakdown, "reasoningOutputTokens"),
-        cost_micro_usd: None,
-    }
-}
-
-fn less(total: Usage, before: Usage) -> Usage {
-    Usage {
-        input_tokens: total.input_tokens.saturating_sub(before.input_tokens),
-        output_tokens: total.output_tokens.saturating_sub(before.output_tokens),
-        cached_tokens: total.cached_tokens.saturating_sub(before.cached_tokens),
-        reasoning_tokens: total.reasoning_tokens.saturating_sub(before.reasoning_tokens),
         cost_micro_usd: None,
     }
 }

@@ -32,6 +32,6 @@ mod wire;
 pub use brief::{Brief, Kind, Mode, Rights};
 pub use contract::work::ShellRight;
 pub use launch::{Launch, Protocol, launch};
-pub use provider::{default_base_url, hosts, key_variables, program, sign_in_files};
+pub use provider::{conversations, default_base_url, hosts, key_variables, program, sign_in_files};
 pub use session::{Act, Exit, Outcome, Session};
 pub use trouble::provider_error;

@@ -5,19 +5,20 @@ mod codex;
 mod gemini;
 mod opencode;
 
-use crate::brief::Kind;
+use crate::brief::{Brief, Kind};
 use crate::claude;
 use crate::notes::Notes;
 use crate::session::{Act, Exit};
 use crate::trouble;
 use crate::wire;
-use contract::session::SessionError;
+use contract::session::{SessionError, Usage};
 use opencode::Steps;
 use serde_json::Value;
 
 /// Reads the events of one run of a command line.
 pub(crate) enum OneShot {
-    Codex,
+    /// With what its thread had used before.
+    Codex(Usage),
     Claude(claude::Reader),
     Gemini,
     Opencode(Steps),
@@ -25,11 +26,11 @@ pub(crate) enum OneShot {
 
 impl OneShot {
     /// Says all there is to say. There is none for [`Kind::Acp`], which always talks.
-    pub(crate) fn open(kind: Kind, prompt: &str, out: &mut Vec<Act>) -> OneShot {
+    pub(crate) fn open(brief: &Brief<'_>, prompt: &str, out: &mut Vec<Act>) -> OneShot {
         out.push(Act::Say(prompt.as_bytes().to_vec()));
         out.push(Act::CloseInput);
-        match kind {
-            Kind::Codex => OneShot::Codex,
+        match brief.kind {
+            Kind::Codex => OneShot::Codex(brief.used),
             Kind::Claude => OneShot::Claude(claude::Reader::default()),
             Kind::Gemini => OneShot::Gemini,
             Kind::Opencode | Kind::Acp => OneShot::Opencode(Steps::default()),
@@ -38,7 +39,7 @@ impl OneShot {
 
     pub(crate) fn hear(&mut self, message: Value, notes: &mut Notes, out: &mut Vec<Act>) {
         match self {
-            OneShot::Codex => codex::hear(message, notes, out),
+            OneShot::Codex(before) => codex::hear(message, before, notes, out),
             OneShot::Claude(reader) if wire::text(&message, "type") == "result" => reader.result(&message, notes, out),
             OneShot::Claude(reader) => reader.hear(message, notes, out),
             OneShot::Gemini => gemini::hear(message, notes, out),

@@ -23,6 +23,8 @@ struct Provider<'a> {
     #[serde(borrow)]
     sign_in_files: Vec<&'a str>,
     #[serde(borrow)]
+    conversations: Vec<&'a str>,
+    #[serde(borrow)]
     key_variables: Vec<&'a str>,
     #[serde(borrow, deserialize_with = "names")]
     hosts: Vec<&'a str>,
@@ -63,6 +65,11 @@ pub fn program(kind: Kind) -> &'static str {
 /// The files below the home directory that hold a sign-in with the provider, and nothing else.
 pub fn sign_in_files(kind: Kind) -> &'static [&'static str] {
     of(kind).map_or(&[], |provider| &provider.sign_in_files)
+}
+
+/// The directories below its home in which the command line keeps its conversations; none where that is not known.
+pub fn conversations(kind: Kind) -> &'static [&'static str] {
+    of(kind).map_or(&[], |provider| &provider.conversations)
 }
 
 /// The variables that may hold a key.

@@ -98,7 +98,7 @@ impl Session {
             (_, Kind::Acp) | (Mode::Live, Kind::Gemini | Kind::Opencode) => {
                 Talk::Acp(Box::new(Acp::open(brief, prompt, &mut out)))
             }
-            (Mode::OneShot, kind) => Talk::OneShot(OneShot::open(kind, prompt, &mut out)),
+            (Mode::OneShot, _) => Talk::OneShot(OneShot::open(brief, prompt, &mut out)),
             (Mode::Live, Kind::Codex) => Talk::Codex(Box::new(Codex::open(brief, prompt, &mut out))),
             (Mode::Live, Kind::Claude) => Talk::Claude(Box::new(Claude::open(prompt, &mut out))),
         };

@@ -23,6 +23,7 @@ pub(crate) fn brief(kind: Kind) -> Brief<'static> {
         rights: worker(),
         output_schema: None,
         resume: None,
+        used: contract::Usage::default(),
         args: &[],
     }
 }

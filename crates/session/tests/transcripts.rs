@@ -135,6 +135,7 @@ fn replay(kind: Kind, name: &str) -> (Outcome, Vec<SessionEvent>) {
         rights: Rights { write: true, shell: ShellRight::OnRequest, network: false, mcp_tools: Vec::new() },
         output_schema: None,
         resume: None,
+        used: contract::Usage::default(),
         args: &[],
     };
     let (session, acts) = Session::open(&brief, if once { Mode::OneShot } else { Mode::Live }, "do it");

@@ -213,6 +213,7 @@ fn alone(world: &World, codex: &Path, port: u16, prompt: &str) -> Result<Duratio
         rights,
         output_schema: None,
         resume: None,
+        used: contract::Usage::default(),
         args: &[],
     };
     let launch = launch(&brief, Mode::Live);

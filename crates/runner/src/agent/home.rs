@@ -23,10 +23,18 @@ pub(super) struct Home {
 }
 
 impl Home {
-    /// Makes the home with everything that the launch asks for.
-    pub(super) fn furnish(dir: PathBuf, launch: &Launch, sign_in: Option<(Kind, &Path)>) -> Result<Home> {
+    /// Makes the home with everything that the launch asks for, over the files of the conversation that goes on.
+    pub(super) fn furnish(
+        dir: PathBuf,
+        launch: &Launch,
+        sign_in: Option<(Kind, &Path)>,
+        ongoing: Option<&Path>,
+    ) -> Result<Home> {
         store::remove_tree(&dir)?;
-        make_dir(&dir)?;
+        match ongoing {
+            Some(files) => std::fs::rename(files, &dir).map_err(|source| Error::io("rename", files, source))?,
+            None => make_dir(&dir)?,
+        }
         let mut home = Home { dir, copied: Vec::new(), user_home: sign_in.map(|(_, home)| home.to_owned()) };
         for (path, content) in &launch.files {
             home.put(path, content)?;
@@ -79,7 +87,7 @@ impl Drop for Home {
     }
 }
 
-fn make_dir(dir: &Path) -> Result<()> {
+pub(super) fn make_dir(dir: &Path) -> Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|source| Error::io("create", dir, source))
 }
 

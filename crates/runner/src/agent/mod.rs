@@ -3,6 +3,7 @@
 
 mod access;
 mod home;
+mod ongoing;
 pub(crate) mod spool;
 mod talk;
 
@@ -16,8 +17,10 @@ use access::{Access, Answering, DOOR};
 pub(crate) use access::{reach, sign_in_problem};
 use contract::session::{ErrorKind, SessionError};
 use contract::work::{NetworkRight, ShellRight};
-use contract::{AgentConfig, AgentType, PromptBlocks, Role, SessionOutcome, Usage};
+use contract::{AgentConfig, AgentType, PromptBlocks, Role, Sent, SessionOutcome, Usage};
 use home::Home;
+pub(crate) use ongoing::Conversations;
+use ongoing::Ongoing;
 use run::prompt::{answer_schema, blocks};
 use sandbox::{Overlay, Root, Upper};
 use serde_json::Value;
@@ -41,26 +44,43 @@ const HOME_BYTES: u64 = 1 << 30;
 /// that does not answer.
 const IDLE_DEFAULT: Duration = Duration::from_secs(600);
 
-/// An agent that is about to take a turn.
-pub(crate) struct Engaged {
+/// What an agent is told and given for a turn.
+struct Terms {
     kind: Kind,
     mode: Mode,
     model: Option<String>,
     effort: Option<String>,
     base_url: Option<String>,
     cwd: String,
-    home_inside: String,
+    home: String,
     step_dir: String,
     rights: Rights,
     schema: Value,
     args: Vec<String>,
     prompt: PromptBlocks,
+    /// The conversation it goes on with.
+    ongoing: Option<Ongoing>,
     access: Access,
-    home: Home,
+}
+
+/// An agent that is about to take a turn.
+pub(crate) struct Engaged {
+    terms: Terms,
     launch: Launch,
+    home: Home,
+    /// Where the files of a conversation are kept that may go on.
+    keep: Option<PathBuf>,
     spool: Option<Spool>,
     /// What waits for the agent outside of any sandbox.
     free_door: Option<TcpListener>,
+}
+
+/// What a turn of an agent came to.
+pub(crate) struct Ended {
+    pub(crate) spoken: Spoken,
+    /// The conversation, if it can go on.
+    pub(crate) ongoing: Option<Ongoing>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// The kind of a configured agent; none for one that is not spoken with.
@@ -114,44 +134,39 @@ impl Machine<'_> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let home_inside = inside.map_or_else(|| home_dir.clone(), |home| home.join(HOME));
         let item = order.step.item.map(|place| &*order.run.items[place as usize].item);
-        let mut engaged = Engaged {
+        let mut prompt = match order.again {
+            Some(again) => again.prompt.clone(),
+            None => blocks(order.request, &self.context.templates),
+        };
+        let ongoing = match order.again {
+            Some(again) if again.prompt.sent == Sent::Full => None,
+            _ => self.conversations.take(order.step.role, &prompt),
+        };
+        prompt.sent = if ongoing.is_some() { Sent::Delta } else { Sent::Full };
+        let terms = Terms {
             kind,
             mode: if item.is_some() { Mode::Live } else { Mode::OneShot },
             model: agent.model.clone(),
             effort: agent.effort.clone(),
             base_url: access.placeholder().map(|_| format!("http://127.0.0.1:{port}")),
             cwd: text(cwd),
-            home_inside: text(&home_inside),
+            home: text(&home_inside),
             step_dir: order.request.paths.step_dir.clone(),
             rights: rights(order),
             schema: answer_schema(order.step.role, item),
             args: if kind == Kind::Acp { agent.cmd[1..].to_vec() } else { agent.args.clone() },
-            prompt: match order.again {
-                Some(again) => again.prompt.clone(),
-                None => blocks(order.request, &self.context.templates),
-            },
-            home: Home::furnish(home_dir, &empty_launch(), None)?,
-            launch: empty_launch(),
+            prompt,
+            ongoing,
             access,
-            spool: Some(spool),
-            free_door,
         };
-        engaged.launch = launch(&engaged.brief(&[&engaged.step_dir]), engaged.mode);
+        let launch = launch(&terms.brief(&[&terms.step_dir]), terms.mode);
         let user_home = self.context.user_env.get(OsStr::new("HOME")).map(PathBuf::from);
-        let sign_in = matches!(engaged.access, Access::SignIn).then_some(()).and(user_home.as_deref());
-        let dir = std::mem::take(&mut engaged.home.dir);
-        engaged.home = Home::furnish(dir, &engaged.launch, sign_in.map(|home| (kind, home)))?;
-        Ok(Ok(engaged))
-    }
-}
-
-fn empty_launch() -> Launch {
-    Launch {
-        args: Vec::new(),
-        env: std::collections::BTreeMap::new(),
-        files: Vec::new(),
-        protocol: session::Protocol::Events,
-        configured: Value::Null,
+        let sign_in = user_home.as_deref().filter(|_| matches!(terms.access, Access::SignIn));
+        let files = terms.ongoing.as_ref().map(|ongoing| ongoing.files.as_path());
+        let home = Home::furnish(home_dir, &launch, sign_in.map(|home| (kind, home)), files)?;
+        let keeps = item.is_none() && agent.resume != Some(false);
+        let keep = keeps.then(|| private.join(format!("conversation-{}", order.step.role)));
+        Ok(Ok(Engaged { terms, launch, home, keep, spool: Some(spool), free_door }))
     }
 }
 
@@ -178,7 +193,7 @@ fn rights(order: &TurnOrder<'_>) -> Rights {
     }
 }
 
-impl Engaged {
+impl Terms {
     fn brief<'b>(&'b self, extra_write: &'b [&'b str]) -> Brief<'b> {
         Brief {
             kind: self.kind,
@@ -187,15 +202,18 @@ impl Engaged {
             base_url: self.base_url.as_deref(),
             api_key: self.access.placeholder(),
             cwd: &self.cwd,
-            home: &self.home_inside,
+            home: &self.home,
             extra_write,
             rights: self.rights.clone(),
             output_schema: Some(&self.schema),
-            resume: None,
+            resume: self.ongoing.as_ref().map(|ongoing| &*ongoing.id),
+            used: self.ongoing.as_ref().map(|ongoing| ongoing.used).unwrap_or_default(),
             args: &self.args,
         }
     }
+}
 
+impl Engaged {
     /// What the program is started with.
     pub(crate) fn args(&self) -> &[String] {
         &self.launch.args
@@ -204,7 +222,7 @@ impl Engaged {
     /// What its sandbox has besides what every agent's has.
     pub(crate) fn extra(&self, program: &Path) -> Extra {
         let home = Overlay {
-            path: PathBuf::from(&self.home_inside),
+            path: PathBuf::from(&self.terms.home),
             lower: vec![self.home.dir.clone()],
             upper: Upper::Memory { bytes: HOME_BYTES },
             writable: true,
@@ -212,16 +230,16 @@ impl Engaged {
         };
         Extra {
             env: self.launch.env.clone(),
-            network: self.access.hosts(self.kind),
+            network: self.terms.access.hosts(self.terms.kind),
             read: package(program),
             home: Some(home),
-            door: matches!(self.access, Access::Gateway(_)).then_some(DOOR),
+            door: matches!(self.terms.access, Access::Gateway(_)).then_some(DOOR),
         }
     }
 
     /// Which of a sandbox's layers is its home.
     pub(crate) fn home_layer(&self, policy: &sandbox::Policy) -> Option<usize> {
-        policy.overlays.iter().position(|overlay| overlay.path == Path::new(&self.home_inside))
+        policy.overlays.iter().position(|overlay| overlay.path == Path::new(&self.terms.home))
     }
 
     /// The variables it gets where nothing confines it.
@@ -241,26 +259,30 @@ impl Engaged {
         door: Option<TcpListener>,
     ) -> Result<(Conversation<'t>, Option<Answering>)> {
         let spool = self.spool.take().expect("BUG: a turn is begun once");
-        spool::configured(&spool, &self.launch.configured, matches!(self.access, Access::Gateway(_)))?;
-        let answering = match (&self.access, door.or_else(|| self.free_door.take())) {
+        spool::configured(&spool, &self.launch.configured, matches!(self.terms.access, Access::Gateway(_)))?;
+        let answering = match (&self.terms.access, door.or_else(|| self.free_door.take())) {
             (Access::Gateway(gateway), Some(door)) => Some(Answering::start(Arc::clone(gateway), door)?),
             _ => None,
         };
-        let failed = |source| Error::io("speak with", Path::new(self.kind.as_str()), source);
-        let step_dir = [self.step_dir.as_str()];
-        let prompt = self.prompt.full();
-        let talk = Conversation::open(&self.brief(&step_dir), self.mode, &prompt, spool, order.witness);
+        let failed = |source| Error::io("speak with", Path::new(self.terms.kind.as_str()), source);
+        let step_dir = [self.terms.step_dir.as_str()];
+        let prompt = match &self.terms.ongoing {
+            Some(ongoing) => self.terms.prompt.delta(&ongoing.told),
+            None => self.terms.prompt.full(),
+        };
+        let talk = Conversation::open(&self.terms.brief(&step_dir), self.terms.mode, &prompt, spool, order.witness);
         Ok((talk.map_err(failed)?, answering))
     }
 
-    /// What came of it, once nothing of the agent is alive. `home` is what it changed of its home.
+    /// What came of it, once nothing of the agent is alive. `home` is what it changed of its home. A conversation that came
+    /// to a good end can go on.
     pub(crate) fn end(
         self,
         mut talk: Conversation<'_>,
         answering: Option<Answering>,
         outcome: &mut Outcome,
         home: Option<&OwnedFd>,
-    ) -> Result<(Spoken, Vec<String>)> {
+    ) -> Result<Ended> {
         drop(answering);
         let exit = match outcome.end {
             End::Exited(code) => Exit::Code(code),
@@ -270,9 +292,13 @@ impl Engaged {
             _ => Exit::Killed,
         };
         let ended = talk.finish(exit);
+        let ongoing = match &ended.session_id {
+            Some(id) if ended.ok => self.kept(id, ended.usage, home)?,
+            _ => None,
+        };
         let (usage, out_of_budget) = self.usage(ended.usage);
         let said = SessionOutcome {
-            agent: self.kind.as_str().to_owned(),
+            agent: self.terms.kind.as_str().to_owned(),
             protocol: self.launch.protocol.as_str().to_owned(),
             ok: ended.ok && !out_of_budget,
             session_id: ended.session_id,
@@ -290,12 +316,25 @@ impl Engaged {
         talk.spool.document("outcome.json", &serde_json::to_value(&said).expect("BUG: an outcome is plain data"))?;
         notes.extend(self.home.bring_back(home)?);
         let spool = talk.spool.dir.clone();
-        Ok((Spoken { outcome: said, answer: ended.answer, prompt: self.prompt.clone(), spool }, notes))
+        let spoken = Spoken { outcome: said, answer: ended.answer, prompt: self.terms.prompt.clone(), spool };
+        Ok(Ended { spoken, ongoing, notes })
+    }
+
+    /// The conversation as it can be gone on with, if it is one of those that are.
+    fn kept(&self, id: &str, used: Usage, home: Option<&OwnedFd>) -> Result<Option<Ongoing>> {
+        let Some(files) = self.keep.clone() else { return Ok(None) };
+        let is_kept = match home {
+            Some(layer) => ongoing::copy(self.terms.kind, layer, &files)?,
+            None => ongoing::copy_from(self.terms.kind, &self.home.dir, &files)?,
+        };
+        let mut all = self.terms.ongoing.as_ref().map(|before| before.used).unwrap_or_default();
+        all.add(&used);
+        Ok(is_kept.then(|| Ongoing { id: id.to_owned(), told: self.terms.prompt.clone(), used: all, files }))
     }
 
     /// What went wrong: what the provider last did to the agent, where it does not know or had no time to say.
     fn explained(&self, said: SessionError) -> SessionError {
-        let Access::Gateway(gateway) = &self.access else { return said };
+        let Access::Gateway(gateway) = &self.terms.access else { return said };
         let by_provider = gateway.totals().last_error.map(|(status, after)| session::provider_error(status, after));
         // Agents pass on that there is a limit, and often not for how long.
         let is_vague = matches!(
@@ -307,7 +346,7 @@ impl Engaged {
 
     /// What was used: by the gateway's count where there is one, else by the agent's; and whether a budget ended it.
     fn usage(&self, by_agent: Usage) -> (Usage, bool) {
-        let Access::Gateway(gateway) = &self.access else { return (by_agent, false) };
+        let Access::Gateway(gateway) = &self.terms.access else { return (by_agent, false) };
         let totals = gateway.totals();
         let counted = Usage {
             input_tokens: totals.usage.input_tokens,

@@ -10,7 +10,8 @@ use contract::SessionEvent;
 use contract::session::{PlanEntry, PlanStatus, ToolKind, Usage};
 use serde_json::{Value, json};
 
-pub(super) fn hear(mut message: Value, notes: &mut Notes, out: &mut Vec<Act>) {
+/// One event of a thread that had used so much before.
+pub(super) fn hear(mut message: Value, before: &Usage, notes: &mut Notes, out: &mut Vec<Act>) {
     match wire::text(&message, "type") {
         "thread.started" => notes.session(wire::name(&message, "thread_id"), None, Some("codex".to_owned()), out),
         "turn.started" => {}
@@ -22,7 +23,7 @@ pub(super) fn hear(mut message: Value, notes: &mut Notes, out: &mut Vec<Act>) {
         "item.updated" => plan(&message["item"], out),
         "item.completed" => item_completed(wire::take(&mut message, "item"), notes, out),
         "turn.completed" => {
-            notes.usage_is(tokens(&message["usage"]), out);
+            notes.usage_is(tokens(&message["usage"]).less(before), out);
             notes.end(true, "completed", out);
         }
         "turn.failed" => {

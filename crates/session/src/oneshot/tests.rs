@@ -1,7 +1,7 @@
 //! What `oneshot` says, and what it is told for that.
 
 use crate::testing::{Talk, brief, error_kind};
-use crate::{Exit, Kind, Mode};
+use crate::{Brief, Exit, Kind, Mode};
 use contract::session::Usage;
 use serde_json::{Value, json};
 
@@ -66,6 +66,17 @@ fn codex_exec() {
     for exit in [Exit::Code(1), Exit::Signal(9), Exit::Killed] {
         assert!(!talk.finish(exit).ok, "{exit:?}");
     }
+}
+
+#[test]
+fn codex_goes_on_counting_where_its_thread_stood() {
+    let used = Usage { input_tokens: 6, output_tokens: 2, cached_tokens: 4, reasoning_tokens: 0, cost_micro_usd: None };
+    let brief = Brief { resume: Some("t-1"), used, ..brief(Kind::Codex) };
+    let mut talk = Talk::open(&brief, Mode::OneShot);
+    talk.hear(&json!({"type": "turn.completed", "usage": {"input_tokens": 9, "cached_input_tokens": 4,
+        "output_tokens": 3, "reasoning_output_tokens": 1}}));
+    let usage = talk.finish(Exit::Code(0)).usage;
+    assert_eq!((usage.input_tokens, usage.output_tokens, usage.cached_tokens), (3, 1, 0));
 }
 
 #[test]
