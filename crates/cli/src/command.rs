@@ -17,6 +17,7 @@ mod gc;
 mod hash;
 mod hooks;
 mod init;
+mod intent;
 mod keys;
 mod land;
 mod reindex;
@@ -72,6 +73,7 @@ pub(crate) enum Verb {
     Contract(contract::Args),
     Run(run::Args),
     Batch(batch::Args),
+    Intent(intent::Args),
     Runs(runs::Args),
     Show(show::Args),
     Events(events::Args),
@@ -128,6 +130,7 @@ impl Verb {
             Verb::Contract(args) => args.run(here),
             Verb::Run(args) => args.run(here),
             Verb::Batch(args) => args.run(here),
+            Verb::Intent(args) => args.run(here),
             Verb::Runs(args) => args.run(here),
             Verb::Show(args) => args.run(here),
             Verb::Events(args) => args.run(here),

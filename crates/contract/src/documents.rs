@@ -9,7 +9,11 @@ pub mod evidence_bundle;
 pub mod evidence_report;
 #[cfg(test)]
 mod fixture;
+mod graph;
+pub mod intent;
 pub mod orchestrator_event;
+pub mod patch;
+pub mod plan;
 pub mod reexec_report;
 pub mod review_report;
 pub mod role_binding;
@@ -26,7 +30,10 @@ pub use agent_task_result::AgentTaskResult;
 pub use compile::{ITEM_BYTES_MAX, Kind, Terms, compile, kind_of};
 pub use evidence_bundle::EvidenceBundle;
 pub use evidence_report::EvidenceReport;
+pub use intent::{CompileAnswer, CompileOutput, CompileRequest, Intent, Recording};
 pub use orchestrator_event::OrchestratorEvent;
+pub use patch::Patch;
+pub use plan::Plan;
 pub use reexec_report::{Difference, ReexecReport, ReexecStatus};
 pub use review_report::ReviewReport;
 pub use run_manifest::RunManifest;
@@ -249,6 +256,14 @@ fn read_value<T: DeserializeOwned + JsonSchema>(value: Value) -> Result<T, Vec<V
     // The walk above says things best, but leaves patterns and formats to the types, which do not say where.
     let schema = json::schema::Schema::of::<T>().violations(&value);
     if schema.is_empty() { json::decode_value(value) } else { Err(schema) }
+}
+
+/// What is wrong with an answer that the schema it is bound to cannot say. Only norma's own forms have such rules.
+pub fn beyond_form(uri: &str, result: &Value) -> Vec<Violation> {
+    match uri {
+        intent::ANSWER_SCHEMA => CompileAnswer::read(result.clone()).err().unwrap_or_default(),
+        _ => Vec::new(),
+    }
 }
 
 /// Serde takes null for a field that may be left out; the documents here do not.

@@ -3,8 +3,9 @@
 
 use crate::bundle::BundleIndex;
 use crate::documents::{
-    AgentRegistry, AgentTaskResult, EvidenceBundle, EvidenceReport, OrchestratorEvent, ReexecReport, ReviewReport,
-    RunManifest, RunResult, TaskContract, TaskResult, TestReport, WorkItem, WorkReport,
+    AgentRegistry, AgentTaskResult, CompileAnswer, EvidenceBundle, EvidenceReport, Intent, OrchestratorEvent, Patch,
+    Plan, Recording, ReexecReport, ReviewReport, RunManifest, RunResult, TaskContract, TaskResult, TestReport,
+    WorkItem, WorkReport,
 };
 use crate::policy::{
     CommandAllowlist, ForbiddenActions, McpAllowlist, ProtectedPathsFile, ScratchPathsFile, WidePathsFile,
@@ -39,6 +40,7 @@ schemas! {
     "audit_line.v1.json" => AuditLine,
     "bundle_index.v1.json" => BundleIndex,
     "command_allowlist.v1.json" => CommandAllowlist,
+    "compile_answer.v0.json" => CompileAnswer,
     "config.v1.json" => Config,
     "contract.v1.json" => Contract,
     "event_line.v1.json" => EventLine,
@@ -46,12 +48,16 @@ schemas! {
     "evidence_report.v1.json" => EvidenceReport,
     "fact.v1.json" => Fact,
     "forbidden_actions.v1.json" => ForbiddenActions,
+    "intent.v0.json" => Intent,
     "manifest.v1.json" => Manifest,
     "mcp_allowlist.v1.json" => McpAllowlist,
     "orchestrator_event.v1.json" => OrchestratorEvent,
+    "patch.v0.json" => Patch,
+    "plan.v0.json" => Plan,
     "prompt_blocks.v1.json" => PromptBlocks,
     "protected_paths.v1.json" => ProtectedPathsFile,
     "receipt.v1.json" => Receipt,
+    "recording.v1.json" => Recording,
     "reexec_report.v1.json" => ReexecReport,
     "replay_report.v1.json" => ReplayReport,
     "review_report.v1.json" => ReviewReport,

@@ -3,6 +3,7 @@
 
 use crate::bounded::{bounded, cut};
 use crate::gate::verdict::{self, IterationFiles};
+use contract::documents::beyond_form;
 use contract::json::schema::Schema;
 use contract::session::ErrorKind;
 use contract::{
@@ -95,7 +96,11 @@ fn bound_form(item: Option<&Item>, response: &AgentResponse) -> Vec<String> {
     };
     match Schema::compile(bound.text.as_bytes()) {
         Ok(schema) => {
-            schema.violations(result).iter().map(|it| format!("result does not match {}: {it}", bound.uri)).collect()
+            let mut found = schema.violations(result);
+            if found.is_empty() {
+                found = beyond_form(&bound.uri, result);
+            }
+            found.iter().map(|it| format!("result does not match {}: {it}", bound.uri)).collect()
         }
         Err(problems) => problems.iter().map(|it| format!("{} is not a schema: {it}", bound.uri)).collect(),
     }
@@ -316,4 +321,31 @@ fn failed(end: TurnEnd, reason: Reason, why: String, stdout: &[u8]) -> Judgement
 
 fn shorten(text: &str) -> String {
     cut(text, SUMMARY_CHARS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::TurnLimits;
+    use contract::documents::{CompileRequest, Intent};
+    use serde_json::{Value, json};
+
+    /// What is wrong with this result of an item that compiles an intent.
+    fn problems(result: Value) -> Vec<String> {
+        let intent = Intent::read(br#"{"goal":"g","inputs":{},"constraints":{}}"#).unwrap();
+        let request = CompileRequest { intent, schema_version: 0, seed: String::new() };
+        let item = request.item("opencode", &TurnLimits::default()).unwrap();
+        let answer = json!({"version": 1, "status": "ok", "result": result});
+        bound_form(Some(&item), &AgentResponse::parse(answer.to_string().as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn an_answer_is_held_to_its_form_and_then_to_what_a_form_cannot_say() {
+        let node = json!({"id": "a", "kind": "io", "deps": ["a"]});
+        let with = |nodes: Value| json!({"plan": {"nodes": nodes}, "patch": {"files": []}, "tests": []});
+        let said = |what: &str| vec![format!("result does not match schemas/compile_answer.v0.json: {what}")];
+        assert_eq!(problems(with(json!([{"id": "a", "kind": "io", "deps": []}]))), [""; 0]);
+        assert_eq!(problems(with(json!([node]))), said("/plan/nodes/0/deps: these nodes wait for each other: a → a"));
+        assert_eq!(problems(with(json!([7]))), said("/plan/nodes/0: value is not of type \"object\""));
+    }
 }

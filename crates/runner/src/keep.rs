@@ -46,10 +46,11 @@ pub(crate) fn keep(
     }
     let patch = match (own_patch, &execution.captured) {
         (Some(patch), _) => Some(patch),
-        (None, Some(captured)) if step.role == Role::Act => Some(world.patch(run, captured)?),
+        // One that edits and changed nothing proposes nothing.
+        (None, Some(captured)) if apart.is_some() => Some(world.patch(run, captured)?).filter(|it| !it.is_empty()),
         _ => None,
     };
-    if let Some(patch) = patch.filter(|patch| !patch.is_empty()) {
+    if let Some(patch) = patch {
         into.write(PATCH, &without_secrets(world, run, patch, &redactor, &mut removed)?)?;
     }
     notes.extend(told("what it printed", &printed));

@@ -42,7 +42,8 @@ pub fn survey(context: &Context, config: &Config) -> Vec<Surveyed> {
     names.into_iter().filter_map(|name| look_at(context, config, &name, &config.agent(&name)?)).collect()
 }
 
-fn look_at(context: &Context, config: &Config, name: &str, agent: &AgentConfig) -> Option<Surveyed> {
+/// Looks for one agent; none if it is not one that is spoken with.
+pub fn look_at(context: &Context, config: &Config, name: &str, agent: &AgentConfig) -> Option<Surveyed> {
     let kind = kind_of(agent)?;
     let path = context.agent_env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
     let program = process::resolve(agent.program(), &path, &context.user.root);

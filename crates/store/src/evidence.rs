@@ -213,8 +213,13 @@ pub fn read_manifest(dir: &Path) -> Result<Manifest> {
 
 /// Reads a file of norma's own.
 pub(crate) fn read_bounded(path: &Path) -> Result<Vec<u8>> {
+    read_at_most(path, MANIFEST_BYTES_MAX)
+}
+
+/// The beginning of a file, or all of it.
+pub(crate) fn read_at_most(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path).at("open", path)?.take(MANIFEST_BYTES_MAX).read_to_end(&mut bytes).at("read", path)?;
+    File::open(path).at("open", path)?.take(bytes_max).read_to_end(&mut bytes).at("read", path)?;
     Ok(bytes)
 }
 

@@ -1,7 +1,7 @@
 //! Where things are. One state directory, one place for each kind of thing in it.
 
 use crate::{IoContext, Result};
-use contract::RepoPath;
+use contract::{Digest, RepoPath};
 use std::path::{Path, PathBuf};
 
 /// What `.norma/.gitignore` says: only what people write is theirs to commit.
@@ -110,6 +110,16 @@ impl Layout {
     /// `replays/<slug>/`: reports of what was judged or carried out again. They are no part of the run, which is sealed.
     pub fn replays(&self, slug: &str) -> PathBuf {
         self.state.join("replays").join(slug)
+    }
+
+    /// `recordings/`: what agents answered to intents, to be given again. The runs that asked have it as evidence.
+    pub fn recordings(&self) -> PathBuf {
+        self.state.join("recordings")
+    }
+
+    /// `recordings/<key>.json`.
+    pub fn recording(&self, key: &Digest) -> PathBuf {
+        self.recordings().join(format!("{key}.json"))
     }
 
     /// `worktrees/<slug>/`.

@@ -3,7 +3,7 @@
 
 use crate::agents::{Agents, TELLING};
 use crate::log::now;
-use crate::{Error, Layout, Result, RunLog, db};
+use crate::{Error, IoContext, Layout, Result, RunLog, db};
 use contract::{
     ApprovalState, ApprovalView, Digest, Event, EventLine, Fact, LogName, Role, RunId, RunView, Status, StepStatus,
     StepView, TaskStatus, TaskView, Verdict,
@@ -245,6 +245,31 @@ impl Reader {
             Ok((row.get(0)?, crate::StepFile { listed, bytes: row.get(5)? }))
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The bytes of a file of a run's evidence, if there is one of this name; they must be those on record.
+    pub fn evidence(&self, slug: &str, dir: &str, name: &str) -> Result<Option<Vec<u8>>> {
+        let sql = "SELECT sha256 FROM artifacts WHERE run_id = ?1 AND dir = ?2 AND path = ?3";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let listed: Option<Digest> = statement.query_row(params![slug, dir, name], |row| parsed(row, 0)).optional()?;
+        let Some(listed) = listed else { return Ok(None) };
+        let path = self.layout.run(slug).join(dir).join(name);
+        let bytes = std::fs::read(&path).at("read", &path)?;
+        match contract::hash::sha256(&bytes) == listed {
+            true => Ok(Some(bytes)),
+            false => {
+                let why = format!("{dir}/{name} differs from what was recorded");
+                Err(Error::Damaged { log: slug.to_owned(), why })
+            }
+        }
+    }
+
+    /// The newest run in which an agent had a conversation that it calls this.
+    pub fn run_of_session(&self, session: &str) -> Result<Option<String>> {
+        let sql = "SELECT run_id FROM events WHERE type = 'agent_event' AND data_json LIKE '%\"type\":\"session\"%'
+                   AND json_extract(data_json, '$.event.type') = 'session' AND json_extract(data_json, '$.event.id') = ?1
+                   ORDER BY rowid DESC LIMIT 1";
+        Ok(self.db.prepare_cached(sql)?.query_row([session], |row| row.get(0)).optional()?)
     }
 
     /// Names of the files on record of a directory of a run.

@@ -145,7 +145,7 @@ fn show(here: &Surroundings, context: &Context) -> Outcome<ExitCode> {
 }
 
 /// What counts here. Nothing is started, so nothing needs to be trusted.
-fn settings(here: &Surroundings, context: &Context) -> Outcome<Settings> {
+pub(super) fn settings(here: &Surroundings, context: &Context) -> Outcome<Settings> {
     let path = match &here.config {
         Some(path) => here.cwd.join(path),
         None => context.layout.config(),
@@ -169,12 +169,16 @@ fn record(here: &Surroundings, submitted: &Submitted) -> Outcome<()> {
 
 /// Reads a document.
 pub(super) fn read(path: &Path) -> Outcome<Vec<u8>> {
-    let shown = safe(&path.to_string_lossy());
-    let refused = |message: String| CommandError::usage(message, "name a file with a task contract or work items");
+    read_from(std::fs::File::open(path), &path.to_string_lossy(), "name a file with a task contract or work items")
+}
+
+/// Reads a document from what was opened under this name.
+pub(super) fn read_from(source: std::io::Result<impl Read>, name: &str, hint: &str) -> Outcome<Vec<u8>> {
+    let shown = safe(name);
+    let refused = |message: String| CommandError::usage(message, hint);
     let failed = |error: std::io::Error| refused(format!("could not read {shown}: {error}"));
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    source.map_err(failed)?.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     // A record of it would have the digest of its beginning only.
     if bytes.len() > BYTES_MAX {
         return Err(refused(format!("{shown} is larger than {BYTES_MAX} bytes")));
@@ -244,7 +248,7 @@ fn summary(name: &str, kind: &str, items: &[Item], submitted: &Submitted) -> Str
 }
 
 /// Each name once, as many as a line holds.
-fn named(names: impl Iterator<Item = String>) -> String {
+pub(super) fn named(names: impl Iterator<Item = String>) -> String {
     let mut seen = BTreeSet::new();
     let names: Vec<String> = names.filter(|name| seen.insert(name.clone())).map(|name| short(&name, 80)).collect();
     match names.len() {

@@ -7,7 +7,7 @@ use crate::surroundings::Surroundings;
 use crate::text::safe;
 use contract::{AgentConfig, Config, Role};
 use runner::git::Repository;
-use runner::{LEVEL_MIN, Reach, Surveyed, load_settings};
+use runner::{Context, LEVEL_MIN, Reach, Settings, Surveyed, load_settings};
 use sandbox::{HeldBy, Level, Probe};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -34,11 +34,17 @@ enum Health {
 }
 
 #[derive(Serialize)]
-struct Check {
+pub(super) struct Check {
     name: &'static str,
     status: Health,
     message: String,
     fix: Option<String>,
+}
+
+impl Check {
+    pub(super) fn is_good(&self) -> bool {
+        self.status != Health::Fail
+    }
 }
 
 fn ok(name: &'static str, message: impl Into<String>) -> Check {
@@ -57,12 +63,39 @@ impl Args {
         let mut checks = examine(here);
         let probe = probe(here);
         checks.extend(sandbox_checks(probe));
-        let healthy = checks.iter().all(|check| check.status != Health::Fail);
-        here.print(&serde_json::json!({"healthy": healthy, "checks": checks, "sandbox": probe}), || {
-            checks.iter().map(line).collect::<Vec<_>>().join("\n")
-        });
+        let healthy = checks.iter().all(Check::is_good);
+        here.print(&serde_json::json!({"healthy": healthy, "checks": checks, "sandbox": probe}), || told(&checks));
         Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(code::ENVIRONMENT) })
     }
+}
+
+pub(super) fn told(checks: &[Check]) -> String {
+    checks.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether one agent could take a turn now: its configuration, itself, and what would confine it.
+pub(super) fn fitness(
+    here: &Surroundings,
+    context: &Context,
+    settings: &Settings,
+    (name, agent): (&str, &AgentConfig),
+) -> Vec<Check> {
+    let is_trusted = match here.config {
+        // Trusted, since somebody typed it; the policies beside it are not.
+        Some(_) => context.trust.trusts_policies(&settings.policies),
+        None => context.trust.trusts(settings),
+    };
+    let mut checks = vec![trusted(is_trusted)];
+    checks.push(match runner::look_at(context, &settings.config, name, agent) {
+        // Without a way to its model it could not, whoever configured it.
+        Some(found) => match known_agent(&found) {
+            check if check.fix.is_some() => Check { status: Health::Fail, ..check },
+            check => check,
+        },
+        None => agent_check(here, &context.user, std::iter::once(agent.program())),
+    });
+    checks.extend(sandbox_checks(probe(here)));
+    checks
 }
 
 fn line(check: &Check) -> String {
@@ -179,11 +212,7 @@ fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec
     };
     let config = &settings.config;
     let mut checks = Vec::new();
-    checks.push(if here.trust_of(layout).trusts(&settings) {
-        ok("config", "valid and trusted")
-    } else {
-        bad("config", Health::Fail, "valid, but not trusted", "read it (norma trust --show), then: norma trust")
-    });
+    checks.push(trusted(here.trust_of(layout).trusts(&settings)));
     checks.push(policies(&settings.policies));
     let missing: Vec<&str> =
         Role::PDCA.iter().map(|role| role.as_str()).filter(|role| !config.agents.contains_key(*role)).collect();
@@ -200,6 +229,15 @@ fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec
     });
     checks.extend(known);
     checks
+}
+
+fn trusted(is_trusted: bool) -> Check {
+    match is_trusted {
+        true => ok("config", "valid and trusted"),
+        false => {
+            bad("config", Health::Fail, "valid, but not trusted", "read it (norma trust --show), then: norma trust")
+        }
+    }
 }
 
 /// Each of the known command lines: is it there, which one is it, and can it reach its model?

@@ -328,12 +328,17 @@ impl Session<'_> {
 
 /// The exit code of a run.
 pub(crate) fn exit_code(view: &RunView) -> ExitCode {
+    ExitCode::from(exit_number(view))
+}
+
+/// The same as a number.
+pub(crate) fn exit_number(view: &RunView) -> u8 {
     match view.status {
-        Status::Succeeded => ExitCode::SUCCESS,
-        Status::Paused => ExitCode::from(code::INTERRUPTED),
-        Status::Waiting => ExitCode::from(code::WAITING),
-        _ if view.reason == Some(Reason::SandboxUnavailable) => ExitCode::from(code::ENVIRONMENT),
-        _ => ExitCode::from(code::FAILED),
+        Status::Succeeded => 0,
+        Status::Paused => code::INTERRUPTED,
+        Status::Waiting => code::WAITING,
+        _ if view.reason == Some(Reason::SandboxUnavailable) => code::ENVIRONMENT,
+        _ => code::FAILED,
     }
 }
 

@@ -81,7 +81,7 @@ impl Work {
     }
 
     /// The run of exactly these items that was left before its end, if there is one.
-    fn left(&self, session: &Session<'_>, items: &[Item]) -> Outcome<Option<String>> {
+    pub(super) fn left(&self, session: &Session<'_>, items: &[Item]) -> Outcome<Option<String>> {
         if self.new {
             return Ok(None);
         }
@@ -97,7 +97,13 @@ impl Work {
         Ok(None)
     }
 
-    fn order(&self, session: &Session<'_>, kind: Option<Kind>, items: Vec<Item>, bytes: Vec<u8>) -> Outcome<WorkOrder> {
+    pub(super) fn order(
+        &self,
+        session: &Session<'_>,
+        kind: Option<Kind>,
+        items: Vec<Item>,
+        bytes: Vec<u8>,
+    ) -> Outcome<WorkOrder> {
         let (objects, policies) = (session.owner.objects(), &session.settings.policies);
         let tree = session.context.user.head()?.tree;
         let approval_for = runner::approval_reasons(objects, tree, items.iter(), policies)?;

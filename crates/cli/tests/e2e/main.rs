@@ -13,6 +13,7 @@ mod conformance;
 mod contract;
 mod environment;
 mod hooks;
+mod intents;
 mod landing;
 mod pdca;
 mod real;

@@ -568,6 +568,7 @@ fn every_verb_has_help_with_an_example() {
       contract     Check, make and activate contracts
       run          Run a task, a contract, a goal, or every task that is ready
       batch        Run work items level by level, in parallel; each lands whole or leaves no trace
+      intent       Have an intent compiled into plan, patch and tests, or see what was recorded
       runs         List runs, newest first
       show         Show a run: its steps, its verdict, where its evidence is
       events       Print the log of a run

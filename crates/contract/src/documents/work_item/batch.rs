@@ -1,13 +1,14 @@
 //! From work items to the items of a run. A batch is taken whole or not at all.
 
 use super::super::compile::{Problems, Terms, id, test_words};
+use super::super::graph::Graph;
 use super::super::{AgentRole, read_value};
 use super::WorkItem;
 use crate::json::{self, Limits, Report, Violation};
 use crate::work::{Constraints, Item, Rights, TestCommand};
 use crate::{Digest, Scope, hash, path};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Most items of a batch: nobody reviews more at once.
 pub const ITEMS_MAX: usize = 1000;
@@ -133,50 +134,20 @@ fn duplicates(batch: &Batch, report: &mut Report) {
 }
 
 fn unknown_dependencies(batch: &Batch, report: &mut Report) {
-    let known: BTreeSet<&str> = batch.items.iter().map(|item| item.id.as_str()).collect();
-    for (index, item) in batch.items.iter().enumerate() {
-        for (at, need) in item.dependencies.iter().enumerate().filter(|(_, need)| !known.contains(need.as_str())) {
-            report.push(
-                format!("{}/dependencies/{at}", batch.place(index)),
-                format!("there is no item {need:?} in this batch"),
-            );
-        }
+    for (index, at, need) in graph(batch).unknown() {
+        let message = format!("there is no item {need:?} in this batch");
+        report.push(format!("{}/dependencies/{at}", batch.place(index)), message);
     }
 }
 
-/// Every ring of items that wait for each other, each told once.
 fn cycles(batch: &Batch, report: &mut Report) {
-    let index: BTreeMap<&str, usize> = batch.items.iter().zip(0..).map(|(item, at)| (item.id.as_str(), at)).collect();
-    let needs = |at: usize| batch.items[at].dependencies.iter().filter_map(|need| index.get(need.as_str()).copied());
-    let mut waiting: BTreeSet<usize> = (0..batch.items.len()).collect();
-    loop {
-        let ready: Vec<usize> =
-            waiting.iter().copied().filter(|at| !needs(*at).any(|need| waiting.contains(&need))).collect();
-        waiting.retain(|at| !ready.contains(at));
-        let Some(first) = waiting.first().filter(|_| ready.is_empty()) else {
-            if waiting.is_empty() {
-                return;
-            }
-            continue;
-        };
-        let ring = ring_from(*first, |at| needs(at).find(|need| waiting.contains(need)));
-        let names: Vec<&str> = ring.iter().chain(ring.first()).map(|at| batch.items[*at].id.as_str()).collect();
-        report.push(
-            format!("{}/dependencies", batch.place(ring[0])),
-            format!("these items wait for each other: {}", names.join(" → ")),
-        );
-        waiting.retain(|at| !ring.contains(at));
+    let graph = graph(batch);
+    for ring in graph.rings() {
+        let message = format!("these items wait for each other: {}", graph.shown(&ring));
+        report.push(format!("{}/dependencies", batch.place(ring[0])), message);
     }
 }
 
-/// Follows what waits for what until something comes again; the ring is what lies between.
-fn ring_from(first: usize, next: impl Fn(usize) -> Option<usize>) -> Vec<usize> {
-    let mut way = vec![first];
-    while let Some(at) = way.last().and_then(|at| next(*at)) {
-        if let Some(start) = way.iter().position(|seen| *seen == at) {
-            return way.split_off(start);
-        }
-        way.push(at);
-    }
-    way
+fn graph(batch: &Batch) -> Graph<'_> {
+    Graph::new(batch.items.iter().map(|item| (item.id.as_str(), item.dependencies.as_slice())))
 }

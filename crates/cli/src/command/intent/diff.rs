@@ -1,0 +1,29 @@
+//! `norma intent diff`: the patch that came of a session in which an intent was compiled.
+
+use crate::error::Outcome;
+use crate::surroundings::Surroundings;
+use crate::text::raw_out;
+use std::process::ExitCode;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// The session, as the transcript and `norma show` name it
+    session: String,
+}
+
+impl Args {
+    pub(super) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
+        let patch = runner::patch_of_session(&here.reader()?, &self.session)?;
+        if here.json {
+            return Ok(here.print(&patch, String::new));
+        }
+        for file in &patch.files {
+            raw_out(&file.diff);
+            // The next file's diff begins a line of its own.
+            if !file.diff.is_empty() && !file.diff.ends_with('\n') {
+                raw_out("\n");
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
