@@ -153,13 +153,23 @@ pub fn answer_schema(role: Role, item: Option<&Item>) -> Value {
             members["scorecard_md"] = json!({"type": "string"});
         }
         Role::Worker => {
-            if let Some(result) = item.and_then(bound) {
+            if let Some(mut result) = item.and_then(bound) {
+                let definitions = result.as_object_mut().and_then(|result| result.remove("$defs"));
                 members["result"] = result;
+                return with_definitions(closed(members), definitions);
             }
         }
         Role::Do | Role::Act => {}
     }
     closed(members)
+}
+
+/// What a schema refers to as `#/$defs/…` has to stand at the top of whatever it becomes a part of.
+fn with_definitions(mut schema: Value, definitions: Option<Value>) -> Value {
+    if let Some(definitions) = definitions {
+        schema["$defs"] = definitions;
+    }
+    schema
 }
 
 /// The schema that a contract binds its answer to. One that is none fails the answer later, whatever it is.

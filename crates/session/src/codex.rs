@@ -10,6 +10,7 @@ use crate::notes::Notes;
 use crate::open::Open;
 use crate::rpc::{self, Heard, Speaker};
 use crate::session::{Act, tell_answer, without_changes};
+use crate::strict::is_strict;
 use crate::trouble;
 use crate::turns::{Stage, Turns};
 use crate::wire;
@@ -44,7 +45,7 @@ impl Codex {
             speaker: Speaker::new(false),
             turns: Turns::of(prompt),
             opening: opening(brief),
-            schema: brief.output_schema.cloned(),
+            schema: brief.output_schema.filter(|schema| is_strict(schema)).cloned(),
             effort: brief.effort.map(str::to_owned),
             agent: None,
             thread: String::new(),

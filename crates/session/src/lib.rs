@@ -22,6 +22,7 @@ mod open;
 mod provider;
 mod rpc;
 mod session;
+mod strict;
 #[cfg(test)]
 mod testing;
 mod tool;

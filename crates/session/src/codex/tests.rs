@@ -35,7 +35,7 @@ fn command_item(status: &str, code: Option<i64>) -> Value {
 
 #[test]
 fn the_handshake_ends_with_the_prompt() {
-    let schema = json!({"type": "object"});
+    let schema = json!({"type": "string"});
     let mut brief = brief(Kind::Codex);
     brief.output_schema = Some(&schema);
     brief.effort = Some("high");
@@ -57,7 +57,7 @@ fn the_handshake_ends_with_the_prompt() {
     assert_eq!(
         talk.said(),
         [json!({"id": 3, "method": "turn/start", "params": {
-            "threadId": THREAD, "input": [{"type": "text", "text": "do it"}], "outputSchema": {"type": "object"},
+            "threadId": THREAD, "input": [{"type": "text", "text": "do it"}], "outputSchema": {"type": "string"},
             "effort": "high"}})]
     );
     assert_eq!(talk.told(), [json!({"type": "session", "id": THREAD, "model": "m-1", "agent": "norma/0.166.0"})]);

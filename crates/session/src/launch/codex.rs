@@ -3,6 +3,7 @@
 
 use super::{KEY_VARIABLE, Launch, Protocol, RETRIES_MAX, has_shell};
 use crate::brief::{Brief, Mode, Rights};
+use crate::strict::is_strict;
 use contract::work::ShellRight;
 use serde_json::json;
 use std::fmt::Write;
@@ -66,7 +67,7 @@ fn one_shot(brief: &Brief<'_>, launch: &mut Launch) {
     if brief.resume.is_none() {
         launch.args(&["-C", brief.cwd, "-s", sandbox(&brief.rights)]);
     }
-    if let Some(schema) = brief.output_schema {
+    if let Some(schema) = brief.output_schema.filter(|schema| is_strict(schema)) {
         launch.file(SCHEMA_FILE, schema.to_string());
         launch.option("--output-schema", Some(&format!("{}/{SCHEMA_FILE}", brief.home)));
     }

@@ -105,7 +105,7 @@ fn codex_has_a_shell_only_where_somebody_can_be_asked_if_need_be() {
 
 #[test]
 fn codex_one_shot_takes_the_prompt_on_stdin() {
-    let schema = json!({"type": "object"});
+    let schema = json!({"type": "string"});
     let mut brief = brief(Kind::Codex);
     brief.output_schema = Some(&schema);
     let launched = launch(&brief, Mode::OneShot);
@@ -127,7 +127,7 @@ fn codex_one_shot_takes_the_prompt_on_stdin() {
             "-"
         ]
     );
-    assert_eq!(file(&launched, ".norma/output_schema.json"), r#"{"type":"object"}"#);
+    assert_eq!(file(&launched, ".norma/output_schema.json"), r#"{"type":"string"}"#);
     (brief.resume, brief.output_schema) = (Some("t-1"), None);
     assert_eq!(
         launch(&brief, Mode::OneShot).args,
@@ -147,7 +147,7 @@ fn codex_has_no_home_below_its_temporary_files() {
 
 #[test]
 fn claude_live() {
-    let schema = json!({"type": "object"});
+    let schema = json!({"type": "string"});
     let mut brief = brief(Kind::Claude);
     (brief.output_schema, brief.extra_write, brief.resume) = (Some(&schema), &["/step"], Some("s-1"));
     let launch = launch(&brief, Mode::Live);
@@ -179,7 +179,7 @@ fn claude_live() {
             "--disallowedTools",
             "WebFetch,WebSearch",
             "--json-schema",
-            r#"{"type":"object"}"#,
+            r#"{"type":"string"}"#,
             "--add-dir",
             "/step",
             "--resume",
