@@ -78,14 +78,23 @@ impl<'a> Book<'a> {
 
     /// Gives facts their place. What they are may depend on the run as it is at that moment.
     pub(crate) fn submit(&self, store: &Store, entry: impl FnOnce(&Run) -> Entry) -> (Pending, Run) {
+        self.submit_if(store, |run| Some(entry(run))).expect("BUG: there is something to submit")
+    }
+
+    /// The same, unless there turns out to be nothing to say.
+    pub(crate) fn submit_if(
+        &self,
+        store: &Store,
+        entry: impl FnOnce(&Run) -> Option<Entry>,
+    ) -> Option<(Pending, Run)> {
         let mut page = self.page();
-        let (facts, files) = entry(&page.run);
+        let (facts, files) = entry(&page.run)?;
         let (events, end, ticket) = store.submit_append(&page.log, facts, files);
         for event in &events {
             page.run.apply(event).expect("BUG: only what is due is recorded");
         }
         page.log = end;
-        (Pending { events, ticket }, page.run.clone())
+        Some((Pending { events, ticket }, page.run.clone()))
     }
 
     /// Waits until facts are durable, and tells them in the order of the log.

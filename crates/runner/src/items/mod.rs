@@ -17,7 +17,7 @@ use crate::git::{ObjectId, Objects};
 use crate::turn;
 use crate::{Error, Result};
 pub(crate) use bench::{Bench, Put, duplicate_of};
-use contract::{Digest, Fact, Item, Role, StepRef};
+use contract::{Digest, Fact, Item, StepRef};
 pub(crate) use judge::Judged;
 pub(crate) use merge::put_on;
 pub(crate) use papers::{Ending, Landed, commit, ended, gates_json, receipt, refusals};
@@ -164,7 +164,7 @@ fn work_on(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
         return Ok(());
     }
     let Some(_locked) = lock_paths(driver, place)? else { return Ok(()) };
-    let (step, opened) = open(driver, place);
+    let Some((step, opened)) = open(driver, place) else { return Ok(()) };
     let sealed = turn::carry_out(driver, step, opened)?;
     crash::point("step.after_commit");
     if matches!(driver.run.items[place as usize].stage, run::ItemStage::Worked(_)) {
@@ -174,17 +174,20 @@ fn work_on(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
     driver.book.settle(sealed)
 }
 
-/// Puts the intent of a turn on its way. Which turn it is depends on what others have opened until this moment.
-fn open(driver: &mut Driver<'_, '_>, place: u32) -> (StepRef, Pending) {
+/// Puts the intent of a turn on its way. Which turn it is depends on what others have opened until this moment, and whether
+/// there is one on what became of theirs: a provider that has had enough holds the whole run.
+fn open(driver: &mut Driver<'_, '_>, place: u32) -> Option<(StepRef, Pending)> {
     let mut opened = None;
-    let (pending, run) = driver.book.submit(driver.store, |run| {
-        let attempt = run.items[place as usize].turns.len() as u32 + 1;
-        let step = StepRef { index: run.next_index(), role: Role::Worker, iteration: 1, attempt, item: Some(place) };
+    let (pending, run) = driver.book.submit_if(driver.store, |run| {
+        let step = run.due().find_map(|due| match due {
+            Due::Turn(step) if step.item == Some(place) => Some(step),
+            _ => None,
+        })?;
         opened = Some(step);
-        (vec![Fact::StepStarted { step, base: Some(run.base_for(place)) }], Vec::new())
-    });
+        Some((vec![Fact::StepStarted { step, base: Some(run.base_for(place)) }], Vec::new()))
+    })?;
     driver.run = run;
-    (opened.expect("BUG: the turn was just opened"), pending)
+    Some((opened?, pending))
 }
 
 /// Waits as long as the contract says before a turn that failed is taken again; false if it was asked to stop.
