@@ -426,7 +426,7 @@ pub enum Fact {
         /// What it found, as far as it fits.
         findings: Vec<String>,
     },
-    /// A change did what its contract or policy does not allow.
+    /// A change did what its contract or policy does not allow, or an agent asked to.
     PolicyViolation {
         /// Which item.
         item: u32,

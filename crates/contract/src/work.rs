@@ -218,6 +218,8 @@ impl fmt::Display for ItemStatus {
 pub enum Gate {
     /// Its input files are there and are what they must be.
     Inputs,
+    /// What the agent asks for is something it may do.
+    Tools,
     /// The agent answered as asked, in the form that was bound.
     Output,
     /// What changed is what may change.
@@ -237,6 +239,7 @@ impl Gate {
     pub fn as_str(self) -> &'static str {
         match self {
             Gate::Inputs => "inputs",
+            Gate::Tools => "tools",
             Gate::Output => "output",
             Gate::Scope => "scope",
             Gate::Admission => "admission",

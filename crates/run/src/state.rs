@@ -6,6 +6,7 @@ mod of_items;
 
 use crate::bounded::bounded_len;
 use crate::items::{ItemState, Line};
+use contract::work::Gate;
 use contract::{
     Budget, BudgetExceeded, ChangeDropped, Event, Fact, ItemBase, Landing, PatchApplied, Reason, Role, RunId,
     RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, Usage, Verdict, VerdictGiven, Wait,
@@ -233,6 +234,7 @@ impl Run {
             Fact::AgentEvent { step, .. } => self.require_open(*step),
             Fact::ApprovalAsked { step, wait } => self.ask_within(*step, wait),
             Fact::ItemAdded(added) => self.add_item(added),
+            Fact::PolicyViolation { item, gate: Gate::Tools, .. } => self.require_working(*item),
             Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => self.require_judged(*item),
             Fact::ItemEnded(ended) => self.end_item(ended),
             Fact::RunWaiting(wait) => self.wait(wait),

@@ -8,16 +8,20 @@ use crate::show::Ground;
 use crate::world::{Answered, Question, Witness};
 use crate::{Error, Result};
 use contract::session::{Decision, Permission, ToolKind};
-use contract::work::NetworkRight;
+use contract::work::{Gate, NetworkRight, ShellRight};
 use contract::{ApprovalTerms, Fact, Item, Policies, RepoPath, SessionEvent, StepRef};
 use run::Run;
 use run::gate::command::{self, Origin};
 use serde_json::Value;
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::Store;
+
+/// So many different violations of a turn are put on record; what follows is in the conversation.
+const VIOLATIONS_MAX: usize = 100;
 
 /// See the module.
 pub(crate) struct OnRecord<'a> {
@@ -30,7 +34,18 @@ pub(crate) struct OnRecord<'a> {
     pending: RefCell<Vec<Pending>>,
     /// What a person allowed for the rest of the run.
     allowed: RefCell<Vec<Vec<String>>>,
+    /// What the agent asked for: what it was, and whether a person is to say.
+    requests: RefCell<BTreeMap<String, Request>>,
+    /// What it asked for and may not, so far.
+    violations: RefCell<BTreeSet<String>>,
     failed: RefCell<Option<Error>>,
+}
+
+/// What an agent asked for.
+#[derive(Default)]
+struct Request {
+    what: String,
+    of_person: bool,
 }
 
 impl<'a> OnRecord<'a> {
@@ -45,6 +60,8 @@ impl<'a> OnRecord<'a> {
             tree,
             pending: RefCell::default(),
             allowed: RefCell::default(),
+            requests: RefCell::default(),
+            violations: RefCell::default(),
             failed: RefCell::default(),
         }
     }
@@ -66,7 +83,50 @@ impl<'a> OnRecord<'a> {
         self.step.item.map(|place| &*self.run.items[place as usize].item)
     }
 
+    fn trusts_nothing(&self) -> bool {
+        self.item().is_some_and(|item| item.rights.shell == ShellRight::Untrusted)
+    }
+
+    /// What an agent was refused by rule is on record as what it is: it asked for what its contract does not allow, once
+    /// for the same thing. A person's no, or nobody's yes, is no violation.
+    fn violation(&self, event: &SessionEvent) -> Option<Fact> {
+        let item = self.step.item?;
+        let finding = match event {
+            SessionEvent::ToolProposed { tool, kind, .. } | SessionEvent::ToolStarted { tool, kind, .. } => {
+                format!("{tool}: {}", self.not_given(*kind)?)
+            }
+            SessionEvent::PermissionRequested(permission) => {
+                let what = permission.command.clone().unwrap_or_else(|| permission.paths.join(" "));
+                let what = format!("{} {what}", permission.tool).trim_end().to_owned();
+                self.requests.borrow_mut().entry(permission.id.clone()).or_default().what = what;
+                return None;
+            }
+            SessionEvent::PermissionAnswered { id, decision } => {
+                let Request { what, of_person } = self.requests.borrow_mut().remove(id).unwrap_or_default();
+                match decision {
+                    Decision::Deny { message } if !of_person => format!("{what}: {message}"),
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        };
+        let mut violations = self.violations.borrow_mut();
+        let is_new = violations.len() < VIOLATIONS_MAX && violations.insert(finding.clone());
+        is_new.then(|| Fact::PolicyViolation { item, gate: Gate::Tools, findings: run::bounded(vec![finding]) })
+    }
+
+    /// Why a tool is one that the agent was not given, if it is. Its program refuses it, and so does the sandbox.
+    fn not_given(&self, kind: ToolKind) -> Option<&'static str> {
+        let item = self.item()?;
+        match kind {
+            ToolKind::Shell if item.rights.shell == ShellRight::Deny => Some("the contract allows no commands"),
+            ToolKind::Write if item.read_only => Some("the contract allows no changes"),
+            _ => None,
+        }
+    }
+
     fn ask(&self, permission: &Permission, why: &str) -> Answered {
+        self.requests.borrow_mut().entry(permission.id.clone()).or_default().of_person = true;
         if self.allowed.borrow().contains(&same_as(permission)) || self.was_allowed(permission) {
             return Answered::Now(Decision::Allow);
         }
@@ -111,6 +171,10 @@ impl<'a> OnRecord<'a> {
             return deny(why);
         }
         match command::decide_line(line, &self.policies.commands()) {
+            // Nothing runs on trust alone where the contract trusts nothing.
+            command::Decision::Allow { .. } if self.trusts_nothing() => {
+                self.ask(permission, "the contract has every command asked about")
+            }
             command::Decision::Allow { .. } => Answered::Now(Decision::Allow),
             command::Decision::Deny { rule, why } => deny(format!("{rule}: {why}")),
             command::Decision::Ask { why } => self.ask(permission, &why),
@@ -209,7 +273,9 @@ fn deny(message: String) -> Answered {
 impl Witness for OnRecord<'_> {
     fn saw(&self, event: SessionEvent, kept: bool) {
         if kept {
+            let violation = self.violation(&event);
             self.submit(Fact::AgentEvent { step: self.step, event: Box::new(event) });
+            violation.into_iter().for_each(|violation| self.submit(violation));
             // People watch: what happened is told now, and it is not told before it is on record.
             if let Err(error) = self.settle() {
                 self.failed.borrow_mut().get_or_insert(error);

@@ -366,7 +366,7 @@ fn text_of_agents_cannot_write_to_the_terminal_or_forge_lines() {
     what happened: stopped: budget max_iterations is used up: 2 > 1
     is it safe: your branch, index and files are as they were
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · go on: norma resume <run> --budget max_iterations=N
+    next: look: norma show <run> · go on: norma resume <run> --budget max_iterations=2
     [exit 1]
     ");
     let shown = [
@@ -444,7 +444,7 @@ fn a_step_directory_that_the_agent_made_itself_is_not_taken_for_evidence() {
     what happened: stopped: budget max_iterations is used up: 2 > 1
     is it safe: your branch, index and files are as they were
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · go on: norma resume <run> --budget max_iterations=N
+    next: look: norma show <run> · go on: norma resume <run> --budget max_iterations=2
     [exit 1]
     "#);
     assert!(!env.run_dir().join("steps/002-do/files").exists());

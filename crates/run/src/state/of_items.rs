@@ -45,6 +45,14 @@ impl Run {
         self.item(place)?.open(step, ts, base)
     }
 
+    /// What an agent asks for it asks for in its turn.
+    pub(super) fn require_working(&mut self, place: u32) -> Outcome {
+        match self.item(place)?.stage {
+            ItemStage::Working { .. } => Ok(()),
+            _ => Err(format!("nobody works on item {place}")),
+        }
+    }
+
     pub(super) fn require_judged(&mut self, place: u32) -> Outcome {
         match self.item(place)?.stage {
             ItemStage::Worked(_) | ItemStage::Waiting => Ok(()),

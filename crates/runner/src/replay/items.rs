@@ -184,7 +184,12 @@ fn papers(
 }
 
 fn is_refusal(fact: &Fact, of: u32) -> bool {
-    matches!(fact, Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } if *item == of)
+    match fact {
+        // Said while its agent was at work; nobody asks again.
+        Fact::PolicyViolation { gate: Gate::Tools, .. } => false,
+        Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => *item == of,
+        _ => false,
+    }
 }
 
 /// Applies an item's patch and runs its tests again.

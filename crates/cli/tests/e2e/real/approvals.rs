@@ -11,7 +11,9 @@ for_each_agent!(
     what_is_approved_runs,
     what_is_denied_does_not_run,
     what_nobody_answers_in_time_is_denied,
-    what_policy_forbids_nobody_is_asked
+    what_policy_forbids_nobody_is_asked,
+    where_nothing_is_trusted_every_command_is_asked_about,
+    a_command_that_no_contract_allows_is_a_violation
 );
 
 /// No rule of the command policy knows this program, so somebody has to be asked.
@@ -62,12 +64,21 @@ fn decision(lab: &Lab) -> Value {
     answered[0]["decision"].clone()
 }
 
+/// The calls of a shell that came to a good end; an answer can be a call of a tool, too.
+fn commands_that_ran(lab: &Lab) -> Vec<Value> {
+    let named = ["tool_proposed", "tool_started"].into_iter().flat_map(|kind| lab.agent_events(kind));
+    let shells: Vec<Value> = named.filter(|named| named["kind"] == "shell").map(|named| named["call"].clone()).collect();
+    let completed = lab.agent_events("tool_completed").into_iter();
+    completed.filter(|completed| completed["ok"] == true && shells.contains(&completed["call"])).collect()
+}
+
 fn what_is_approved_runs(agent: Agent) {
     let Some(lab) = asking(agent) else { return };
     answering(&lab, |id| lab.env.norma(&["approve", id])).success();
     assert_eq!(lab.env.read("notes/hello.txt"), "hello\n");
     assert_eq!((lab.events("approval_asked").len(), lab.events("approval_used").len()), (1, 1));
     assert_eq!(decision(&lab)["decision"], "allow");
+    assert_eq!(commands_that_ran(&lab).len(), 1);
     let asked = &lab.agent_events("permission_requested")[0];
     assert!(asked["command"].as_str().unwrap().contains(COMMAND), "{asked}");
     lab.env.norma(&["verify", "@last"]).success();
@@ -80,7 +91,7 @@ fn what_is_denied_does_not_run(agent: Agent) {
     assert_eq!(told["decision"], "deny");
     assert!(told["message"].as_str().unwrap().contains("not today"), "{told}");
     assert!(!lab.env.root.join("notes/hello.txt").exists());
-    assert!(lab.agent_events("tool_completed").iter().all(|completed| completed["ok"] != true), "it ran");
+    assert!(commands_that_ran(&lab).is_empty());
     lab.env.norma(&["verify", "@last"]).success();
 }
 
@@ -103,4 +114,29 @@ fn what_policy_forbids_nobody_is_asked(agent: Agent) {
     assert_eq!(told["decision"], "deny");
     assert!(told["message"].as_str().unwrap().starts_with("publish: "), "{told}");
     assert!(lab.events("approval_asked").is_empty());
+    let violations = lab.events("policy_violation");
+    assert_eq!((violations.len(), &violations[0]["gate"]), (1, &json!("tools")), "{violations:?}");
+    assert!(violations[0]["findings"][0].as_str().unwrap().contains("git push origin HEAD"), "{violations:?}");
+    lab.env.norma(&["verify", "@last"]).success();
+    lab.env.norma(&["replay", "@last"]).success();
+}
+
+/// The command is one that a rule allows.
+fn where_nothing_is_trusted_every_command_is_asked_about(agent: Agent) {
+    let Some(lab) = asking_for("git status", "untrusted", agent) else { return };
+    lab.configure(|config| config["limits"] = json!({"approval_seconds": 2}));
+    lab.env.norma(&["run", "contract.json"]);
+    let asked = lab.agent_events("permission_requested").len();
+    assert_eq!(lab.events("approval_asked").len(), asked, "whatever was asked, a person was asked");
+    assert!(asked == 1 || agent == Agent::Codex, "codex itself trusts some commands");
+    assert!(lab.events("policy_violation").is_empty(), "nobody's yes is no violation");
+}
+
+fn a_command_that_no_contract_allows_is_a_violation(agent: Agent) {
+    let Some(lab) = asking_for(COMMAND, "deny", agent) else { return };
+    lab.env.norma(&["run", "contract.json"]);
+    let violations = lab.events("policy_violation");
+    assert!(violations.iter().any(|it| it["gate"] == "tools"), "{:?}", lab.env.event_types());
+    assert!(!lab.env.root.join("notes/hello.txt").exists());
+    lab.env.norma(&["verify", "@last"]).success();
 }
