@@ -82,11 +82,7 @@ impl<'a> Book<'a> {
     }
 
     /// The same, unless there turns out to be nothing to say.
-    pub(crate) fn submit_if(
-        &self,
-        store: &Store,
-        entry: impl FnOnce(&Run) -> Option<Entry>,
-    ) -> Option<(Pending, Run)> {
+    pub(crate) fn submit_if(&self, store: &Store, entry: impl FnOnce(&Run) -> Option<Entry>) -> Option<(Pending, Run)> {
         let mut page = self.page();
         let (facts, files) = entry(&page.run)?;
         let (events, end, ticket) = store.submit_append(&page.log, facts, files);

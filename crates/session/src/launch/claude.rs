@@ -34,6 +34,10 @@ pub(super) fn launch(brief: &Brief<'_>, mode: Mode) -> Launch {
     launch.option("--tools", Some(&lists.offered.join(",")));
     launch.option("--allowedTools", Some(&lists.allowed.join(",")));
     launch.option("--disallowedTools", (!lists.denied.is_empty()).then(|| lists.denied.join(",")).as_deref());
+    if mode == Mode::Live && brief.rights.shell == ShellRight::Untrusted {
+        // Without, it runs what it takes for harmless without a question.
+        launch.option("--settings", Some(r#"{"permissions":{"ask":["Bash"]}}"#));
+    }
     launch.option("--json-schema", brief.output_schema.map(ToString::to_string).as_deref());
     for directory in brief.extra_write {
         launch.option("--add-dir", Some(directory));

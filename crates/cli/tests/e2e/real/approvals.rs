@@ -12,8 +12,7 @@ for_each_agent!(
     what_is_denied_does_not_run,
     what_nobody_answers_in_time_is_denied,
     what_policy_forbids_nobody_is_asked,
-    where_nothing_is_trusted_every_command_is_asked_about,
-    a_command_that_no_contract_allows_is_a_violation
+    where_nothing_is_trusted_every_command_is_asked_about
 );
 
 /// No rule of the command policy knows this program, so somebody has to be asked.
@@ -25,9 +24,14 @@ pub(crate) fn asking(agent: Agent) -> Option<Lab> {
 }
 
 fn asking_for(command: &str, shell_right: &str, agent: Agent) -> Option<Lab> {
+    doing(shell(command), shell_right, agent)
+}
+
+/// A contract whose agent does this with so much of a shell.
+fn doing(step: Step, shell_right: &str, agent: Agent) -> Option<Lab> {
     let result =
         json!({"task_id": "say-hello", "status": "SUCCESS", "summary": "copied", "evidence_refs": {}, "failure": null});
-    let mut script: Vec<Step> = vec![shell(command)];
+    let mut script: Vec<Step> = vec![step];
     script.extend(answer(&json!({"result": result})));
     let lab = lab(&[agent], script)?;
     let mut registry: Value = serde_json::from_str(&lab.env.read(".norma/policies/agent_registry.json")).unwrap();
@@ -67,7 +71,8 @@ fn decision(lab: &Lab) -> Value {
 /// The calls of a shell that came to a good end; an answer can be a call of a tool, too.
 fn commands_that_ran(lab: &Lab) -> Vec<Value> {
     let named = ["tool_proposed", "tool_started"].into_iter().flat_map(|kind| lab.agent_events(kind));
-    let shells: Vec<Value> = named.filter(|named| named["kind"] == "shell").map(|named| named["call"].clone()).collect();
+    let shells: Vec<Value> =
+        named.filter(|named| named["kind"] == "shell").map(|named| named["call"].clone()).collect();
     let completed = lab.agent_events("tool_completed").into_iter();
     completed.filter(|completed| completed["ok"] == true && shells.contains(&completed["call"])).collect()
 }
@@ -121,22 +126,30 @@ fn what_policy_forbids_nobody_is_asked(agent: Agent) {
     lab.env.norma(&["replay", "@last"]).success();
 }
 
-/// The command is one that a rule allows.
+/// The command is one that a rule allows. Codex and gemini do not ask for what they take for harmless themselves.
 fn where_nothing_is_trusted_every_command_is_asked_about(agent: Agent) {
-    let Some(lab) = asking_for("git status", "untrusted", agent) else { return };
+    let command = match agent {
+        Agent::Codex | Agent::Gemini => "cargo test --offline",
+        Agent::Claude | Agent::Opencode => "git status",
+    };
+    let Some(lab) = asking_for(command, "untrusted", agent) else { return };
     lab.configure(|config| config["limits"] = json!({"approval_seconds": 2}));
-    lab.env.norma(&["run", "contract.json"]);
-    let asked = lab.agent_events("permission_requested").len();
-    assert_eq!(lab.events("approval_asked").len(), asked, "whatever was asked, a person was asked");
-    assert!(asked == 1 || agent == Agent::Codex, "codex itself trusts some commands");
+    lab.env.norma(&["run", "contract.json"]).exits(1);
+    assert_eq!((lab.events("approval_asked").len(), decision(&lab)["decision"].as_str()), (1, Some("deny")));
     assert!(lab.events("policy_violation").is_empty(), "nobody's yes is no violation");
 }
 
-fn a_command_that_no_contract_allows_is_a_violation(agent: Agent) {
-    let Some(lab) = asking_for(COMMAND, "deny", agent) else { return };
-    lab.env.norma(&["run", "contract.json"]);
-    let violations = lab.events("policy_violation");
-    assert!(violations.iter().any(|it| it["gate"] == "tools"), "{:?}", lab.env.event_types());
-    assert!(!lab.env.root.join("notes/hello.txt").exists());
-    lab.env.norma(&["verify", "@last"]).success();
+/// The tool is not on offer, and the model calls it. Codex and gemini refuse that without a word to anybody.
+#[test]
+fn a_command_that_no_contract_allows_is_a_violation() {
+    let arguments = json!({"command": COMMAND, "description": "copies"});
+    for (agent, tool) in [(Agent::Claude, "Bash"), (Agent::Opencode, "bash")] {
+        let call = Step::Call { tool: tool.to_owned(), arguments: arguments.clone() };
+        let Some(lab) = doing(call, "deny", agent) else { continue };
+        lab.env.norma(&["run", "contract.json"]);
+        let violations = lab.events("policy_violation");
+        assert!(violations.iter().any(|it| it["gate"] == "tools"), "{:?}", lab.env.event_types());
+        assert!(!lab.env.root.join("notes/hello.txt").exists());
+        lab.env.norma(&["verify", "@last"]).success();
+    }
 }
