@@ -342,7 +342,9 @@ pub(crate) fn agent_of<'o>(order: &TurnOrder<'o>) -> &'o AgentConfig {
 
 fn missing(agent: &AgentConfig) -> ProcessEnd {
     let program = agent.program();
-    ProcessEnd::NotStarted(format!("{program:?} is not an executable file here"))
+    let install = agent::kind_of(agent).filter(|_| agent.bin.is_none()).and_then(session::install);
+    let install = install.map(|command| format!("; install it: {command}")).unwrap_or_default();
+    ProcessEnd::NotStarted(format!("{program:?} is not an executable file here{install}"))
 }
 
 pub(crate) fn command(call: &Call) -> std::result::Result<sandbox::Command, String> {

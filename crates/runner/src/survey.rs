@@ -26,6 +26,8 @@ pub struct Surveyed {
     pub configured: bool,
     /// The program, if it is there.
     pub program: Option<PathBuf>,
+    /// The command that installs it, where one is known.
+    pub install: Option<&'static str>,
     /// What it says about itself.
     pub version: Option<String>,
     /// How it reaches its model, or what a person has to do.
@@ -54,6 +56,7 @@ pub fn look_at(context: &Context, config: &Config, name: &str, agent: &AgentConf
         kind: agent.kind,
         configured: config.agents.contains_key(name),
         program,
+        install: session::install(kind),
         version,
         reach: reach(kind, agent, &context.user_env),
     })

@@ -33,6 +33,6 @@ mod wire;
 pub use brief::{Brief, Kind, Mode, Rights};
 pub use contract::work::ShellRight;
 pub use launch::{Launch, Protocol, launch};
-pub use provider::{KeyPlace, conversations, hosts, keys, program, sign_in_files};
+pub use provider::{KeyPlace, conversations, hosts, install, keys, program, sign_in, sign_in_files};
 pub use session::{Act, Exit, Outcome, Session};
 pub use trouble::provider_error;

@@ -19,6 +19,8 @@ struct Providers<'a> {
 #[serde(deny_unknown_fields)]
 struct Provider<'a> {
     program: &'a str,
+    install: &'a str,
+    sign_in: &'a str,
     #[serde(borrow)]
     sign_in_files: Vec<&'a str>,
     #[serde(borrow)]
@@ -78,6 +80,16 @@ pub fn program(kind: Kind) -> &'static str {
     of(kind).map_or("", |provider| provider.program)
 }
 
+/// The command that installs it, if one is known.
+pub fn install(kind: Kind) -> Option<&'static str> {
+    of(kind).map(|provider| provider.install)
+}
+
+/// The command with which a person signs in, if one is known.
+pub fn sign_in(kind: Kind) -> Option<&'static str> {
+    of(kind).map(|provider| provider.sign_in)
+}
+
 /// The files below the home directory that hold a sign-in with the provider, and nothing else.
 pub fn sign_in_files(kind: Kind) -> &'static [&'static str] {
     of(kind).map_or(&[], |provider| &provider.sign_in_files)
@@ -110,6 +122,7 @@ mod tests {
                 continue;
             }
             assert_eq!(program(kind), kind.as_str());
+            assert!(install(kind).is_some() && sign_in(kind).unwrap().starts_with(kind.as_str()));
             assert!(!sign_in_files(kind).is_empty() && !keys(kind).is_empty() && !conversations(kind).is_empty());
             assert!(sign_in_files(kind).iter().all(|file| contract::RepoPath::parse(file).is_ok()));
             for place in keys(kind) {

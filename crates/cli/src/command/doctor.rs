@@ -250,7 +250,8 @@ fn known_agent(agent: &Surveyed) -> Check {
     let name = &agent.name;
     let Some(program) = &agent.program else {
         let health = if agent.configured { Health::Fail } else { Health::Info };
-        let fix = format!("install it, or say where it is: \"agents\": {{ \"{name}\": {{ \"bin\": \"…\" }} }}");
+        let install = agent.install.map_or_else(|| "install it".to_owned(), |command| format!("install it: {command}"));
+        let fix = format!("{install}, or say where it is: \"agents\": {{ \"{name}\": {{ \"bin\": \"…\" }} }}");
         return bad("agent", health, format!("{name}: not installed"), &fix);
     };
     let version = agent.version.as_deref().unwrap_or("does not say its version");

@@ -57,7 +57,10 @@ impl Session<'_> {
         let budgets = budgets(contract.workflow, contract.budgets.clone(), given)
             .map_err(|problem| CommandError::usage(problem, example))?;
         match contract.workflow {
-            Workflow::Batch => self.start_after(&parent, budgets, JOBS_DEFAULT),
+            Workflow::Batch => {
+                let view = self.start_after(&parent, budgets, JOBS_DEFAULT)?;
+                self.say_yes_again(view, &parent.id.slug(), JOBS_DEFAULT)
+            }
             Workflow::Pdca => self.start(Order {
                 goal: contract.goal.clone(),
                 criteria: contract.acceptance_criteria.clone(),

@@ -6,11 +6,14 @@ use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::{safe, short};
 use contract::documents::{Kind, RunResult, TaskContract};
-use contract::{ApprovalDecision, ApprovalTerms, Item, ItemStatus, RunView, Status};
+use contract::{ApprovalDecision, ApprovalTerms, Item, ItemStatus, RunView, Status, Wait};
 use runner::{Answer, WorkOrder};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use store::Reader;
+
+/// Why there is a yes that nobody was asked for.
+const TYPED: &str = "typed on the command line";
 
 /// Where a document comes from.
 pub(crate) enum Document {
@@ -59,25 +62,11 @@ impl Work {
             Some(slug) => session.resume(&slug, self.jobs)?,
             None => session.start_work(self.order(&session, kind, items, bytes)?, self.jobs)?,
         };
-        let view = self.say_yes(&session, view)?;
+        let view = match self.document {
+            Document::Typed(_) => session.say_yes(view, self.jobs)?,
+            Document::File(_) => view,
+        };
         self.finish(&session, &view)
-    }
-
-    /// Whoever typed what may change has said yes to it by that; it goes on record as any other yes.
-    fn say_yes(&self, session: &Session<'_>, view: RunView) -> Outcome<RunView> {
-        if view.status != Status::Waiting || !matches!(self.document, Document::Typed(_)) {
-            return Ok(view);
-        }
-        let (run, _) = Reader::open(&session.context.layout)?.load(&view.run_id)?;
-        let Some(wait) = run.waits else { return Ok(view) };
-        let by = session.here.person(&session.context.user);
-        let reason = Some("typed on the command line".to_owned());
-        session
-            .owner
-            .store()
-            .answer_approval(wait.approval, ApprovalDecision::Granted, by, reason, ApprovalTerms::default())
-            .wait()?;
-        session.go_on(&view.run_id, self.jobs)
     }
 
     /// The run of exactly these items that was left before its end, if there is one.
@@ -133,6 +122,35 @@ impl Work {
             _ => here.print(&results, text),
         };
         Ok(exit_code(view))
+    }
+}
+
+impl Session<'_> {
+    /// Whoever typed what may change has said yes to it by that; it goes on record as any other yes.
+    fn say_yes(&self, view: RunView, jobs: usize) -> Outcome<RunView> {
+        let Some(wait) = self.waits_for(&view)? else { return Ok(view) };
+        let by = self.here.person(&self.context.user);
+        let (decision, reason) = (ApprovalDecision::Granted, Some(TYPED.to_owned()));
+        self.owner.store().answer_approval(wait.approval, decision, by, reason, ApprovalTerms::default()).wait()?;
+        self.go_on(&view.run_id, jobs)
+    }
+
+    /// The same for a run that goes on from one of which that was said, if it asks for nothing else.
+    pub(super) fn say_yes_again(&self, view: RunView, parent: &str, jobs: usize) -> Outcome<RunView> {
+        let Some(wait) = self.waits_for(&view)? else { return Ok(view) };
+        let said = Reader::open(&self.context.layout)?.approvals(false)?;
+        let typed = said.iter().any(|asked| {
+            let same = wait.reasons.iter().all(|reason| asked.reasons.contains(reason));
+            asked.run_id == parent && asked.used_at.is_some() && asked.reason.as_deref() == Some(TYPED) && same
+        });
+        if typed { self.say_yes(view, jobs) } else { Ok(view) }
+    }
+
+    fn waits_for(&self, view: &RunView) -> Outcome<Option<Wait>> {
+        if view.status != Status::Waiting {
+            return Ok(None);
+        }
+        Ok(Reader::open(&self.context.layout)?.load(&view.run_id)?.0.waits)
     }
 }
 

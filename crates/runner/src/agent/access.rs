@@ -200,11 +200,9 @@ fn signed_in(kind: Kind, user_env: &BTreeMap<OsString, OsString>) -> bool {
 fn how_to_sign_in(kind: Kind, agent: &AgentConfig) -> String {
     let usual = of_provider(kind, agent).map(|(place, _)| place).or_else(|| session::keys(kind).first());
     let variable = agent.key_env.as_deref().or_else(|| usual.map(|place| place.variable));
-    format!(
-        "{0} is not signed in: set {1}, or sign in with `{0}` itself",
-        kind.as_str(),
-        variable.unwrap_or("its key's variable")
-    )
+    let variable = variable.unwrap_or("its key's variable");
+    let sign_in = session::sign_in(kind).unwrap_or(kind.as_str());
+    format!("{} is not signed in: set {variable}, or sign in with: {sign_in}", kind.as_str())
 }
 
 fn budget(run: &Run) -> Budget {

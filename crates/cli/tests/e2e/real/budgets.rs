@@ -150,3 +150,17 @@ fn what_an_agent_was_cut_off_in_is_not_gone_on_from_if_it_is_out_of_scope() {
     assert_eq!(lab.env.last()["reason"], "policy_violation", "and what is made of it is judged as ever");
     holds(&lab);
 }
+
+#[test]
+fn what_was_typed_is_not_asked_about_when_it_goes_on() {
+    let write = |path: &str| super::write(path, "text\n");
+    let Some(lab) = lab(&[Agent::Claude], then_answer([write("src/a.txt"), write("src/b.txt")])) else { return };
+    lab.configure(|config| config["budgets"]["max_tokens"] = json!(SCARCE));
+    lab.env
+        .norma(&["run", "--goal", "SCN=it", "--agent", "claude", "--allow", "src", "--test", "test -f src/b.txt"])
+        .exits(1);
+    assert_eq!(lab.events("approval_used").len(), 1, "the scope is one that somebody has to say yes to");
+    lab.env.norma(&["resume", "@last", "--budget", PLENTY]).success();
+    assert_eq!((lab.env.read("src/b.txt").as_str(), lab.events("approval_used").len()), ("text\n", 1));
+    lab.env.norma(&["verify", "@last"]).success();
+}
