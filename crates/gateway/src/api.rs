@@ -21,16 +21,6 @@ pub enum Api {
 }
 
 impl Api {
-    /// The provider's own address. An agent's program is given `http://<address of the gateway>` in its place, since
-    /// the path it asks for is put behind this one.
-    pub fn base_url(self) -> &'static str {
-        match self {
-            Api::OpenAi | Api::OpenAiChat => "https://api.openai.com/v1",
-            Api::Anthropic => "https://api.anthropic.com",
-            Api::Gemini => "https://generativelanguage.googleapis.com",
-        }
-    }
-
     /// The header that carries the key, and what stands before the key in it.
     pub(crate) fn key_header(self, key: &Key) -> (&'static str, &'static str) {
         match self {

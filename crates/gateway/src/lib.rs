@@ -15,7 +15,7 @@
 //! | gemini | `GOOGLE_GEMINI_BASE_URL` | `http://127.0.0.1:PORT` |
 //! | opencode | `provider.X.options.baseURL` | `http://127.0.0.1:PORT` |
 //!
-//! What it asks for is put behind [`Upstream::base_url`], which [`Api::base_url`] gives for the providers themselves.
+//! What it asks for is put behind [`Upstream::base_url`].
 //!
 //! All of it is blocking: one thread serves one connection, and the one who accepts brings it.
 

@@ -13,8 +13,8 @@ use crate::outward::tls;
 pub struct Upstream {
     /// What it speaks.
     pub api: Api,
-    /// `https://host[:port][/path]`, or `http://` for an endpoint of one's own. The path that a program asks for is
-    /// put behind it; see [`Api::base_url`].
+    /// `https://host[:port][/path]`, or `http://` for an endpoint of one's own. The program is given the
+    /// gateway's own address in its place, since the path that it asks for is put behind this one.
     pub base_url: String,
     /// What opens it.
     pub key: Key,
