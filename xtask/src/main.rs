@@ -3,6 +3,7 @@
 
 mod agents;
 mod bench;
+mod logs;
 mod parts;
 mod seeds;
 mod tidy;
@@ -23,6 +24,7 @@ const USAGE: &str = "usage: cargo xtask <verb>
                           docs/conformance.md promises nothing that is not there
   schemas                 rewrite schemas/ from the types
   agents [--json]         install the real agent programs that tests drive, below target/agents/
+  logs [--norma PROGRAM]  write runs of this version to testing/logs/, for every later version to verify and replay
   bench [--quick] [--write] [--dir DIR] [step|batch|agents|workspace|log|runs|spawn|transfer|memory|bundle]…
                           measure; --write replaces docs/benchmarks.md, or the named sections of it";
 
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         "schemas" => verbs::schemas(&root),
         "agents" => agents::run(&root, args),
         "bench" => bench::run(&root, args),
+        "logs" => logs::run(&root, args),
         "help" | "--help" | "-h" => Ok(USAGE.to_owned()),
         other => Err(vec![format!("unknown verb `{other}`\n\n{USAGE}")]),
     };

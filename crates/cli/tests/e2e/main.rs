@@ -29,4 +29,5 @@ mod terminals;
 mod tricks;
 mod trust;
 mod verbs;
+mod versions;
 mod workspaces;

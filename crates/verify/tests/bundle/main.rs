@@ -5,6 +5,7 @@
 
 mod archive;
 mod program;
+mod versions;
 mod world;
 
 use archive::{Files, entries, indexed, pack, unpack};
