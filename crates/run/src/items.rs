@@ -59,7 +59,7 @@ pub struct Unfinished {
 /// Where an item is.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ItemStage {
-    /// Nothing has happened, or what happened is to be tried again.
+    /// Nothing has happened, or nothing is kept of what did.
     Waiting,
     /// Its agent is at work.
     Working {
@@ -70,7 +70,7 @@ pub enum ItemStage {
         /// On what.
         base: ItemBase,
     },
-    /// Its agent is done; what it left is to be judged.
+    /// Its agent is done; what it left is to be judged, or another attempt follows.
     Worked(Worked),
     /// It has its receipt.
     Ended(Arc<ItemEnded>),
@@ -169,6 +169,19 @@ impl ItemState {
         self.turns.iter().filter(|turn| !matches!(turn.end, TurnEnd::Answered | TurnEnd::Interrupted)).count() as u32
     }
 
+    /// Whether it ended with success.
+    pub fn succeeded(&self) -> bool {
+        self.ended().is_some_and(|ended| ended.status == ItemStatus::Success)
+    }
+
+    /// What it is judged by, once its agent is done; none while another attempt is to follow.
+    pub fn worked(&self) -> Option<&Worked> {
+        match &self.stage {
+            ItemStage::Worked(worked) if !self.is_retried(worked.end) => Some(worked),
+            _ => None,
+        }
+    }
+
     /// Whether a turn that ended like this is taken again.
     fn is_retried(&self, end: TurnEnd) -> bool {
         match end {
@@ -179,13 +192,16 @@ impl ItemState {
     }
 
     pub(crate) fn open(&mut self, step: StepRef, since: Timestamp, base: ItemBase) -> Result<(), String> {
-        match self.stage {
-            ItemStage::Waiting if step.attempt == self.turns.len() as u32 + 1 && step.role == Role::Worker => {
-                self.stage = ItemStage::Working { step, since, base };
-                Ok(())
-            }
-            _ => Err(format!("item {} has no such turn now", self.item.id)),
+        let is_open = match &self.stage {
+            ItemStage::Waiting => true,
+            ItemStage::Worked(worked) => worked.end != TurnEnd::Answered,
+            ItemStage::Working { .. } | ItemStage::Ended(_) => false,
+        };
+        if !is_open || step.attempt != self.turns.len() as u32 + 1 || step.role != Role::Worker {
+            return Err(format!("item {} has no such turn now", self.item.id));
         }
+        self.stage = ItemStage::Working { step, since, base };
+        Ok(())
     }
 
     fn close(&self, step: StepRef) -> Result<(Timestamp, ItemBase), String> {
@@ -205,19 +221,15 @@ impl ItemState {
         let made = done.tree.clone().filter(|_| !answered);
         let unfinished = made.map(|tree| Unfinished { base: base.tree.clone(), tree });
         self.turns.push(ItemTurn { step: done.step, end: done.end, dir: Some(done.dir.clone()), since, unfinished });
-        self.stage = if self.is_retried(done.end) {
-            ItemStage::Waiting
-        } else {
-            ItemStage::Worked(Worked {
-                step: done.step,
-                base,
-                end: done.end,
-                reason: done.reason,
-                summary: done.summary.clone(),
-                tree: done.tree.clone().filter(|_| answered),
-                since: self.turns[0].since,
-            })
-        };
+        self.stage = ItemStage::Worked(Worked {
+            step: done.step,
+            base,
+            end: done.end,
+            reason: done.reason,
+            summary: done.summary.clone(),
+            tree: done.tree.clone().filter(|_| answered),
+            since: self.turns[0].since,
+        });
         Ok(())
     }
 

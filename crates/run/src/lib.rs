@@ -1,6 +1,6 @@
-//! DECIDES. A run is a fold over its facts ([`Run::apply`]); what is due next is a pure function of that state
-//! ([`Run::next`]); gates are pure functions from a contract and evidence to findings ([`gate`]). Nothing here
-//! reads a file, a clock or a random number, so every decision can be replayed from the log.
+//! DECIDES. A run is a fold over its facts ([`Run::apply`]: the law); what is due next is a pure function of that state
+//! ([`Run::next`], [`Run::admits`]: the schedule); gates are pure functions from a contract and evidence to findings
+//! ([`gate`]). Nothing here reads a file, a clock or a random number, so every decision can be replayed from the log.
 
 mod approvals;
 mod bounded;
@@ -17,4 +17,4 @@ pub use approvals::approval_problems;
 pub use bounded::{bounded, bounded_begins_with};
 pub use items::{ItemStage, ItemState, ItemTurn, Line, Unfinished, Worked, levels};
 pub use state::{Illegal, Run, Stage, StepRecord};
-pub use workflow::Due;
+pub use workflow::{Due, NotDue};

@@ -1,6 +1,9 @@
 //! The state of a run and the one match that changes it. Live work and recovery use the same `apply`; a fact
 //! that does not fit the state is illegal, which is the default: `RunPassed` is reachable only over a PASS that
 //! counts, and, if the run changed anything, over a finished landing decision on that very tree.
+//!
+//! This is the law: what can never be true of a run, in no version of norma. It does not ask what is due. That is the
+//! schedule's to say ([`Run::admits`]), which may change, while a log that was written stays legal for ever.
 
 mod of_items;
 
@@ -281,12 +284,11 @@ impl Run {
         if let Some(place) = step.item {
             return self.open_item(place, step, base, ts);
         }
-        let due = match self.next() {
-            crate::Due::Turn(due) => due,
-            other => return Err(format!("no turn is due but {other:?}")),
-        };
-        if due != step {
-            return Err(format!("due is {due:?}"));
+        self.require_closed()?;
+        let follows = (self.iteration..=self.iteration + 1).contains(&step.iteration);
+        let is_ours = self.items.is_empty() && Role::PDCA.contains(&step.role) && base.is_none();
+        if !is_ours || !follows || step.index != self.next_index() || self.stage == Stage::LandingDone {
+            return Err(format!("step {} of iteration {} cannot come next", step.dir_name(), step.iteration));
         }
         self.iteration = step.iteration;
         self.stage = Stage::StepOpen(step, ts);
@@ -403,17 +405,16 @@ impl Run {
     }
 
     fn open_change(&mut self, change: u32, step: u32, before: &str) -> Outcome {
-        match self.next() {
-            crate::Due::Change { change: due, step: by } if due == change && by.index == step => {
-                if before != self.tree {
-                    return Err("the change does not start from the run's tree".into());
-                }
-                self.changes = change;
-                self.stage = Stage::ChangeOpen { change, step: by };
-                Ok(())
-            }
-            other => Err(format!("change {change} is not due but {other:?}")),
+        let by = match &self.stage {
+            Stage::StepDone { step: by, end: TurnEnd::Answered, patch: true, .. } if by.index == step => *by,
+            _ => return Err(format!("step {step} did not just leave a patch")),
+        };
+        if change != self.changes + 1 || before != self.tree {
+            return Err("a change follows the one before it, on the run's tree".into());
         }
+        self.changes = change;
+        self.stage = Stage::ChangeOpen { change, step: by };
+        Ok(())
     }
 
     fn close_change(&mut self, change: u32, step: u32, before: &str) -> Result<StepRef, String> {
@@ -478,23 +479,38 @@ impl Run {
         }
     }
 
-    /// A budget is on record as exceeded only where that is what ends the run.
+    /// A budget that is on record as exceeded is the end of the run.
     fn exceed(&mut self, over: &BudgetExceeded) -> Outcome {
-        match self.next() {
-            crate::Due::End { budget: Some(due), .. } if due == *over => {}
-            other => return Err(format!("budget {} is not exceeded; due is {other:?}", over.budget)),
+        self.require_closed()?;
+        if over.actual < over.limit {
+            return Err(format!("budget {} is not exceeded", over.budget));
         }
         self.exceeded = Some(over.clone());
         Ok(())
     }
 
     fn open_landing(&mut self, landing: &Landing) -> Outcome {
-        match self.next() {
-            crate::Due::Land => {}
-            other => return Err(format!("no landing is due but {other:?}")),
+        if !self.has_to_land() || self.landed.is_some() || self.exceeded.is_some() {
+            return Err("there is nothing to land".into());
+        }
+        // One that is open may be begun again: nothing has moved yet.
+        if !self.is_judged() && !matches!(self.stage, Stage::LandingOpen(_)) {
+            return Err("only a result that was judged lands".into());
         }
         self.stage = Stage::LandingOpen(landing.clone());
         Ok(())
+    }
+
+    /// Whether what the run has made is judged as it stands: the last turn is the check that passed it, or every item
+    /// has come to its end.
+    fn is_judged(&self) -> bool {
+        match &self.stage {
+            Stage::Fresh => !self.items.is_empty() && self.items.iter().all(|state| state.ended().is_some()),
+            Stage::StepDone { step, end: TurnEnd::Answered, .. } => {
+                self.verdict == Some(Verdict::Pass) && self.judged == Some(*step)
+            }
+            _ => false,
+        }
     }
 
     fn land(&mut self, landing: &Landing) -> Outcome {
@@ -549,19 +565,13 @@ impl Run {
     }
 
     fn pass(&mut self) -> Outcome {
-        if !self.items.is_empty() {
-            return match self.next() {
-                crate::Due::End { status: Status::Succeeded, .. } => self.end(Status::Succeeded, None),
-                other => Err(format!("a batch passes when all of it has landed; due is {other:?}")),
-            };
-        }
-        let decided = match &self.stage {
-            Stage::LandingDone => true,
-            Stage::StepDone { step, end: TurnEnd::Answered, .. } => self.judged == Some(*step) && !self.has_to_land(),
-            _ => false,
+        let decided = self.stage == Stage::LandingDone || self.is_judged() && !self.has_to_land();
+        let passed = match self.items.is_empty() {
+            true => self.verdict == Some(Verdict::Pass),
+            false => self.items.iter().all(|state| state.succeeded()),
         };
-        if self.verdict != Some(Verdict::Pass) || !decided {
-            return Err("a run passes only over a PASS that counts and a finished landing".into());
+        if !passed || !decided || self.exceeded.is_some() {
+            return Err("a run passes only over a PASS that counts, or over every item, and a finished landing".into());
         }
         self.end(Status::Succeeded, None)
     }

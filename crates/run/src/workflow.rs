@@ -5,7 +5,23 @@ mod batch;
 mod pdca;
 
 use crate::Run;
-use contract::{BudgetExceeded, End, Reason, Status, StepRef, Timestamp, Workflow};
+use contract::{BudgetExceeded, End, Fact, Reason, Status, StepRef, Timestamp, Workflow};
+use std::fmt;
+
+/// A fact that is legal, but not what the workflow has happen now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotDue {
+    /// In words.
+    pub why: String,
+}
+
+impl fmt::Display for NotDue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for NotDue {}
 
 /// The one thing to do now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +68,32 @@ impl Run {
     /// What is due first.
     pub fn next(&self) -> Due {
         self.due().next().unwrap_or(Due::Nothing)
+    }
+
+    /// Whether the workflow has this happen now. Asked when a fact is written and when a run is replayed, never when a
+    /// log is read: rules may change, and what was written under earlier ones stays legal.
+    pub fn admits(&self, fact: &Fact) -> Result<(), NotDue> {
+        let is_due = match fact {
+            Fact::StepStarted { step, base } => {
+                let from = |item| Some(self.base_for(item));
+                self.due().any(|due| due == Due::Turn(*step)) && *base == step.item.and_then(from)
+            }
+            Fact::ChangeStarted { change, step, .. } => {
+                matches!(self.next(), Due::Change { change: due, step: by } if due == *change && by.index == *step)
+            }
+            Fact::ItemEnded(ended) if ended.commit.is_some() => self.may_land(ended.item),
+            Fact::LandingStarted(_) => self.next() == Due::Land,
+            Fact::RunWaiting(_) => self.next() == Due::Approval,
+            Fact::BudgetExceeded(over) => {
+                matches!(self.next(), Due::End { budget: Some(due), .. } if due == *over)
+            }
+            Fact::RunPassed(_) => matches!(self.next(), Due::End { status: Status::Succeeded, .. }),
+            _ => true,
+        };
+        match is_due {
+            true => Ok(()),
+            false => Err(NotDue { why: format!("{:?} is not due now", fact.message()) }),
+        }
     }
 
     /// Everything that is due, each of which could be done at once with the others.

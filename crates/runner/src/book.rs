@@ -87,7 +87,8 @@ impl<'a> Book<'a> {
         let (facts, files) = entry(&page.run)?;
         let (events, end, ticket) = store.submit_append(&page.log, facts, files);
         for event in &events {
-            page.run.apply(event).expect("BUG: only what is due is recorded");
+            page.run.admits(&event.fact).expect("BUG: only what is due is recorded");
+            page.run.apply(event).expect("BUG: only what is legal is recorded");
         }
         page.log = end;
         Some((Pending { events, ticket }, page.run.clone()))

@@ -144,6 +144,10 @@ impl Walk<'_, '_, '_> {
         let mut tallies = Tallies::default();
         let events = self.events;
         for (at, event) in events.iter().enumerate().skip(1) {
+            let not_due = self.run.admits(&event.fact).err().map(|not_due| found(None, not_due.to_string()));
+            if not_due.is_some() {
+                tallies.decisions.compare(Some(event.seq), Ok(not_due.into_iter().collect()))?;
+            }
             self.judge_again(at, event, &mut tallies)?;
             self.go_past(event);
         }

@@ -31,13 +31,18 @@ impl Run {
     }
 
     pub(super) fn open_item(&mut self, place: u32, step: StepRef, base: Option<&ItemBase>, ts: Timestamp) -> Outcome {
-        let is_due = |due: crate::Due| due == crate::Due::Turn(step);
-        if !self.due().any(is_due) {
-            return Err(format!("the turn {step:?} is not due"));
+        if self.stage != Stage::Fresh || (self.items.len() as u32) < self.started.items || step.index != self.opened + 1 {
+            return Err(format!("step {} cannot come next", step.dir_name()));
         }
-        let base = base.filter(|base| **base == self.base_for(place)).cloned();
-        let base = base.ok_or("an item starts from the run's line")?;
-        let level = self.items[place as usize].level;
+        let state = self.items.get(place as usize).ok_or_else(|| format!("there is no item {place}"))?;
+        if !state.needs.iter().all(|need| self.items[*need as usize].succeeded()) {
+            return Err(format!("item {} needs what has not succeeded", state.item.id));
+        }
+        let level = state.level;
+        let on_line = |base: &&ItemBase| {
+            **base == self.line.head || self.level_base.as_ref().is_some_and(|(_, started)| started == *base)
+        };
+        let base = base.filter(on_line).cloned().ok_or("an item starts from the run's line")?;
         if self.level_base.as_ref().is_none_or(|(started, _)| *started != level) {
             self.level_base = Some((level, base.clone()));
         }
@@ -63,8 +68,8 @@ impl Run {
     pub(super) fn end_item(&mut self, ended: &ItemEnded) -> Outcome {
         self.items.get(ended.item as usize).ok_or("there is no such item")?.require_end(ended)?;
         if let Some(commit) = &ended.commit {
-            if ended.before != self.line.head.tree || !self.may_land(ended.item) {
-                return Err("items land in their order, each on the one before".into());
+            if ended.before != self.line.head.tree {
+                return Err("items land one after another, each on the one before".into());
             }
             self.line.head = ItemBase { commit: commit.clone(), tree: ended.after.clone() };
             self.tree.clone_from(&ended.after);
@@ -82,9 +87,8 @@ impl Run {
     }
 
     pub(super) fn wait(&mut self, wait: &Wait) -> Outcome {
-        match self.next() {
-            crate::Due::Approval if wait.reasons == self.started.contract.approval_for => {}
-            other => return Err(format!("no approval is due but {other:?}")),
+        if wait.reasons != self.started.contract.approval_for || !self.approvals.is_empty() || self.has_open_item() {
+            return Err("no approval is needed here".into());
         }
         self.waits = Some(wait.clone());
         self.status = Status::Waiting;

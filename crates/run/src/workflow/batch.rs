@@ -28,14 +28,14 @@ fn items(run: &Run) -> Box<dyn Iterator<Item = Due> + '_> {
 
 fn item(run: &Run, place: u32, state: &ItemState) -> Option<Due> {
     match &state.stage {
-        ItemStage::Worked(_) => Some(Due::Item { item: place }),
+        ItemStage::Worked(_) if state.worked().is_some() => Some(Due::Item { item: place }),
         ItemStage::Waiting if run.failed_need(state).is_some() => Some(Due::Item { item: place }),
-        ItemStage::Waiting if run.may_start(state) => {
+        ItemStage::Waiting | ItemStage::Worked(_) if run.may_start(state) => {
             let attempt = state.turns.len() as u32 + 1;
             let index = run.next_index();
             Some(Due::Turn(StepRef { index, role: Role::Worker, iteration: 1, attempt, item: Some(place) }))
         }
-        ItemStage::Waiting | ItemStage::Working { .. } | ItemStage::Ended(_) => None,
+        ItemStage::Waiting | ItemStage::Worked(_) | ItemStage::Working { .. } | ItemStage::Ended(_) => None,
     }
 }
 

@@ -170,8 +170,10 @@ impl History {
         Event { seq: self.run.seq + 1, ts: Timestamp::from_unix_ms(self.now_ms), fact }
     }
 
+    /// Records a fact as whoever writes a log does: it must be due, and it must be legal.
     pub(crate) fn try_record(&mut self, fact: Fact) -> Result<(), Illegal> {
         let event = self.next_event(fact);
+        self.run.admits(&event.fact).map_err(|not_due| Illegal { seq: event.seq, why: not_due.to_string() })?;
         self.run.apply(&event)?;
         self.events.push(event);
         Ok(())

@@ -15,7 +15,7 @@ use crate::policy::Rules;
 use contract::work::{Gate, GateResult, ToolOpsSource};
 use contract::{Digest, Item, ItemBase, ItemStatus, Reason};
 use run::gate::Finding;
-use run::{ItemStage, Run, Worked};
+use run::{Run, Worked};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -59,10 +59,8 @@ impl Judged {
     /// Nothing is known yet of an item of a run.
     pub(crate) fn of(run: &Run, place: u32) -> Judged {
         let state = &run.items[place as usize];
-        let (worked, base) = match &state.stage {
-            ItemStage::Worked(worked) => (Some(worked.clone()), worked.base.clone()),
-            _ => (None, run.base_for(place)),
-        };
+        let worked = state.worked().cloned();
+        let base = worked.as_ref().map_or_else(|| run.base_for(place), |worked| worked.base.clone());
         Judged {
             place,
             item: state.item.clone(),

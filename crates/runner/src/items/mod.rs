@@ -167,7 +167,7 @@ fn work_on(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
     let Some((step, opened)) = open(driver, place) else { return Ok(()) };
     let sealed = turn::carry_out(driver, step, opened)?;
     crash::point("step.after_commit");
-    if matches!(driver.run.items[place as usize].stage, run::ItemStage::Worked(_)) {
+    if driver.run.items[place as usize].worked().is_some() {
         return judge::judge(driver, place, Some(sealed));
     }
     // It is tried again, by whoever comes to it next.
