@@ -86,10 +86,17 @@ pub struct RequestPaths {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RequestContext {
-    /// Committed step directories of this run, oldest first.
+    /// The last committed step directories of this run, oldest first, as many as `limits.look_back` says.
     pub previous_step_dirs: Vec<String>,
+    /// How many came before those; left out where that is none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub earlier_steps: u32,
     /// What norma wants the agent to know: findings of gates, how an earlier attempt failed.
     pub notes: String,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// The agent's own word on its turn.

@@ -247,7 +247,14 @@ pub struct TurnLimits {
     /// The largest patch norma reads at all, and the largest content one may produce.
     #[schemars(range(min = 1))]
     pub change_mb: u32,
+    /// How many earlier steps a turn is told of: the last ones, oldest first. Without it, 40.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 10000))]
+    pub look_back: Option<u32>,
 }
+
+/// How many earlier steps a turn is told of unless somebody says otherwise.
+const LOOK_BACK: u32 = 40;
 
 /// How long a turn waits for a person unless somebody says otherwise.
 const APPROVAL_SECONDS: u32 = 900;
@@ -268,11 +275,17 @@ impl Default for TurnLimits {
             evidence_mb: 256,
             evidence_files: 10_000,
             change_mb: 64,
+            look_back: None,
         }
     }
 }
 
 impl TurnLimits {
+    /// How many earlier steps a turn is told of.
+    pub fn look_back(&self) -> u32 {
+        self.look_back.unwrap_or(LOOK_BACK)
+    }
+
     /// With every number that depends on who takes the turns.
     pub fn for_agents<'a>(&self, agents: impl IntoIterator<Item = &'a AgentConfig>) -> TurnLimits {
         let by_kind = || agents.into_iter().any(|agent| !agent.kind.holds_to_a_form()).into();

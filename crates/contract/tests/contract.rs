@@ -130,6 +130,7 @@ fn an_agent_request_is_spelled_as_in_the_document() {
         },
         context: RequestContext {
             previous_step_dirs: vec!["/abs/.../steps/001-plan".into()],
+            earlier_steps: 0,
             notes: "Optional free-form".into(),
         },
     };

@@ -604,14 +604,6 @@ impl Run {
         self.steps.iter().filter_map(|record| record.dir.as_deref()).collect()
     }
 
-    /// The directories that a turn may look back on: all of the run's so far, or those of an item and of what it needs.
-    pub fn earlier_dirs(&self, step: StepRef) -> Vec<&str> {
-        let Some(state) = step.item.and_then(|place| self.items.get(place as usize)) else { return self.step_dirs() };
-        let needed = state.needs.iter().map(|place| &self.items[*place as usize]);
-        let turns = needed.flat_map(|other| &other.turns).chain(&state.turns);
-        turns.filter_map(|turn| turn.dir.as_deref()).collect()
-    }
-
     /// The directories of this iteration's turns.
     pub fn iteration_dirs(&self) -> Vec<&str> {
         let here = self.steps.iter().filter(|record| record.step.iteration == self.iteration);

@@ -89,18 +89,3 @@ fn unfinished(
     }
     Ok(Some(Earlier::Unfinished { run: parent.id.slug(), base: base.tree.clone(), tree }))
 }
-
-/// What the agent of an item is told about those before it.
-pub(crate) fn note(state: &ItemState, is_shown: bool) -> Option<String> {
-    match state.earlier.as_deref()? {
-        Earlier::Unfinished { run, .. } if is_shown => Some(format!(
-            "In run {run} an agent was cut off in the middle of this. What it had changed is in your workspace and not \
-             committed (git diff shows it); nobody has judged it. Go on from there, or start over.\n"
-        )),
-        Earlier::Unfinished { run, .. } => Some(format!(
-            "In run {run} an agent was cut off in the middle of this. Other changes have landed since, and nothing of \
-             what it had changed is here.\n"
-        )),
-        Earlier::Done { .. } => None,
-    }
-}

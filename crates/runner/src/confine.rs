@@ -6,7 +6,6 @@ use crate::machine::MARKER;
 use crate::show::borrowed_at;
 use crate::world::TurnOrder;
 use crate::{Error, Result};
-use contract::work::NetworkRight;
 use contract::{AgentConfig, Backend, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
 use sandbox::{
     HostPort, Identity, Level, Limits, Network, Overlay, Placed, Policy, Probe, Root, Sandbox, Upper, visible,
@@ -170,7 +169,7 @@ impl Scene<'_> {
         env.insert("NORMA_STEP_DIR".to_owned(), order.step_dir.to_string_lossy().into_owned());
         let named = [program].into_iter().chain(arguments).collect();
         let mut network = extra.network;
-        network.extend(agent.network.iter().filter(|_| may_reach(order)).cloned());
+        network.extend(agent.network.iter().filter(|_| order.spec.rights.own_hosts).cloned());
         let mut policy = self.policy(Program { cwd, named, env, network: &network })?;
         policy.door = extra.door;
         for root in extra.read {
@@ -179,23 +178,22 @@ impl Scene<'_> {
             }
         }
         policy.overlays.extend(extra.home);
-        match order.step.item {
-            None => policy.overlays.extend([earlier_steps(order, run_dir), step(order)]),
-            // Other items come and go meanwhile: of the run's steps only those are shown that this one builds on.
-            Some(_) => {
-                policy
-                    .placed
-                    .extend(order.run.earlier_dirs(order.step).into_iter().map(|dir| earlier_step(run_dir, dir)));
-                policy.overlays.push(step(order));
+        // Where other turns come and go meanwhile, only those steps are shown that this one builds on.
+        match order.spec.in_parallel {
+            false => policy.overlays.push(earlier_steps(order, run_dir)),
+            true => {
+                let dirs = &order.spec.look_back.dirs;
+                policy.placed.extend(dirs.iter().map(|dir| earlier_step(run_dir, dir)));
             }
         }
+        policy.overlays.push(step(order));
         Ok(policy)
     }
 
     /// Has the earlier steps and norma's own objects readable inside. What is above them in the state directory is
     /// closed to other users of the machine.
     pub(crate) fn open_up(&self, order: &TurnOrder<'_>, run_dir: &Path) -> Result<()> {
-        let steps = order.run.earlier_dirs(order.step).into_iter().map(|dir| run_dir.join(dir));
+        let steps = order.spec.look_back.dirs.iter().map(|dir| run_dir.join(dir));
         self.open_objects()?;
         self.open(steps.chain(order.again.map(|again| again.steps.clone())))
     }
@@ -322,13 +320,6 @@ fn step(order: &TurnOrder<'_>) -> Overlay {
         writable: true,
         reason: "the step's own directory, all that is kept of the turn".to_owned(),
     }
-}
-
-/// Whether the agent of a turn may reach what it is configured for. What is given on request was given with the
-/// approval that let the run start.
-fn may_reach(order: &TurnOrder<'_>) -> bool {
-    let item = order.step.item.map(|place| &order.run.items[place as usize].item);
-    item.is_none_or(|item| item.rights.network != NetworkRight::Deny)
 }
 
 fn earlier_step(run_dir: &Path, dir: &str) -> Placed {

@@ -11,7 +11,8 @@ use crate::show::Ground;
 use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
 use crate::{Context, Error, Result};
-use contract::{AgentConfig, Backend, Contract, ProcessEnd, Role, StepRef};
+use contract::{AgentConfig, Backend, Contract, ProcessEnd, StepRef};
+use run::Product;
 use sandbox::Policy;
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
@@ -48,9 +49,9 @@ pub(crate) fn prepare(machine: &mut Machine<'_>, order: Option<&TurnOrder<'_>>) 
     match order.map(|order| (order.run.started.contract.sandbox, order)) {
         Some((Backend::Native, order)) => {
             // A setup is an effect: it waits until the turn's intent is on record.
-            if !machine.needs_setup(&Ground::of(order.run, order.step))? {
+            if !machine.needs_setup(&Ground::of(order.run, order.spec))? {
                 let stage = machine.stage(order)?;
-                machine.waiting.sandbox = Some((order.step, stage));
+                machine.waiting.sandbox = Some((order.spec.step, stage));
             }
             Ok(())
         }
@@ -69,7 +70,7 @@ pub(crate) fn execute(machine: &mut Machine<'_>, order: &TurnOrder<'_>) -> Resul
 impl Machine<'_> {
     /// Builds the sandbox of a turn. What keeps an agent from being confined is an outcome of the turn.
     fn stage(&mut self, order: &TurnOrder<'_>) -> Result<std::result::Result<Stage, ProcessEnd>> {
-        let (agent, on) = (agent_of(order), Ground::of(order.run, order.step));
+        let (agent, on) = (&order.spec.agent, Ground::of(order.run, order.spec));
         let shown = self.show(&on)?;
         let layout = &self.context.layout;
         let Some(mut call) = self.call(agent, &layout.root, &on)? else { return Ok(Err(missing(agent))) };
@@ -131,13 +132,13 @@ impl Machine<'_> {
 
     fn execute_confined(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
         let began = Instant::now();
-        let mut notes = match self.set_up(&Ground::of(order.run, order.step), limits(order))? {
+        let mut notes = match self.set_up(&Ground::of(order.run, order.spec), limits(order))? {
             SetUp::Ready(notes) => notes,
             SetUp::Failed(execution) => return Ok(*execution),
         };
-        let time_left = order.time_left.map(|left| left.saturating_sub(began.elapsed()));
+        let time_left = order.time_left.saturating_sub(began.elapsed());
         let order = &TurnOrder { time_left, ..*order };
-        let waiting = self.waiting.sandbox.take().filter(|(step, _)| *step == order.step);
+        let waiting = self.waiting.sandbox.take().filter(|(step, _)| *step == order.spec.step);
         let stage = match waiting {
             Some((_, stage)) => stage,
             None => self.stage(order)?,
@@ -177,7 +178,7 @@ impl Machine<'_> {
                 let home = home.and_then(|place| finished.layers.get(place));
                 let ended = engaged.end(talk, answering, &mut finished.outcome, home)?;
                 notes.extend(ended.notes);
-                self.conversations.put(order.step.role, ended.ongoing);
+                self.conversations.put(order.spec.step.role, ended.ongoing);
                 Some(ended.spoken)
             }
             _ => None,
@@ -197,13 +198,12 @@ impl Machine<'_> {
         })
     }
 
-    /// What a worker made of its workspace, if it was a worker. Its layer is the first; the steps' come after it.
+    /// What a turn made of its workspace, where that is kept. Its layer is the first; the steps' come after it.
     fn captured(&mut self, order: &TurnOrder<'_>, layers: Vec<OwnedFd>) -> Result<Option<Captured>> {
-        let edits = order.step.role == Role::Act && agent::kind_of(agent_of(order)).is_some();
-        if order.step.item.is_none() && !edits {
+        if order.spec.product == Product::Files {
             return Ok(None);
         }
-        let on = Ground::of(order.run, order.step);
+        let on = Ground::of(order.run, order.spec);
         let layer = layers.into_iter().next().filter(|_| self.workspace.has_stand());
         self.capture(&on, layer).map(Some)
     }
@@ -218,7 +218,7 @@ impl Machine<'_> {
     }
 
     fn execute_freely(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
-        let (agent, on) = (agent_of(order), Ground::of(order.run, order.step));
+        let (agent, on) = (&order.spec.agent, Ground::of(order.run, order.spec));
         let Shown::Directory(tree) = self.show(&on)? else {
             unreachable!("BUG: layers are for agents that are confined")
         };
@@ -254,7 +254,7 @@ impl Machine<'_> {
             (Some(engaged), Some((talk, answering))) => {
                 let ended = engaged.end(talk, answering, &mut outcome, None)?;
                 notes = ended.notes;
-                self.conversations.put(order.step.role, ended.ongoing);
+                self.conversations.put(order.spec.step.role, ended.ongoing);
                 Some(ended.spoken)
             }
             _ => None,
@@ -331,15 +331,6 @@ impl Machine<'_> {
     }
 }
 
-/// Who takes the turn.
-pub(crate) fn agent_of<'o>(order: &TurnOrder<'o>) -> &'o AgentConfig {
-    let contract = &order.run.started.contract;
-    match order.step.item {
-        None => &contract.agents[&order.step.role],
-        Some(place) => &contract.workers[&order.run.items[place as usize].item.worker],
-    }
-}
-
 fn missing(agent: &AgentConfig) -> ProcessEnd {
     let program = agent.program();
     let install = agent::kind_of(agent).filter(|_| agent.bin.is_none()).and_then(session::install);
@@ -359,11 +350,8 @@ fn stdin(order: &TurnOrder<'_>) -> Vec<u8> {
 
 pub(crate) fn limits(order: &TurnOrder<'_>) -> Limits {
     let limits = &order.run.started.contract.limits;
-    let wall = Duration::from_secs(limits.step_seconds.into());
-    // An item says itself how long it may take.
-    let wall = if order.step.item.is_some() { Duration::MAX } else { wall };
     Limits {
-        wall: order.time_left.map_or(wall, |left| left.min(wall)),
+        wall: order.time_left,
         idle: limits.idle_seconds.map(|seconds| Duration::from_secs(seconds.into())),
         output_bytes_max: u64::from(limits.output_mb) << 20,
     }

@@ -14,8 +14,8 @@ use crate::workspace::SetupLayers;
 use crate::world::{Execution, LandResult, PatchResult, Place, TurnOrder, World};
 use crate::{Context, ItemWorld, Keys, Result, observe};
 use contract::path::PathProblem;
-use contract::{Backend, Digest, Item, Landing, LandingMode, Reason, RepoPath, StepRef, Workflow};
-use run::Run;
+use contract::{Backend, Digest, Item, Landing, LandingMode, Reason, RepoPath, Workflow};
+use run::{Run, TurnSpec};
 use run::gate::{Finding, Rule, shown};
 use run::redact::{Known, Redactor};
 use std::path::Path;
@@ -117,8 +117,8 @@ fn dotenv_files(root: &Path) -> impl Iterator<Item = String> {
 }
 
 impl World for Machine<'_> {
-    fn workspace(&mut self, run: &Run, step: StepRef) -> Result<Place> {
-        let shown = self.show(&Ground::of(run, step))?;
+    fn workspace(&mut self, run: &Run, spec: &TurnSpec) -> Result<Place> {
+        let shown = self.show(&Ground::of(run, spec))?;
         Ok(match (run.started.contract.sandbox, shown) {
             (Backend::None, Shown::Directory(dir)) => Place { repo_root: dir, final_names: false },
             _ => Place { repo_root: self.context.layout.root.clone(), final_names: true },

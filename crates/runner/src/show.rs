@@ -8,9 +8,8 @@ use crate::machine::Machine;
 use crate::setup::Included;
 use crate::workspace::{CaptureRules, Captured, PlainWorkspace, SetupLayer, Stand, Workspaces, capture};
 use crate::{Error, News, Result};
-use contract::StepRef;
 use contract::{Backend, Contract};
-use run::{ItemStage, Run};
+use run::{Run, TurnSpec};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -28,13 +27,10 @@ pub(crate) struct Ground<'r> {
 }
 
 impl<'r> Ground<'r> {
-    /// The ground of a turn: the run's own tree, or the base of its item with what an agent before it had made of that.
-    pub(crate) fn of(run: &'r Run, step: StepRef) -> Ground<'r> {
-        let state = step.item.map(|place| &run.items[place as usize]);
-        match state.map(|state| (state, &state.stage)) {
-            Some((state, ItemStage::Working { base, .. })) => Ground::at(run, &base.commit, state.shown_on(base)),
-            _ => Ground { run, commit: run.started.base.commit.clone(), tree: run.tree.clone(), hand: None },
-        }
+    /// The ground of a turn.
+    pub(crate) fn of(run: &'r Run, spec: &TurnSpec) -> Ground<'r> {
+        let on = Ground::at(run, &spec.commit, &spec.tree);
+        Ground { hand: on.hand.filter(|_| spec.in_parallel), ..on }
     }
 
     /// Some tree of a run's line, or one that may become part of it.

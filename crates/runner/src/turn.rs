@@ -6,21 +6,18 @@ use crate::drive::Driver;
 use crate::keep::{keep, keep_conversation};
 use crate::witness::OnRecord;
 use crate::world::{Execution, TurnOrder};
-use crate::{Error, Result, after};
+use crate::{Error, Result};
 use contract::session::ErrorKind;
 use contract::{
-    AgentRequest, Fact, Item, PROTOCOL_VERSION, ProcessEnd, Reason, RequestContext, RequestPaths, RequestStep,
+    AgentRequest, Fact, PROTOCOL_VERSION, ProcessEnd, Reason, RequestContext, RequestPaths, RequestStep,
     RequestTerms, StepCommitted, StepRef, Timestamp, TurnEnd,
 };
 use run::gate::verdict::IterationFiles;
 use run::turn::{Judgement, TurnEvidence, judge};
-use run::{ItemStage, ItemTurn, Run, Stage};
+use run::{Product, Run, TurnSpec};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use store::{Preparing, Reader, crash, now};
-
-/// How long free-form notes in a request may be; the rest is in the log.
-const NOTES_CHARS_MAX: usize = 16 * 1024;
 
 /// A verdict is read one byte further than its limit, so that the judge sees that it is too long.
 pub(crate) const VERDICT_BYTES_MAX: u64 = contract::Limits::DOCUMENT.bytes_max as u64 + 1;
@@ -36,24 +33,22 @@ pub(crate) fn take(driver: &mut Driver<'_, '_>, step: StepRef) -> Result<()> {
 
 /// Carries out a turn whose intent is on its way to the disk. What came of it is on its way there afterwards.
 pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pending) -> Result<Pending> {
-    let place = driver.world.workspace(&driver.run, step)?;
-    let notes = notes(&driver.run, step);
+    let spec = driver.run.spec(step).expect("BUG: the step was opened by whoever takes it");
+    let place = driver.world.workspace(&driver.run, &spec)?;
     let target = driver.run_dir().join("steps").join(step.dir_name());
     let live = LiveDir { path: store::temporary_name(&target) };
-    let stored = request(driver, step, &driver.store.layout.root, &target, &notes);
+    let stored = request(driver, &spec, &driver.store.layout.root, &target);
     let seen = if place.final_names { &target } else { &live.path };
-    let sent = request(driver, step, &place.repo_root, seen, &notes);
-    let item = item_of(&driver.run, step).map(|item| item.timeout_ms);
-    let time_left = [item, driver.run.remaining_ms()].into_iter().flatten().min().map(Duration::from_millis);
-    let (live_dir, step_dir) = (live.path.as_path(), target.as_path());
-    let witness = OnRecord::new(driver, step);
+    let sent = request(driver, &spec, &place.repo_root, seen);
+    let time_left = driver.run.remaining_ms().map_or(spec.time_ms, |left| left.min(spec.time_ms));
+    let witness = OnRecord::new(driver, spec.clone());
     let order = TurnOrder {
         run: &driver.run,
-        step,
+        spec: &spec,
         request: &sent,
-        live_dir,
-        step_dir,
-        time_left,
+        live_dir: &live.path,
+        step_dir: &target,
+        time_left: Duration::from_millis(time_left),
         witness: &witness,
         again: None,
     };
@@ -66,12 +61,12 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
     witness.settle()?;
     driver.refresh();
     crash::point("step.after_agent");
-    seal(driver, step, &target, &live, &stored, execution)
+    seal(driver, &spec, &target, &live, &stored, execution)
 }
 
 fn seal(
     driver: &mut Driver<'_, '_>,
-    step: StepRef,
+    spec: &TurnSpec,
     target: &Path,
     live: &LiveDir,
     stored: &AgentRequest,
@@ -79,6 +74,7 @@ fn seal(
 ) -> Result<Pending> {
     // The turn may have taken long, and what is prepared now must not end up in a new, empty state directory.
     driver.store.check_place()?;
+    let step = spec.step;
     let dir = format!("steps/{}", step.dir_name());
     let mut evidence = Preparing::new(target)?;
     let mut notes = keep(driver.world, &driver.run, step, &live.path, &mut execution, &mut evidence)?;
@@ -109,7 +105,7 @@ fn seal(
     evidence.write("output.json", &pretty(&judged.response))?;
     let answered = judged.end == TurnEnd::Answered;
     let is_cut_off = matches!(judged.reason, Some(Reason::BudgetExceeded | Reason::AgentTimeout));
-    let left = execution.captured.filter(|_| (answered || is_cut_off) && step.item.is_some());
+    let left = execution.captured.filter(|_| (answered || is_cut_off) && spec.product == Product::Tree);
     if let Some(lying_about) = left.as_ref().filter(|_| answered).and_then(crate::observe::lying_about) {
         evidence.write("workspace.json", &pretty(&lying_about))?;
     }
@@ -120,7 +116,7 @@ fn seal(
         reason: judged.reason,
         summary: judged.summary,
         dir: dir.clone(),
-        started_at: opened_at(&driver.run, step),
+        started_at: spec.opened_at,
         process: execution.process,
         patch: judged.patch,
         notes: judged.notes,
@@ -146,20 +142,6 @@ fn held_until(session: &contract::SessionOutcome) -> Option<Timestamp> {
     let from_now = reset_after_seconds.map(|seconds| now().unix_ms().saturating_add(seconds.saturating_mul(1000)));
     let at = from_now.or_else(|| resets_at.map(|seconds| seconds.saturating_mul(1000)))?;
     Some(Timestamp::from_unix_ms(at))
-}
-
-/// When a turn that is open was opened.
-fn opened_at(run: &Run, step: StepRef) -> Timestamp {
-    let item = step.item.map(|place| &run.items[place as usize].stage);
-    match (item, &run.stage) {
-        (Some(ItemStage::Working { since, .. }), _) | (None, Stage::StepOpen(_, since)) => *since,
-        _ => unreachable!("BUG: the step was opened by whoever takes it"),
-    }
-}
-
-/// The item that a turn is about, if it is about one.
-fn item_of(run: &Run, step: StepRef) -> Option<&Item> {
-    step.item.map(|place| &*run.items[place as usize].item)
 }
 
 /// What is kept of a turn that is to be judged.
@@ -195,22 +177,21 @@ pub(crate) fn worth(reader: &Reader, run: &Run, step: StepRef, kept: Kept<'_>) -
         verdict: kept.verdict.as_deref(),
         files: &files,
         session: kept.session,
-        item: item_of(run, step),
+        item: run.item_of(step).map(|item| &**item),
         notes: kept.notes,
     };
     Ok(judge(&run.started.contract, &slug, step, &turn))
 }
 
-fn request(driver: &Driver<'_, '_>, step: StepRef, repo_root: &Path, step_dir: &Path, notes: &str) -> AgentRequest {
+fn request(driver: &Driver<'_, '_>, spec: &TurnSpec, repo_root: &Path, step_dir: &Path) -> AgentRequest {
     let (run, run_dir) = (&driver.run, driver.run_dir());
     let contract = &run.started.contract;
-    let item = item_of(run, step);
     let text = |path: &Path| path.to_string_lossy().into_owned();
     AgentRequest {
         version: PROTOCOL_VERSION,
         run_id: run.id.slug(),
-        step: RequestStep { index: step.index, role: step.role, iteration: step.iteration },
-        goal: item.map_or(&contract.goal, |item| &item.goal).clone(),
+        step: RequestStep { index: spec.step.index, role: spec.step.role, iteration: spec.step.iteration },
+        goal: spec.goal.clone(),
         norma: RequestTerms {
             acceptance_criteria: contract.acceptance_criteria.clone(),
             budgets: contract.budgets.clone(),
@@ -219,26 +200,15 @@ fn request(driver: &Driver<'_, '_>, step: StepRef, repo_root: &Path, step_dir: &
             repo_root: text(repo_root),
             run_dir: text(&run_dir),
             step_dir: text(step_dir),
-            workspace_dir: item.map(|_| text(repo_root)),
+            workspace_dir: (spec.product == Product::Tree).then(|| text(repo_root)),
         },
         context: RequestContext {
-            previous_step_dirs: run.earlier_dirs(step).iter().map(|dir| text(&run_dir.join(dir))).collect(),
-            notes: notes.to_owned(),
+            previous_step_dirs: spec.look_back.dirs.iter().map(|dir| text(&run_dir.join(dir))).collect(),
+            earlier_steps: spec.look_back.earlier,
+            notes: spec.notes.clone(),
         },
-        contract: item.cloned(),
+        contract: spec.item.as_deref().cloned(),
     }
-}
-
-fn notes(run: &Run, step: StepRef) -> String {
-    let text = match step.item.map(|place| &run.items[place as usize]) {
-        None => run.notes.join("\n"),
-        Some(state) => {
-            let attempt = |turn: &ItemTurn| format!("Attempt {} ended {:?}.\n", turn.step.attempt, turn.end);
-            let is_shown = matches!(&state.stage, ItemStage::Working { base, .. } if state.shown_on(base) != base.tree);
-            after::note(state, is_shown).into_iter().chain(state.turns.iter().map(attempt)).collect()
-        }
-    };
-    text.chars().take(NOTES_CHARS_MAX).collect()
 }
 
 fn cut_note(stream: &str, truncated: bool) -> Option<String> {

@@ -4,13 +4,12 @@
 use crate::approval::{self, Redeemed};
 use crate::book::{Book, Pending};
 use crate::drive::Driver;
-use crate::show::Ground;
 use crate::world::{Answered, Question, Witness};
 use crate::{Error, Result};
 use contract::session::{Decision, Permission, ToolKind};
 use contract::work::{Gate, NetworkRight, ShellRight};
-use contract::{ApprovalTerms, Fact, Item, Policies, RepoPath, SessionEvent, StepRef};
-use run::Run;
+use contract::{ApprovalTerms, Fact, Policies, RepoPath, SessionEvent};
+use run::{Run, TurnSpec};
 use run::gate::command::{self, Origin};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -28,9 +27,8 @@ pub(crate) struct OnRecord<'a> {
     book: Arc<Book<'a>>,
     store: &'a Store,
     policies: &'a Policies,
-    step: StepRef,
+    spec: TurnSpec,
     run: Run,
-    tree: String,
     pending: RefCell<Vec<Pending>>,
     /// What a person allowed for the rest of the run.
     allowed: RefCell<Vec<Vec<String>>>,
@@ -49,15 +47,13 @@ struct Request {
 }
 
 impl<'a> OnRecord<'a> {
-    pub(crate) fn new(driver: &Driver<'_, 'a>, step: StepRef) -> OnRecord<'a> {
-        let tree = Ground::of(&driver.run, step).tree;
+    pub(crate) fn new(driver: &Driver<'_, 'a>, spec: TurnSpec) -> OnRecord<'a> {
         OnRecord {
             book: driver.book.clone(),
             store: driver.store,
             policies: driver.policies,
-            step,
+            spec,
             run: driver.run.clone(),
-            tree,
             pending: RefCell::default(),
             allowed: RefCell::default(),
             requests: RefCell::default(),
@@ -79,18 +75,10 @@ impl<'a> OnRecord<'a> {
         self.pending.borrow_mut().push(pending);
     }
 
-    fn item(&self) -> Option<&Item> {
-        self.step.item.map(|place| &*self.run.items[place as usize].item)
-    }
-
-    fn trusts_nothing(&self) -> bool {
-        self.item().is_some_and(|item| item.rights.shell == ShellRight::Untrusted)
-    }
-
     /// What an agent was refused by rule is on record as what it is: it asked for what its contract does not allow, once
     /// for the same thing. A person's no, or nobody's yes, is no violation.
     fn violation(&self, event: &SessionEvent) -> Option<Fact> {
-        let item = self.step.item?;
+        let item = self.spec.step.item?;
         let finding = match event {
             SessionEvent::ToolProposed { tool, kind, .. } | SessionEvent::ToolStarted { tool, kind, .. } => {
                 format!("{tool}: {}", self.not_given(*kind)?)
@@ -117,10 +105,9 @@ impl<'a> OnRecord<'a> {
 
     /// Why a tool is one that the agent was not given, if it is. Its program refuses it, and so does the sandbox.
     fn not_given(&self, kind: ToolKind) -> Option<&'static str> {
-        let item = self.item()?;
         match kind {
-            ToolKind::Shell if item.rights.shell == ShellRight::Deny => Some("the contract allows no commands"),
-            ToolKind::Write if item.read_only => Some("the contract allows no changes"),
+            ToolKind::Shell if self.spec.rights.shell == ShellRight::Deny => Some("the contract allows no commands"),
+            ToolKind::Write if !self.spec.rights.write => Some("the contract allows no changes"),
             _ => None,
         }
     }
@@ -132,11 +119,11 @@ impl<'a> OnRecord<'a> {
         }
         let mut reasons = vec![format!("the agent asks to use {}: {why}", permission.tool)];
         reasons.extend(same_as(permission));
-        reasons.push(format!("tree: {}", self.tree));
-        reasons.push(format!("step: {} {}", self.step.dir_name(), permission.id));
+        reasons.push(format!("tree: {}", self.spec.tree));
+        reasons.push(format!("step: {} {}", self.spec.step.dir_name(), permission.id));
         match approval::ask(self.store, &self.run, run::bounded(reasons)) {
             Ok(wait) => {
-                self.submit(Fact::ApprovalAsked { step: self.step, wait: wait.clone() });
+                self.submit(Fact::ApprovalAsked { step: self.spec.step, wait: wait.clone() });
                 // A question is told only when it is on record.
                 if let Err(error) = self.settle() {
                     return self.broken(error);
@@ -172,7 +159,7 @@ impl<'a> OnRecord<'a> {
         }
         match command::decide_line(line, &self.policies.commands()) {
             // Nothing runs on trust alone where the contract trusts nothing.
-            command::Decision::Allow { .. } if self.trusts_nothing() => {
+            command::Decision::Allow { .. } if self.spec.rights.shell == ShellRight::Untrusted => {
                 self.ask(permission, "the contract has every command asked about")
             }
             command::Decision::Allow { .. } => Answered::Now(Decision::Allow),
@@ -184,7 +171,7 @@ impl<'a> OnRecord<'a> {
     /// Why nobody may run this, if so: the contract or policy forbids it, whoever says yes. A line for a shell is held
     /// against that as the words that a shell would be given.
     fn forbidden(&self, line: &str) -> Option<String> {
-        let words = self.item().map(|item| item.forbidden_actions.as_slice()).unwrap_or_default();
+        let words = &self.spec.rights.forbidden_actions;
         if let Some(word) = words.iter().find(|word| line.contains(word.as_str())) {
             return Some(format!("the contract forbids {word:?}"));
         }
@@ -199,7 +186,7 @@ impl<'a> OnRecord<'a> {
 
     /// Whether files may change is the contract's to say; the scope gate looks at what did.
     fn files(&self, permission: &Permission) -> Answered {
-        let Some(item) = self.item() else { return Answered::Now(Decision::Allow) };
+        let Some(allowed) = &self.spec.rights.write_within else { return Answered::Now(Decision::Allow) };
         let root = self.store.layout.root.clone();
         for path in &permission.paths {
             let within = Path::new(path).strip_prefix(&root).map(Path::to_string_lossy);
@@ -207,7 +194,6 @@ impl<'a> OnRecord<'a> {
             let Ok(parsed) = RepoPath::parse(below) else {
                 return deny(format!("{path} is not in the repository"));
             };
-            let allowed = &item.scope.allowed_paths;
             if !allowed.is_empty() && !allowed.iter().any(|allowed| parsed.is_within(allowed)) {
                 return deny(format!("{below} is not one of the allowed paths"));
             }
@@ -274,7 +260,7 @@ impl Witness for OnRecord<'_> {
     fn saw(&self, event: SessionEvent, kept: bool) {
         if kept {
             let violation = self.violation(&event);
-            self.submit(Fact::AgentEvent { step: self.step, event: Box::new(event) });
+            self.submit(Fact::AgentEvent { step: self.spec.step, event: Box::new(event) });
             violation.into_iter().for_each(|violation| self.submit(violation));
             // People watch: what happened is told now, and it is not told before it is on record.
             if let Err(error) = self.settle() {
@@ -288,14 +274,13 @@ impl Witness for OnRecord<'_> {
             ToolKind::Read | ToolKind::Search | ToolKind::Think => Answered::Now(Decision::Allow),
             ToolKind::Write => self.files(permission),
             ToolKind::Shell => self.command(permission),
-            ToolKind::Fetch => match self.item().map(|item| item.rights.network) {
-                Some(NetworkRight::Allow) => Answered::Now(Decision::Allow),
-                Some(NetworkRight::OnRequest) => self.ask(permission, "it reaches the network"),
-                _ => deny("this role may not reach the network".to_owned()),
+            ToolKind::Fetch => match self.spec.rights.network {
+                NetworkRight::Allow => Answered::Now(Decision::Allow),
+                NetworkRight::OnRequest => self.ask(permission, "it reaches the network"),
+                NetworkRight::Deny => deny("this role may not reach the network".to_owned()),
             },
             ToolKind::Mcp => {
-                let allowed = self.item().is_some_and(|item| item.rights.mcp_tools.contains(&permission.tool));
-                match allowed {
+                match self.spec.rights.mcp_tools.contains(&permission.tool) {
                     true => Answered::Now(Decision::Allow),
                     false => deny(format!("the contract does not name the tool {}", permission.tool)),
                 }

@@ -5,9 +5,9 @@
 use crate::workspace::Captured;
 use crate::{Keys, Result};
 use contract::session::{Decision, Permission};
-use contract::{AgentRequest, Landing, ProcessEnd, PromptBlocks, Reason, SessionEvent, SessionOutcome, StepRef, Wait};
+use contract::{AgentRequest, Landing, ProcessEnd, PromptBlocks, Reason, SessionEvent, SessionOutcome, Wait};
 use gateway::Gateway;
-use run::Run;
+use run::{Run, TurnSpec};
 use run::gate::Finding;
 use run::gate::scope::ChangedPath;
 use run::redact::Redactor;
@@ -21,16 +21,16 @@ use std::time::Duration;
 pub struct TurnOrder<'a> {
     /// The run so far.
     pub run: &'a Run,
-    /// Which turn.
-    pub step: StepRef,
+    /// The turn.
+    pub spec: &'a TurnSpec,
     /// The request, with the paths that are true while the turn lasts.
     pub request: &'a AgentRequest,
     /// The directory that holds what the agent is given of its step, under a temporary name.
     pub live_dir: &'a Path,
     /// The name it will have.
     pub step_dir: &'a Path,
-    /// What is left of the run's time.
-    pub time_left: Option<Duration>,
+    /// How long it may take.
+    pub time_left: Duration,
     /// Who is told, and asked, while the agent works.
     pub witness: &'a dyn Witness,
     /// What a turn that was taken before is taken again with.
@@ -149,7 +149,7 @@ pub enum LandResult {
 /// See the module.
 pub trait World {
     /// Where the tree of a turn can be seen; made or brought up to date if need be.
-    fn workspace(&mut self, run: &Run, step: StepRef) -> Result<Place>;
+    fn workspace(&mut self, run: &Run, spec: &TurnSpec) -> Result<Place>;
     /// Gets ready for a turn that may come, while something is on its way to the disk; without an order, for any.
     /// Nothing of an agent may run yet, and nothing may be left if the turn never comes.
     fn prepare(&mut self, _order: Option<&TurnOrder<'_>>) -> Result<()> {

@@ -16,12 +16,13 @@ pub use access::Reach;
 use access::{Access, Answering, DOOR};
 pub(crate) use access::{reach, sign_in_problem};
 use contract::session::{ErrorKind, SessionError};
-use contract::work::{NetworkRight, ShellRight};
-use contract::{AgentConfig, AgentType, PromptBlocks, Role, Sent, SessionOutcome, Usage};
+use contract::work::NetworkRight;
+use contract::{AgentConfig, AgentType, PromptBlocks, Sent, SessionOutcome, Usage};
 use home::Home;
 pub(crate) use ongoing::Conversations;
 use ongoing::Ongoing;
-use run::prompt::{answer_schema, blocks};
+use run::TurnRights;
+use run::prompt::blocks;
 use sandbox::{Overlay, Root, Upper};
 use serde_json::Value;
 use session::{Brief, Exit, Kind, Launch, Mode, Rights, launch};
@@ -106,9 +107,9 @@ impl Machine<'_> {
         inside: Option<&Path>,
     ) -> Result<std::result::Result<Engaged, String>> {
         let layout = &self.context.layout;
-        let ground = crate::show::Ground::of(order.run, order.step);
+        let ground = crate::show::Ground::of(order.run, order.spec);
         let private = ground.directory(layout);
-        let name = order.step.dir_name();
+        let (spec, name) = (order.spec, order.spec.step.dir_name());
         let home_dir = private.join(format!("home-{name}"));
         let limits = &order.run.started.contract.limits;
         let redactor = self.redactor();
@@ -133,27 +134,26 @@ impl Machine<'_> {
         };
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let home_inside = inside.map_or_else(|| home_dir.clone(), |home| home.join(HOME));
-        let item = order.step.item.map(|place| &*order.run.items[place as usize].item);
         let mut prompt = match order.again {
             Some(again) => again.prompt.clone(),
             None => blocks(order.request, &self.context.templates),
         };
         let ongoing = match order.again {
             Some(again) if again.prompt.sent == Sent::Full => None,
-            _ => self.conversations.take(order.step.role, &prompt),
+            _ => self.conversations.take(spec.step.role, &prompt),
         };
         prompt.sent = if ongoing.is_some() { Sent::Delta } else { Sent::Full };
         let terms = Terms {
             kind,
-            mode: if item.is_some() { Mode::Live } else { Mode::OneShot },
+            mode: if spec.interactive { Mode::Live } else { Mode::OneShot },
             model: access.model(kind, agent).map(str::to_owned),
             effort: agent.effort.clone(),
             base_url: access.placeholder().map(|_| format!("http://127.0.0.1:{port}")),
             cwd: text(cwd),
             home: text(&home_inside),
             step_dir: order.request.paths.step_dir.clone(),
-            rights: rights(order),
-            schema: answer_schema(order.step.role, item),
+            rights: rights(&spec.rights),
+            schema: spec.answer_schema(),
             args: if kind == Kind::Acp { agent.cmd[1..].to_vec() } else { agent.args.clone() },
             prompt,
             ongoing,
@@ -164,8 +164,7 @@ impl Machine<'_> {
         let sign_in = user_home.as_deref().filter(|_| matches!(terms.access, Access::SignIn));
         let files = terms.ongoing.as_ref().map(|ongoing| ongoing.files.as_path());
         let home = Home::furnish(home_dir, &launch, sign_in.map(|home| (kind, home)), files)?;
-        let keeps = item.is_none() && agent.resume != Some(false);
-        let keep = keeps.then(|| private.join(format!("conversation-{}", order.step.role)));
+        let keep = spec.continues.then(|| private.join(format!("conversation-{}", spec.step.role)));
         Ok(Ok(Engaged { terms, launch, home, keep, spool: Some(spool), free_door }))
     }
 }
@@ -174,22 +173,13 @@ fn free_door() -> Result<TcpListener> {
     TcpListener::bind(("127.0.0.1", 0)).map_err(|source| Error::io("listen on", Path::new("127.0.0.1"), source))
 }
 
-/// What an agent may do in a turn. Roles that only think change nothing and run nothing.
-fn rights(order: &TurnOrder<'_>) -> Rights {
-    match (order.step.item, order.step.role) {
-        (Some(place), _) => {
-            let item = &order.run.items[place as usize].item;
-            Rights {
-                write: !item.read_only,
-                shell: item.rights.shell,
-                network: item.rights.network != NetworkRight::Deny,
-                mcp_tools: item.rights.mcp_tools.clone(),
-            }
-        }
-        (None, Role::Do | Role::Act) => {
-            Rights { write: true, shell: ShellRight::Never, network: false, mcp_tools: Vec::new() }
-        }
-        (None, _) => Rights::default(),
+/// What an agent's own program is told that it may do.
+fn rights(given: &TurnRights) -> Rights {
+    Rights {
+        write: given.write,
+        shell: given.shell,
+        network: given.network != NetworkRight::Deny,
+        mcp_tools: given.mcp_tools.clone(),
     }
 }
 

@@ -15,11 +15,11 @@ use contract::replay::{
 };
 use contract::session::{Decision, Permission};
 use contract::{
-    AgentConfig, AgentRequest, Event, Fact, ItemEnded, ProcessEnd, PromptBlocks, SessionEvent, SessionOutcome,
-    StepCommitted, StepRef, TurnEnd,
+    AgentRequest, Event, Fact, ItemEnded, ProcessEnd, PromptBlocks, SessionEvent, SessionOutcome, StepCommitted,
+    TurnEnd,
 };
 use gateway::{Exchange, Gateway};
-use run::{ItemStage, Run, Stage};
+use run::{ItemStage, Run, Stage, TurnSpec};
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -87,11 +87,11 @@ impl Taking<'_, '_, '_, '_, '_> {
 
     fn turn(&mut self, at: usize, event: &Event, done: &StepCommitted) -> Result<()> {
         let names = self.walk.with.reader.file_names(&self.walk.run.id.slug(), &done.dir)?;
-        let agent = agent_of(&self.walk.run, done.step).clone();
+        let agent = self.spec(done)?.agent;
         let exchanges: Vec<&String> = names.iter().filter(|name| name.starts_with("gateway/")).collect();
         let step = RecordedStep {
             dir: done.dir.clone(),
-            item: done.step.item.map(|place| self.walk.run.items[place as usize].item.id.clone()),
+            item: self.walk.run.item_of(done.step).map(|item| item.id.clone()),
             agent: agent.kind,
             how: RecordedHow::AgentAgain,
             why: None,
@@ -142,8 +142,8 @@ impl Taking<'_, '_, '_, '_, '_> {
     }
 
     fn take_again(&mut self, done: &StepCommitted, names: &[String]) -> Result<Taken> {
-        let run = self.walk.run.clone();
-        let place = self.machine.workspace(&run, done.step)?;
+        let (run, spec) = (self.walk.run.clone(), self.spec(done)?);
+        let place = self.machine.workspace(&run, &spec)?;
         let private = self.machine.context.layout.worktree(&run.id.slug()).join("again");
         store::remove_tree(&private)?;
         let exchanges = self.exchanges(done, names)?;
@@ -151,7 +151,7 @@ impl Taking<'_, '_, '_, '_, '_> {
         let again = Again {
             gateway: Arc::new(Gateway::replay(exchanges.into_iter())),
             prompt: self.document::<PromptBlocks>(done, "prompt.blocks.json")?,
-            steps: self.steps_before(&private, done)?,
+            steps: self.steps_before(&private, &spec)?,
         };
         let (live_dir, step_dir) = (private.join(done.step.dir_name()), self.walk.dir.join(&done.dir));
         let mut request: AgentRequest = self.document(done, "input.json")?;
@@ -164,14 +164,13 @@ impl Taking<'_, '_, '_, '_, '_> {
         make_dir(&live_dir)?;
         write(&live_dir.join("input.json"), &crate::turn::pretty(&request))?;
         let witness = Recalled::of(&self.events(done)?);
-        let item = done.step.item.map(|place| Duration::from_millis(run.items[place as usize].item.timeout_ms));
         let order = TurnOrder {
             run: &run,
-            step: done.step,
+            spec: &spec,
             request: &request,
             live_dir: &live_dir,
             step_dir: &step_dir,
-            time_left: item,
+            time_left: Duration::from_millis(spec.time_ms),
             witness: &witness,
             again: Some(&again),
         };
@@ -200,7 +199,7 @@ impl Taking<'_, '_, '_, '_, '_> {
     /// What the agent left this time.
     fn left(&mut self, order: &TurnOrder<'_>, execution: &mut Execution, private: &Path) -> Result<Left> {
         let mut kept = Preparing::new(&private.join("left"))?;
-        keep(self.machine, order.run, order.step, order.live_dir, execution, &mut kept)?;
+        keep(self.machine, order.run, order.spec.step, order.live_dir, execution, &mut kept)?;
         if let Some(spoken) = &execution.spoken {
             store::remove_tree(&spoken.spool)?;
         }
@@ -290,6 +289,13 @@ impl Taking<'_, '_, '_, '_, '_> {
         self.tally.compare(Some(event.seq), Ok(differences))
     }
 
+    /// The turn as it was taken: it is open where the walk is.
+    fn spec(&self, done: &StepCommitted) -> Result<TurnSpec> {
+        let run = &self.walk.run;
+        let missing = || store::Error::Damaged { log: run.id.slug(), why: format!("{} has no agent", done.dir) };
+        run.spec(done.step).ok_or_else(|| missing().into())
+    }
+
     fn exchanges(&self, done: &StepCommitted, names: &[String]) -> Result<Vec<Exchange>> {
         let mut exchanges = Vec::new();
         for name in names.iter().filter(|name| name.starts_with("gateway/")) {
@@ -316,10 +322,10 @@ impl Taking<'_, '_, '_, '_, '_> {
     }
 
     /// The steps that were there before a turn, as a directory of their own: later ones must not be seen.
-    fn steps_before(&self, private: &Path, done: &StepCommitted) -> Result<PathBuf> {
+    fn steps_before(&self, private: &Path, spec: &TurnSpec) -> Result<PathBuf> {
         let steps = private.join("steps");
         make_dir(&steps)?;
-        for dir in self.walk.run.earlier_dirs(done.step) {
+        for dir in &spec.look_back.dirs {
             let name = dir.trim_start_matches("steps/");
             link(&self.walk.dir.join(dir), &steps.join(name))?;
         }
@@ -349,14 +355,6 @@ fn trees(run: &Run, ended: &ItemEnded, place: u32, tree: &str) -> (String, Strin
     match ended.commit {
         Some(_) => (ended.before.clone(), ended.after.clone()),
         None => (base, tree.to_owned()),
-    }
-}
-
-fn agent_of(run: &Run, step: StepRef) -> &AgentConfig {
-    let contract = &run.started.contract;
-    match step.item {
-        None => &contract.agents[&step.role],
-        Some(place) => &contract.workers[&run.items[place as usize].item.worker],
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::dice::Dice;
 use contract::{Event, Landing, LandingMode, ProcessEnd, Reason, Role, StepRef};
-use run::Run;
+use run::{Run, TurnSpec};
 use run::gate::scope::ChangedPath;
 use run::gate::{Finding, Rule};
 use runner::{
@@ -132,7 +132,7 @@ impl Progress for Teller<'_> {
 }
 
 impl World for Simulated<'_> {
-    fn workspace(&mut self, _: &Run, _: StepRef) -> Result<Place> {
+    fn workspace(&mut self, _: &Run, _: &TurnSpec) -> Result<Place> {
         let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
         outside.maybe_fail()?;
@@ -144,7 +144,7 @@ impl World for Simulated<'_> {
         outside.meanwhile();
         let (execution, passes) = take_turn(&mut outside.dice, order, &self.control);
         let (run, tree) = (order.run.id.slug(), order.run.tree.clone());
-        outside.turns.push(Turn { run, step: order.step, tree, passes });
+        outside.turns.push(Turn { run, step: order.spec.step, tree, passes });
         outside.maybe_crash();
         outside.maybe_fail()?;
         Ok(execution)
@@ -261,7 +261,7 @@ fn take_turn(dice: &mut Dice, order: &TurnOrder<'_>, control: &Control) -> (Exec
     };
     let answered = process == ProcessEnd::Exited(0) && stdout == ok;
     let good_files = leave_files(dice, order);
-    let passes = answered && good_files && order.step.role == Role::Check;
+    let passes = answered && good_files && order.spec.step.role == Role::Check;
     let stderr = b"said\n".to_vec();
     let (stdout, stderr_truncated) = (stdout.as_bytes().to_vec(), dice.percent(2));
     let (sandbox, notes) = (serde_json::json!({ "backend": "none" }), Vec::new());
@@ -289,7 +289,7 @@ fn leave_files(dice: &mut Dice, order: &TurnOrder<'_>) -> bool {
         std::fs::remove_dir_all(order.live_dir).unwrap();
         return false;
     }
-    match order.step.role {
+    match order.spec.step.role {
         Role::Plan | Role::Worker => write(order.live_dir, "plan.md", b"plan\n"),
         Role::Do => {
             write(order.live_dir, "files/test.log", b"ran\n");

@@ -1,0 +1,214 @@
+//! What a turn is: who works, from which tree, with which rights, what it is told, in which form it answers and how far
+//! it may look back. The decision says all of it here, once; whoever carries the turn out asks nothing else about the
+//! workflow that it belongs to.
+
+use crate::items::{ItemStage, ItemState, ItemTurn};
+use crate::{Run, Stage};
+use contract::work::{NetworkRight, ShellRight};
+use contract::{AgentConfig, AgentType, Earlier, Item, RepoPath, Role, StepRef, Timestamp};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// How long free-form notes in a request may be; the rest is in the log.
+const NOTES_CHARS_MAX: usize = 16 * 1024;
+
+/// One turn, spelled out.
+#[derive(Debug, Clone)]
+pub struct TurnSpec {
+    /// Its place in the run.
+    pub step: StepRef,
+    /// When it was opened.
+    pub opened_at: Timestamp,
+    /// Who takes it.
+    pub agent: AgentConfig,
+    /// The commit that is HEAD in its workspace.
+    pub commit: String,
+    /// The tree that it finds there.
+    pub tree: String,
+    /// What it may do.
+    pub rights: TurnRights,
+    /// What it is asked for.
+    pub goal: String,
+    /// The contract that it is handed, where it has one of its own.
+    pub item: Option<Arc<Item>>,
+    /// What norma wants it to know.
+    pub notes: String,
+    /// What of its workspace is kept.
+    pub product: Product,
+    /// How long it may take, whatever is left of the run's own time.
+    pub time_ms: u64,
+    /// What it may look back on.
+    pub look_back: LookBack,
+    /// Whether other turns of its run may be under way meanwhile: its workspace is then its own, and of the run's steps
+    /// only those are shown that it builds on.
+    pub in_parallel: bool,
+    /// Whether it is an interactive session, in which the agent may ask; else the agent answers once.
+    pub interactive: bool,
+    /// Whether the next turn of its role continues its conversation.
+    pub continues: bool,
+}
+
+/// What the agent of a turn may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnRights {
+    /// Whether it may change files.
+    pub write: bool,
+    /// Where, if not anywhere: below these paths of the repository, or in all of it if there are none.
+    pub write_within: Option<Vec<RepoPath>>,
+    /// Commands.
+    pub shell: ShellRight,
+    /// Words that no command may contain.
+    pub forbidden_actions: Vec<String>,
+    /// What its tools may reach.
+    pub network: NetworkRight,
+    /// Whether its program reaches the hosts that it is configured for.
+    pub own_hosts: bool,
+    /// The MCP tools that it is given.
+    pub mcp_tools: Vec<String>,
+}
+
+/// What of a turn's workspace is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Product {
+    /// Nothing: it leaves files in its step directory only.
+    Files,
+    /// What it edited, as a patch.
+    Patch,
+    /// The tree as it left it.
+    Tree,
+}
+
+/// The earlier turns that one may look back on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LookBack {
+    /// The last of their directories below the run's, oldest first.
+    pub dirs: Vec<String>,
+    /// How many came before those.
+    pub earlier: u32,
+}
+
+impl TurnSpec {
+    /// The form in which it answers.
+    pub fn answer_schema(&self) -> Value {
+        crate::prompt::answer_schema(self.step.role, self.item.as_deref())
+    }
+}
+
+impl Run {
+    /// The turn that is open under this name; none if there is no such turn.
+    pub fn spec(&self, step: StepRef) -> Option<TurnSpec> {
+        match step.item {
+            None => self.loop_spec(step),
+            Some(place) => self.worker_spec(step, self.items.get(place as usize)?),
+        }
+    }
+
+    /// The item that a turn is about, if it is about one.
+    pub fn item_of(&self, step: StepRef) -> Option<&Arc<Item>> {
+        self.items.get(step.item? as usize).map(|state| &state.item)
+    }
+
+    fn loop_spec(&self, step: StepRef) -> Option<TurnSpec> {
+        let Stage::StepOpen(open, opened_at) = &self.stage else { return None };
+        let contract = &self.started.contract;
+        let agent = contract.agents.get(&step.role).filter(|_| *open == step)?.clone();
+        let edits = step.role == Role::Act && agent.kind != AgentType::Exec;
+        let works = matches!(step.role, Role::Do | Role::Act);
+        Some(TurnSpec {
+            step,
+            opened_at: *opened_at,
+            commit: self.started.base.commit.clone(),
+            tree: self.tree.clone(),
+            rights: TurnRights {
+                write: works,
+                write_within: None,
+                // Roles that only think change nothing and run nothing.
+                shell: if works { ShellRight::Never } else { ShellRight::default() },
+                forbidden_actions: Vec::new(),
+                network: NetworkRight::Deny,
+                own_hosts: true,
+                mcp_tools: Vec::new(),
+            },
+            goal: contract.goal.clone(),
+            item: None,
+            notes: cut(&self.notes.join("\n")),
+            product: if edits { Product::Patch } else { Product::Files },
+            time_ms: u64::from(contract.limits.step_seconds) * 1000,
+            look_back: self.look_back(self.step_dirs()),
+            in_parallel: false,
+            interactive: false,
+            continues: agent.resume != Some(false),
+            agent,
+        })
+    }
+
+    fn worker_spec(&self, step: StepRef, state: &ItemState) -> Option<TurnSpec> {
+        let ItemStage::Working { step: open, since, base } = &state.stage else { return None };
+        let item = &state.item;
+        let agent = self.started.contract.workers.get(&item.worker).filter(|_| *open == step)?.clone();
+        let tree = state.shown_on(base);
+        Some(TurnSpec {
+            step,
+            opened_at: *since,
+            agent,
+            commit: base.commit.clone(),
+            tree: tree.to_owned(),
+            rights: TurnRights {
+                write: !item.read_only,
+                write_within: Some(item.scope.allowed_paths.clone()),
+                shell: item.rights.shell,
+                forbidden_actions: item.forbidden_actions.clone(),
+                network: item.rights.network,
+                // What is given on request was given with the approval that let the run start.
+                own_hosts: item.rights.network != NetworkRight::Deny,
+                mcp_tools: item.rights.mcp_tools.clone(),
+            },
+            goal: item.goal.clone(),
+            item: Some(item.clone()),
+            notes: cut(&worker_notes(state, tree != base.tree)),
+            product: Product::Tree,
+            time_ms: item.timeout_ms,
+            look_back: self.look_back(self.dirs_built_on(state)),
+            in_parallel: true,
+            interactive: true,
+            continues: false,
+        })
+    }
+
+    /// The directories of the turns of an item and of what it needs.
+    fn dirs_built_on<'r>(&'r self, state: &'r ItemState) -> Vec<&'r str> {
+        let needed = state.needs.iter().map(|place| &self.items[*place as usize]);
+        let turns = needed.flat_map(|other| &other.turns).chain(&state.turns);
+        turns.filter_map(|turn| turn.dir.as_deref()).collect()
+    }
+
+    /// The last of these directories: what a turn is given must not grow with the length of its run.
+    fn look_back(&self, dirs: Vec<&str>) -> LookBack {
+        let earlier = dirs.len().saturating_sub(self.started.contract.limits.look_back() as usize);
+        LookBack { dirs: dirs[earlier..].iter().map(|dir| (*dir).to_owned()).collect(), earlier: earlier as u32 }
+    }
+}
+
+/// What the agent of an item is told about the attempts before its own.
+fn worker_notes(state: &ItemState, is_continued: bool) -> String {
+    let attempt = |turn: &ItemTurn| format!("Attempt {} ended {:?}.\n", turn.step.attempt, turn.end);
+    earlier_note(state, is_continued).into_iter().chain(state.turns.iter().map(attempt)).collect()
+}
+
+fn earlier_note(state: &ItemState, is_continued: bool) -> Option<String> {
+    match state.earlier.as_deref()? {
+        Earlier::Unfinished { run, .. } if is_continued => Some(format!(
+            "In run {run} an agent was cut off in the middle of this. What it had changed is in your workspace and not \
+             committed (git diff shows it); nobody has judged it. Go on from there, or start over.\n"
+        )),
+        Earlier::Unfinished { run, .. } => Some(format!(
+            "In run {run} an agent was cut off in the middle of this. Other changes have landed since, and nothing of \
+             what it had changed is here.\n"
+        )),
+        Earlier::Done { .. } => None,
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(NOTES_CHARS_MAX).collect()
+}
