@@ -9,8 +9,8 @@ use crate::world::{Execution, TurnOrder};
 use crate::{Error, Result};
 use contract::session::ErrorKind;
 use contract::{
-    AgentRequest, Fact, PROTOCOL_VERSION, ProcessEnd, Reason, RequestContext, RequestPaths, RequestStep,
-    RequestTerms, StepCommitted, StepRef, Timestamp, TurnEnd,
+    AgentRequest, Fact, PROTOCOL_VERSION, ProcessEnd, Reason, RequestContext, RequestPaths, RequestStep, RequestTerms,
+    StepCommitted, StepRef, Timestamp, TurnEnd,
 };
 use run::gate::verdict::IterationFiles;
 use run::turn::{Judgement, TurnEvidence, judge};

@@ -9,8 +9,8 @@ use crate::{Error, Result};
 use contract::session::{Decision, Permission, ToolKind};
 use contract::work::{Gate, NetworkRight, ShellRight};
 use contract::{ApprovalTerms, Fact, Policies, RepoPath, SessionEvent};
-use run::{Run, TurnSpec};
 use run::gate::command::{self, Origin};
+use run::{Run, TurnSpec};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -279,12 +279,10 @@ impl Witness for OnRecord<'_> {
                 NetworkRight::OnRequest => self.ask(permission, "it reaches the network"),
                 NetworkRight::Deny => deny("this role may not reach the network".to_owned()),
             },
-            ToolKind::Mcp => {
-                match self.spec.rights.mcp_tools.contains(&permission.tool) {
-                    true => Answered::Now(Decision::Allow),
-                    false => deny(format!("the contract does not name the tool {}", permission.tool)),
-                }
-            }
+            ToolKind::Mcp => match self.spec.rights.mcp_tools.contains(&permission.tool) {
+                true => Answered::Now(Decision::Allow),
+                false => deny(format!("the contract does not name the tool {}", permission.tool)),
+            },
             ToolKind::Other => self.ask(permission, "nothing is known of this tool"),
         }
     }

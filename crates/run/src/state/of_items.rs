@@ -31,7 +31,8 @@ impl Run {
     }
 
     pub(super) fn open_item(&mut self, place: u32, step: StepRef, base: Option<&ItemBase>, ts: Timestamp) -> Outcome {
-        if self.stage != Stage::Fresh || (self.items.len() as u32) < self.started.items || step.index != self.opened + 1 {
+        if self.stage != Stage::Fresh || (self.items.len() as u32) < self.started.items || step.index != self.opened + 1
+        {
             return Err(format!("step {} cannot come next", step.dir_name()));
         }
         let state = self.items.get(place as usize).ok_or_else(|| format!("there is no item {place}"))?;

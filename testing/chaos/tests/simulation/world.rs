@@ -4,9 +4,9 @@
 
 use crate::dice::Dice;
 use contract::{Event, Landing, LandingMode, ProcessEnd, Reason, Role, StepRef};
-use run::{Run, TurnSpec};
 use run::gate::scope::ChangedPath;
 use run::gate::{Finding, Rule};
+use run::{Run, TurnSpec};
 use runner::{
     Control, Execution, Keys, LandResult, PatchResult, Place, Progress, Result, Stop, Trust, TurnOrder, World,
 };
