@@ -13,6 +13,7 @@ mod conformance;
 mod contract;
 mod environment;
 mod hooks;
+mod ignored;
 mod intents;
 mod landing;
 mod pdca;
