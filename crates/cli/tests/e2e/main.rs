@@ -25,6 +25,7 @@ mod repositories;
 mod sandbox;
 mod scope;
 mod secrets;
+mod sign_in;
 mod surroundings;
 mod terminals;
 mod tricks;
