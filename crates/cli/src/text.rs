@@ -63,6 +63,22 @@ pub(crate) fn short_ref(name: &str) -> &str {
     name.strip_prefix("refs/heads/").unwrap_or(name)
 }
 
+/// Most names that a line lists.
+const NAMES_MAX: usize = 5;
+
+/// A line on the ignored files that an item's agent left: they are not in the change, which a person may have expected.
+pub(crate) fn left_out(item: &str, left_out: &contract::LeftOut) -> String {
+    let names: Vec<&str> = left_out.files.iter().take(NAMES_MAX).map(|file| file.path.as_str()).collect();
+    let more = if left_out.count > names.len() as u64 { ", …" } else { "" };
+    let files = if left_out.count == 1 { "1 ignored file" } else { &format!("{} ignored files", left_out.count) };
+    format!(
+        "left out of {}: {files} ({} bytes): {}{more}; to have a file in, name it in allowed_paths or output_files\n",
+        safe(item),
+        left_out.bytes,
+        safe(&names.join(", "))
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

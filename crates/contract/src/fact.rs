@@ -1,6 +1,7 @@
 //! Facts: everything that can happen to a run. Nothing else changes one. A fact is plain data; what it does to a
 //! run is decided by the state machine, what it does to the tables by the store.
 
+use crate::receipt::LeftOut;
 use crate::session::{SessionEvent, Usage};
 use crate::work::{Gate, GateResult, TestCounts, ToolOpsSource};
 use crate::{
@@ -324,6 +325,9 @@ pub struct ItemEnded {
     pub gates: Vec<GateResult>,
     /// Paths that the change creates, edits and deletes.
     pub files: [u64; 3],
+    /// Ignored files that its agent left and that are no part of the change, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
     /// Entries of its deltas.
     pub delta_size: u64,
     /// Tool operations of the agent.

@@ -59,6 +59,9 @@ pub struct Receipt {
     pub sandbox: String,
     /// Each file that differs.
     pub artifacts: Vec<ReceiptArtifact>,
+    /// Ignored files that the agent left beside its change, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
     /// Scripts that show it again, below the run's directory.
     pub proof_artifacts: Vec<String>,
     /// The same files by what they are.
@@ -142,6 +145,46 @@ pub struct ReceiptArtifact {
     /// SHA-256 of the content afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<Digest>,
+}
+
+/// Ignored files that an agent left in its workspace. They are no part of its change and are gone with the workspace, so
+/// they are named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOut {
+    /// How many there are.
+    pub count: u64,
+    /// Their size together.
+    pub bytes: u64,
+    /// The first of them, by path.
+    pub files: Vec<LeftOutFile>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeftOutFile {
+    /// Where it was, escaped so that it can be shown.
+    pub path: String,
+    /// Its size.
+    pub size: u64,
+    /// SHA-256 of its content; none if all of them together were more than is read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<Digest>,
+}
+
+impl LeftOut {
+    /// Most files that a receipt lists; the evidence of the turn has more.
+    pub const RECEIPT_FILES_MAX: usize = 100;
+
+    /// Most files that a line of the log lists.
+    pub const EVENT_FILES_MAX: usize = 10;
+
+    /// The same with no more than so many files listed.
+    pub fn with_files_max(mut self, files_max: usize) -> LeftOut {
+        self.files.truncate(files_max);
+        self
+    }
 }
 
 /// What was done to a file.

@@ -1,6 +1,7 @@
 //! What people and programs are shown of a run or a task. Views are made from the index tables; a browser or a
 //! script gets nothing it would have to compute.
 
+use crate::receipt::LeftOut;
 use crate::{
     AcceptanceCriterion, AgentType, Landing, Reason, Role, RunId, Status, StepStatus, TaskStatus, Timestamp, Usage,
     Verdict,
@@ -34,6 +35,9 @@ pub struct RunView {
     /// Its turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<StepView>>,
+    /// Ignored files that agents left beside changes that landed, item by item; not in a list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOutView>,
     /// What its models used, as far as somebody counted; not in a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
@@ -53,6 +57,15 @@ pub struct RunView {
     pub sandbox: String,
     /// Where its evidence is.
     pub run_dir: String,
+}
+
+/// What an item's agent left out of its change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOutView {
+    /// The item's id.
+    pub task_id: String,
+    /// The ignored files.
+    pub left_out: LeftOut,
 }
 
 /// A turn of a run.

@@ -15,6 +15,7 @@ use contract::{AgentConfig, Backend, Contract, ProcessEnd, StepRef};
 use run::Product;
 use sandbox::Policy;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -205,7 +206,7 @@ impl Machine<'_> {
         }
         let on = Ground::of(order.run, order.spec);
         let layer = layers.into_iter().next().filter(|_| self.workspace.has_stand());
-        self.capture(&on, layer).map(Some)
+        self.capture(&on, layer, named(order)).map(Some)
     }
 
     fn ready_a_supervisor(&mut self) -> Result<()> {
@@ -362,6 +363,16 @@ pub(crate) fn confinement(policy: &Policy, effective: &Value, report: &Value) ->
     let mut asked = json!(policy);
     asked["env"] = policy.env.keys().map(String::as_str).collect();
     json!({ "backend": "native", "policy": asked, "effective": effective, "report": report })
+}
+
+/// The files that a contract names one by one: what it allows and what it expects. A directory among them names itself
+/// alone, and is no file.
+fn named(order: &TurnOrder<'_>) -> BTreeSet<Vec<u8>> {
+    let (allowed, expected) = match &order.spec.item {
+        Some(item) => (&item.scope.allowed_paths, &item.output_files[..]),
+        None => (&order.run.started.contract.scope.allowed_paths, &[][..]),
+    };
+    allowed.iter().chain(expected).map(|path| path.as_str().as_bytes().to_vec()).collect()
 }
 
 pub(crate) fn kept(captured: process::Captured) -> Vec<u8> {

@@ -6,7 +6,7 @@ use contract::json::Violation;
 use contract::policy::{POLICY_FILES, PolicyViolation};
 use contract::{Policies, RepoPath};
 use run::gate::Finding;
-use run::gate::scope::{self, Observed, Scope};
+use run::gate::scope::{self, IgnoredPath, Observed, Scope};
 use run::prompt::Templates;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -30,6 +30,12 @@ pub(crate) struct Rules<'a> {
 impl<'a> Rules<'a> {
     pub(crate) fn new(policies: &'a Policies, layout: &Layout) -> Rules<'a> {
         Rules { policies, state_dir: layout.state_in_repository() }
+    }
+
+    /// Whether the scope gate has something against an ignored file, wherever it lies.
+    pub(crate) fn denies_ignored(&self, scope: &contract::Scope, path: &[u8]) -> bool {
+        let ignored = vec![IgnoredPath { path: path.to_vec() }];
+        !self.scope_findings(scope, &Observed { ignored, ..Observed::default() }).is_empty()
     }
 
     /// What the scope gate has against what was observed.

@@ -42,6 +42,7 @@ fn result(layout: &Layout, run_dir: &Path, id: String, ended: &ItemEnded) -> Res
         modified_files: of(ArtifactKind::Edit),
         created_files: of(ArtifactKind::Create),
         deleted_files: of(ArtifactKind::Delete),
+        left_out: receipt.left_out,
         output_hash: receipt.after_hash,
         artifact_hashes: landed().filter_map(|it| Some((absolute(it), it.content_hash?))).collect(),
         metrics: RunMetrics {

@@ -239,7 +239,12 @@ impl Machine<'_> {
     ) -> Result<SetUp> {
         let layout = &self.context.layout;
         let state = layout.state.strip_prefix(&layout.root).ok().map(|path| path.as_os_str().as_bytes().to_vec());
-        let rules = CaptureRules { state_directory: state.clone(), ignored_files_max: 0, ..CaptureRules::default() };
+        let rules = CaptureRules {
+            state_directory: state.clone(),
+            ignored_files_max: 0,
+            ignored_names_max: 0,
+            ..CaptureRules::default()
+        };
         let captured = capture(self.objects, id(&on.tree)?, changes.upper.as_fd(), &rules)?;
         let changed = captured.changes.iter().map(|change| change.path.as_slice());
         let odd = captured.odd.iter().filter(|odd| !odd.ignored).map(|odd| odd.path.as_slice());

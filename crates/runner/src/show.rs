@@ -10,6 +10,7 @@ use crate::workspace::{CaptureRules, Captured, PlainWorkspace, SetupLayer, Stand
 use crate::{Error, News, Result};
 use contract::{Backend, Contract};
 use run::{Run, TurnSpec};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -138,10 +139,15 @@ impl Machine<'_> {
     }
 
     /// What a worker left, once everything that could write there is dead: in the layer over the tree, or in the
-    /// directory that was its own.
-    pub(crate) fn capture(&mut self, on: &Ground<'_>, layer: Option<OwnedFd>) -> Result<Captured> {
+    /// directory that was its own. `named` are the files that count even if they are ignored.
+    pub(crate) fn capture(
+        &mut self,
+        on: &Ground<'_>,
+        layer: Option<OwnedFd>,
+        named: BTreeSet<Vec<u8>>,
+    ) -> Result<Captured> {
         let state = self.context.layout.state_in_repository().map(|path| path.as_str().as_bytes().to_vec());
-        let rules = CaptureRules { state_directory: state, ..CaptureRules::default() };
+        let rules = CaptureRules { state_directory: state, named, ..CaptureRules::default() };
         let captured = match (layer, &mut self.workspace.checkout) {
             (Some(layer), _) => capture(self.objects, id(&on.tree)?, layer.as_fd(), &rules)?,
             (None, Some((plain, _))) => plain.capture(self.objects, &rules)?,

@@ -73,7 +73,8 @@ impl Trial<'_> {
         drop(streams);
         let layers = confined.take_layers();
         let report = confined.finish().map_err(not_run)?;
-        let rules = CaptureRules { state_directory: state_in(layout), ..CaptureRules::default() };
+        let named = self.allowed_paths.iter().map(|path| path.as_str().as_bytes().to_vec()).collect();
+        let rules = CaptureRules { state_directory: state_in(layout), named, ..CaptureRules::default() };
         let captured = capture(&objects, stand.tree, layers[0].as_fd(), &rules)?;
         let scope = contract::Scope { allowed_paths: self.allowed_paths, allow_binary: false };
         let scope = Scope::new(&scope, self.policies.scratch_paths());

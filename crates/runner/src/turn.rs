@@ -4,7 +4,10 @@
 use crate::book::Pending;
 use crate::drive::Driver;
 use crate::keep::{keep, keep_conversation};
+use crate::observe::{self, LyingAbout};
+use crate::policy::Rules;
 use crate::witness::OnRecord;
+use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
 use crate::{Error, Result};
 use contract::session::ErrorKind;
@@ -81,6 +84,8 @@ fn seal(
     // An agent that nothing confines could have made the directory that its evidence is about to become.
     notes.extend(store::make_way(driver.store, target, "norma did not make it")?);
     notes.append(&mut execution.notes);
+    let in_loop = execution.captured.as_ref().filter(|_| spec.product == Product::Patch);
+    notes.extend(in_loop.and_then(observe::left_out_note));
     notes.extend(cut_note("stdout", execution.stdout_truncated));
     notes.extend(cut_note("stderr", execution.stderr_truncated));
     evidence.write("input.json", &pretty(stored))?;
@@ -106,8 +111,8 @@ fn seal(
     let answered = judged.end == TurnEnd::Answered;
     let is_cut_off = matches!(judged.reason, Some(Reason::BudgetExceeded | Reason::AgentTimeout));
     let left = execution.captured.filter(|_| (answered || is_cut_off) && spec.product == Product::Tree);
-    if let Some(lying_about) = left.as_ref().filter(|_| answered).and_then(crate::observe::lying_about) {
-        evidence.write("workspace.json", &pretty(&lying_about))?;
+    if let Some(found) = left.as_ref().filter(|_| answered).and_then(|left| lying_about(driver, spec, left)) {
+        evidence.write("workspace.json", &pretty(&found))?;
     }
     let mut facts = vec![Fact::StepCommitted(StepCommitted {
         step,
@@ -131,6 +136,13 @@ fn seal(
     let pending = driver.submit(sealed.facts, sealed.files);
     live.remove().and_then(|()| driver.world.prepare(None))?;
     Ok(pending)
+}
+
+/// What a worker left besides its change, if anything.
+fn lying_about(driver: &Driver<'_, '_>, spec: &TurnSpec, left: &Captured) -> Option<LyingAbout> {
+    let scope = &spec.item.as_ref()?.scope;
+    let rules = Rules::new(driver.policies, &driver.store.layout);
+    observe::lying_about(left, |path| rules.denies_ignored(scope, path))
 }
 
 /// When a provider that has had enough lets an agent go on, if it said so.

@@ -22,6 +22,7 @@ mod open;
 mod provider;
 mod rpc;
 mod session;
+mod sign_in;
 mod strict;
 #[cfg(test)]
 mod testing;
@@ -35,4 +36,5 @@ pub use contract::work::ShellRight;
 pub use launch::{Launch, Protocol, launch};
 pub use provider::{KeyPlace, conversations, hosts, install, keys, program, sign_in, sign_in_files};
 pub use session::{Act, Exit, Outcome, Session};
+pub use sign_in::check_renewed;
 pub use trouble::provider_error;

@@ -2,6 +2,7 @@
 //! hosts it needs. It is data (`providers.json`), with a reason for every host.
 
 use crate::brief::Kind;
+use crate::sign_in::SignInFile;
 use serde::Deserialize;
 use std::sync::LazyLock;
 
@@ -22,7 +23,7 @@ struct Provider<'a> {
     install: &'a str,
     sign_in: &'a str,
     #[serde(borrow)]
-    sign_in_files: Vec<&'a str>,
+    sign_in_files: Vec<SignInFile<'a>>,
     #[serde(borrow)]
     conversations: Vec<&'a str>,
     #[serde(borrow)]
@@ -91,8 +92,13 @@ pub fn sign_in(kind: Kind) -> Option<&'static str> {
 }
 
 /// The files below the home directory that hold a sign-in with the provider, and nothing else.
-pub fn sign_in_files(kind: Kind) -> &'static [&'static str] {
-    of(kind).map_or(&[], |provider| &provider.sign_in_files)
+pub fn sign_in_files(kind: Kind) -> impl Iterator<Item = &'static str> {
+    of(kind).into_iter().flat_map(|provider| provider.sign_in_files.iter().map(|file| file.path))
+}
+
+/// What is known of one of those files.
+pub(crate) fn sign_in_file(kind: Kind, path: &str) -> Option<&'static SignInFile<'static>> {
+    of(kind)?.sign_in_files.iter().find(|file| file.path == path)
 }
 
 /// The directories below its home in which the command line keeps its conversations; none where that is not known.
@@ -123,8 +129,8 @@ mod tests {
             }
             assert_eq!(program(kind), kind.as_str());
             assert!(install(kind).is_some() && sign_in(kind).unwrap().starts_with(kind.as_str()));
-            assert!(!sign_in_files(kind).is_empty() && !keys(kind).is_empty() && !conversations(kind).is_empty());
-            assert!(sign_in_files(kind).iter().all(|file| contract::RepoPath::parse(file).is_ok()));
+            assert!(sign_in_files(kind).next().is_some() && !keys(kind).is_empty() && !conversations(kind).is_empty());
+            assert!(sign_in_files(kind).all(|file| contract::RepoPath::parse(file).is_ok()));
             for place in keys(kind) {
                 let model = place.base_url.strip_prefix("https://").unwrap();
                 let host = model.split('/').next().unwrap();

@@ -1,11 +1,13 @@
 //! Who took the turns of a run and what that used, read from its log for the views. A line that cannot be read is left
 //! out here: `norma verify` is who names it.
 
-use contract::{AgentConfig, Contract, EventLine, Fact, RunView, SessionEvent, StepRef, StepView, Usage};
+use contract::{
+    AgentConfig, Contract, EventLine, Fact, ItemStatus, LeftOutView, RunView, SessionEvent, StepRef, StepView, Usage,
+};
 use std::collections::BTreeMap;
 
 /// The kinds of events that [`Agents`] is made of.
-pub(crate) const TELLING: &str = "type IN ('run_started', 'item_added', 'step_committed') \
+pub(crate) const TELLING: &str = "type IN ('run_started', 'item_added', 'item_ended', 'step_committed') \
                                   OR type = 'agent_event' AND data_json LIKE '%\"type\":\"session\"%'";
 
 /// See the module.
@@ -14,6 +16,9 @@ pub(crate) struct Agents {
     contract: Option<Contract>,
     /// The workers of items, by the item's place.
     workers: BTreeMap<u32, String>,
+    /// The ids of items, by their place.
+    ids: BTreeMap<u32, String>,
+    left_out: Vec<LeftOutView>,
     turns: BTreeMap<u32, Turn>,
 }
 
@@ -32,7 +37,14 @@ impl Agents {
         let fact = EventLine::parse(line.as_bytes()).ok().and_then(|line| line.event().ok()).map(|event| event.fact);
         match fact {
             Some(Fact::RunStarted(started)) => self.contract = Some(started.contract),
-            Some(Fact::ItemAdded(added)) => drop(self.workers.insert(added.index, added.item.worker)),
+            Some(Fact::ItemAdded(added)) => {
+                self.workers.insert(added.index, added.item.worker);
+                self.ids.insert(added.index, added.item.id);
+            }
+            Some(Fact::ItemEnded(ended)) if ended.status == ItemStatus::Success => {
+                let task_id = self.ids.get(&ended.item).cloned().unwrap_or_default();
+                self.left_out.extend(ended.left_out.map(|left_out| LeftOutView { task_id, left_out }));
+            }
             Some(Fact::AgentEvent { step, event }) => self.opened(step, *event),
             Some(Fact::StepCommitted(done)) => {
                 let turn = self.turns.entry(done.step.index).or_default();
@@ -63,6 +75,7 @@ impl Agents {
         for step in view.steps.iter_mut().flatten() {
             self.tell_step(step);
         }
+        view.left_out.clone_from(&self.left_out);
         let mut all = self.turns.values().filter_map(|turn| turn.usage);
         view.usage = all.next().map(|first| {
             all.fold(first, |mut sum, more| {

@@ -440,6 +440,7 @@ fn run_row(row: &Row<'_>) -> RowView<RunView> {
         let landing: Option<contract::Landing> =
             landing.map(|text| serde_json::from_str(&text).map_err(|_| damaged_row("a landing"))).transpose()?;
         Ok(RunView {
+            left_out: Vec::new(),
             run_id,
             id: required(id)?,
             goal,

@@ -33,7 +33,7 @@ const CLOSED: [(&str, &[&str], &str); 4] = [
     ("run", &["serde", "serde_json"], "it decides: no I/O, clock, randomness, async or logging"),
     (
         "session",
-        &["agent-client-protocol-schema", "serde", "serde_json", "thiserror"],
+        &["agent-client-protocol-schema", "base64ct", "serde", "serde_json", "thiserror"],
         "it talks: what agents say is parsed where nothing can be done",
     ),
     (

@@ -4,8 +4,10 @@ use super::work::{Document, Work};
 use crate::error::{CommandError, Outcome, code};
 use crate::progress::{Reporter, waiting_for};
 use crate::surroundings::Surroundings;
-use crate::text::{out, safe, short_id, short_ref};
-use contract::{BudgetExceeded, Budgets, Config, Mode, Reason, RunView, SandboxConfig, Status, TaskStatus, TaskView};
+use crate::text::{left_out, out, safe, short_id, short_ref};
+use contract::{
+    BudgetExceeded, Budgets, Config, ItemStatus, Mode, Reason, RunView, SandboxConfig, Status, TaskStatus, TaskView,
+};
 use run::Run;
 use runner::{
     Context, Control, Driver, Hands, Machine, Order, Owner, Resumed, Settings, Starting, Stop, Taken, WorkOrder,
@@ -326,6 +328,15 @@ impl Session<'_> {
     }
 }
 
+/// The ignored files that agents left beside changes that landed.
+fn left_out_of(run: &Run) -> String {
+    let landed = run.items.iter().filter_map(|state| {
+        let ended = state.ended_here().filter(|ended| ended.status == ItemStatus::Success)?;
+        Some(left_out(&state.item.id, ended.left_out.as_ref()?))
+    });
+    landed.collect()
+}
+
 /// The exit code of a run.
 pub(crate) fn exit_code(view: &RunView) -> ExitCode {
     ExitCode::from(exit_number(view))
@@ -346,7 +357,7 @@ pub(crate) fn exit_number(view: &RunView) -> u8 {
 pub(crate) fn ending(view: &RunView, run: &Run) -> String {
     let slug = &view.run_id;
     let message = view.message.as_deref().map(safe).unwrap_or_default();
-    let evidence = format!("evidence: {}", view.run_dir);
+    let evidence = format!("{}evidence: {}", left_out_of(run), view.run_dir);
     let untouched = match &view.landing {
         // Of a batch that did not succeed as a whole, what did succeed has landed.
         Some(landing) if landing.checkout => {

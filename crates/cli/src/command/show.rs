@@ -2,7 +2,7 @@
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
-use crate::text::{duration, safe, short, short_id};
+use crate::text::{duration, left_out, safe, short, short_id};
 use contract::{RunView, StepView, Usage, Usd};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -44,6 +44,9 @@ fn describe(view: &RunView) -> String {
     for step in view.steps.iter().flatten() {
         text.push_str(&line(step));
         text.extend(spoken(step));
+    }
+    for item in &view.left_out {
+        text.push_str(&left_out(&item.task_id, &item.left_out));
     }
     if let Some(usage) = &view.usage {
         text.push_str(&format!("used: {}\n", used(usage)));

@@ -1,6 +1,7 @@
 //! `run_result.v1`: what came of a work item.
 
 use super::absent_is_not_null;
+use crate::receipt::LeftOut;
 use crate::{Digest, ItemStatus};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,9 @@ pub struct RunResult {
     pub created_files: Vec<String>,
     /// Absolute paths of files that are gone.
     pub deleted_files: Vec<String>,
+    /// Ignored files that its agent left and that are no part of the change, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<LeftOut>,
     /// BLAKE3 of the state that it left.
     pub output_hash: Digest,
     /// BLAKE3 of every file that differs, by path.

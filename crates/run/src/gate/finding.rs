@@ -25,7 +25,7 @@ pub enum Rule {
     Binary,
     /// Two names that some file system takes for one.
     CaseTwin,
-    /// An ignored file outside both the allowed and the scratch paths.
+    /// An ignored file outside both the allowed and the scratch paths; only in runs that do not record what is left out.
     IgnoredOutside,
     /// A repository inside the workspace.
     NestedRepository,

@@ -26,8 +26,11 @@ const LISTED_MAX: usize = 5;
 pub struct Observed {
     /// Paths that differ between the two trees.
     pub changes: Vec<ChangedPath>,
-    /// Files that the baseline's rules ignore: no part of the change, and not for lying about anywhere.
+    /// Files that the baseline's and the candidate's rules ignore: no part of the change.
     pub ignored: Vec<IgnoredPath>,
+    /// Whether such a file outside the scope is a finding. It was one before left-out files were recorded, and a run of
+    /// that time is judged as it was then.
+    pub denies_ignored_outside: bool,
     /// Things that no tree can hold.
     pub odd: Vec<OddPath>,
 }
@@ -52,8 +55,6 @@ pub struct ChangedPath {
 pub struct IgnoredPath {
     /// Exact bytes of the name.
     pub path: Vec<u8>,
-    /// Its size in bytes.
-    pub size: u64,
 }
 
 /// One thing that no tree can hold.
@@ -107,7 +108,7 @@ impl Odd {
 pub struct Scope {
     /// Files and directories; the whole tree if there are none.
     pub allowed_paths: Vec<RepoPath>,
-    /// Where ignored files may lie about besides.
+    /// Where anything may lie that no tree holds.
     pub scratch_paths: Arc<ScratchPaths>,
     /// Whether files may have binary content.
     pub allow_binary: bool,
@@ -134,7 +135,8 @@ pub fn judge(
 ) -> Vec<Finding> {
     let judge = Judge { scope, protected, state_dir };
     let changes = observed.changes.iter().flat_map(|change| judge.change(change));
-    let ignored = observed.ignored.iter().flat_map(|ignored| judge.ignored(&ignored.path));
+    let denied = observed.denies_ignored_outside;
+    let ignored = observed.ignored.iter().flat_map(|ignored| judge.ignored(&ignored.path, denied));
     let odd = observed.odd.iter().flat_map(|odd| judge.odd(odd));
     changes.chain(case_twins(&observed.changes)).chain(ignored).chain(odd).collect()
 }
@@ -194,9 +196,10 @@ impl Judge<'_> {
         binding.map(finding).collect()
     }
 
-    /// Ignored files never land. Below a scratch directory anything may lie, whatever it is called: packages bring
-    /// their own configuration files. What counts there is where the scratch directory itself lies.
-    fn ignored(&self, path: &[u8]) -> Vec<Finding> {
+    /// Ignored files never land, so only a protected one is a finding: it would be missed, or was meant to be. Below a
+    /// scratch directory anything may lie, whatever it is called: packages bring their own configuration files. What
+    /// counts there is where the scratch directory itself lies.
+    fn ignored(&self, path: &[u8], denied_outside: bool) -> Vec<Finding> {
         let scratch = self.scope.scratch_paths.directory_of(path);
         let in_scratch = scratch.is_some();
         let judged = match scratch.map_or_else(|| RepoPath::parse_bytes(path), Ok) {
@@ -207,7 +210,7 @@ impl Judge<'_> {
             return vec![Finding::at(Rule::StateDirectory, path, "the state directory is not for agents")];
         }
         let mut findings = self.protection(&judged);
-        if !in_scratch && !self.scope.allows(&judged) {
+        if denied_outside && !in_scratch && !self.scope.allows(&judged) {
             let message = format!(
                 "an ignored file outside the allowed paths ({}) and the scratch paths (policies/scratch_paths.json)",
                 self.listed()

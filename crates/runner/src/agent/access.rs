@@ -193,7 +193,7 @@ fn of_first(places: &'static [KeyPlace<'static>]) -> &'static [KeyPlace<'static>
 /// Whether the user has signed in with the provider on this machine.
 fn signed_in(kind: Kind, user_env: &BTreeMap<OsString, OsString>) -> bool {
     let home = user_env.get(OsStr::new("HOME"));
-    home.is_some_and(|home| session::sign_in_files(kind).iter().any(|file| Path::new(home).join(file).is_file()))
+    home.is_some_and(|home| session::sign_in_files(kind).any(|file| Path::new(home).join(file).is_file()))
 }
 
 /// What to do about an agent that nobody signed in.

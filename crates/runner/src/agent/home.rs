@@ -1,7 +1,9 @@
 //! The private home of an agent for one turn: settings that norma wrote, and copies of the files that hold its sign-in
-//! with its provider. A sign-in that the agent renewed is brought back, since the old one may be worth nothing any more.
+//! with its provider. A sign-in that the agent renewed is brought back, since the old one may be worth nothing any more:
+//! from a turn that ended well only, and only if nothing but its tokens differs.
 
 use crate::{Error, Result};
+use contract::time::Timestamp;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use session::{Kind, Launch};
 use std::fs::{DirBuilder, File};
@@ -19,7 +21,17 @@ pub(super) struct Home {
     pub(super) dir: PathBuf,
     /// Files of the user's own home that were copied into it, with what they held.
     copied: Vec<(&'static str, Vec<u8>)>,
-    user_home: Option<PathBuf>,
+    /// Whose sign-in they are, and the home they are from.
+    sign_in: Option<(Kind, PathBuf)>,
+}
+
+/// How a turn ended, as far as its sign-in depends on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TurnEnd {
+    /// The agent answered, and left as it should.
+    Well(Timestamp),
+    /// Anything else.
+    Badly,
 }
 
 impl Home {
@@ -35,7 +47,7 @@ impl Home {
             Some(files) => std::fs::rename(files, &dir).map_err(|source| Error::io("rename", files, source))?,
             None => make_dir(&dir)?,
         }
-        let mut home = Home { dir, copied: Vec::new(), user_home: sign_in.map(|(_, home)| home.to_owned()) };
+        let mut home = Home { dir, copied: Vec::new(), sign_in: sign_in.map(|(kind, home)| (kind, home.to_owned())) };
         for (path, content) in &launch.files {
             home.put(path, content)?;
         }
@@ -43,7 +55,7 @@ impl Home {
             for file in session::sign_in_files(kind) {
                 if let Some(content) = read(&user_home.join(file))? {
                     home.put(file, &content)?;
-                    home.copied.push((*file, content));
+                    home.copied.push((file, content));
                 }
             }
         }
@@ -57,23 +69,30 @@ impl Home {
         written.and_then(|mut file| file.write_all(content)).map_err(|source| Error::io("write", &to, source))
     }
 
-    /// Brings back what the agent renewed of its sign-in; what it left is in `changed`, or in the home itself. Only a JSON
-    /// document takes the place of one.
-    pub(super) fn bring_back(&self, changed: Option<&OwnedFd>) -> Result<Vec<String>> {
-        let (Some(user_home), mut notes) = (&self.user_home, Vec::new()) else { return Ok(Vec::new()) };
+    /// Brings back what the agent renewed of its sign-in; what it left is in `changed`, or in the home itself. Whatever
+    /// else it did to those files is dropped, and a note says so.
+    pub(super) fn bring_back(&self, changed: Option<&OwnedFd>, end: TurnEnd) -> Result<Vec<String>> {
+        let (Some((kind, user_home)), mut notes) = (&self.sign_in, Vec::new()) else { return Ok(Vec::new()) };
+        let again = session::sign_in(*kind).unwrap_or(kind.as_str());
         for (file, before) in &self.copied {
             let left = match changed {
                 Some(layer) => read_below(layer, file),
                 None => read(&self.dir.join(file))?,
             };
             let Some(left) = left.filter(|left| left != before) else { continue };
-            if serde_json::from_slice::<serde_json::Map<_, _>>(&left).is_err() {
-                notes.push(format!("{file}: the agent left something else than a sign-in there; yours was kept"));
-                continue;
-            }
-            notes.push(match replace(&user_home.join(file), before, &left)? {
-                true => format!("{file}: the agent renewed its sign-in"),
-                false => format!("{file}: the agent renewed its sign-in, but yours has changed meanwhile and was kept"),
+            let checked = match end {
+                TurnEnd::Badly => Err("the turn did not end well".to_owned()),
+                TurnEnd::Well(now) => session::check_renewed(*kind, file, before, &left, now),
+            };
+            notes.push(match checked {
+                Err(why) => format!(
+                    "{file}: the agent changed its sign-in, and yours was kept: {why}; should {kind} ask you to sign in: {again}",
+                    kind = kind.as_str()
+                ),
+                Ok(()) if replace(&user_home.join(file), before, &left)? => {
+                    format!("{file}: the agent renewed its sign-in")
+                }
+                Ok(()) => format!("{file}: the agent renewed its sign-in, but yours has changed meanwhile and was kept"),
             });
         }
         Ok(notes)
@@ -129,4 +148,64 @@ fn replace(path: &Path, before: &[u8], after: &[u8]) -> Result<bool> {
     file.write_all(after).and_then(|()| file.sync_all()).map_err(failed)?;
     std::fs::rename(&tmp, path).map_err(failed)?;
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use session::Protocol;
+    use std::collections::BTreeMap;
+
+    const FILE: &str = ".claude/.credentials.json";
+    const NOW_MS: u64 = 1_769_180_101_000;
+
+    fn signed_in(access: &str, expires: u64) -> Value {
+        json!({"claudeAiOauth": {"accessToken": access, "refreshToken": "r", "expiresAt": expires, "scopes": ["user"]}})
+    }
+
+    /// What the user's file holds after a turn whose agent left `left` in its place, and what is noted.
+    fn after_turn(left: &Value, end: TurnEnd) -> (Value, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let (user, layer) = (folder.path().join("user"), folder.path().join("layer"));
+        for dir in [&user, &layer] {
+            make_dir(&dir.join(".claude")).unwrap();
+        }
+        std::fs::write(user.join(FILE), signed_in("mine", NOW_MS - 1).to_string()).unwrap();
+        let launch = Launch {
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            files: Vec::new(),
+            protocol: Protocol::ClaudeStream,
+            configured: Value::Null,
+        };
+        let home = Home::furnish(folder.path().join("home"), &launch, Some((Kind::Claude, &user)), None).unwrap();
+        std::fs::write(layer.join(FILE), left.to_string()).unwrap();
+        let layer = OwnedFd::from(File::open(&layer).unwrap());
+        let notes = home.bring_back(Some(&layer), end).unwrap();
+        let kept = serde_json::from_slice(&std::fs::read(user.join(FILE)).unwrap()).unwrap();
+        (kept, notes)
+    }
+
+    #[test]
+    fn a_renewed_sign_in_is_brought_back_from_a_turn_that_ended_well_only() {
+        let renewed = signed_in("renewed", NOW_MS + 3_600_000);
+        let (kept, notes) = after_turn(&renewed, TurnEnd::Well(Timestamp::from_unix_ms(NOW_MS)));
+        assert_eq!((kept, notes), (renewed.clone(), vec![format!("{FILE}: the agent renewed its sign-in")]));
+        let (kept, notes) = after_turn(&renewed, TurnEnd::Badly);
+        let note = "the agent changed its sign-in, and yours was kept: the turn did not end well; should claude ask you to \
+                    sign in: claude auth login";
+        assert_eq!((kept, notes), (signed_in("mine", NOW_MS - 1), vec![format!("{FILE}: {note}")]));
+    }
+
+    #[test]
+    fn nothing_but_the_tokens_of_a_sign_in_is_brought_back() {
+        let mut other = signed_in("renewed", NOW_MS + 3_600_000);
+        other["mcpOAuth"] = json!({"evil": {"accessToken": "x"}});
+        for left in [other, json!({}), json!([]), signed_in("", NOW_MS + 1000), signed_in("stale", NOW_MS - 1)] {
+            let (kept, notes) = after_turn(&left, TurnEnd::Well(Timestamp::from_unix_ms(NOW_MS)));
+            assert_eq!(kept, signed_in("mine", NOW_MS - 1), "{left}");
+            assert!(notes.len() == 1 && notes[0].contains("yours was kept"), "{notes:?}");
+        }
+    }
 }

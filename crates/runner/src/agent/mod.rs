@@ -18,7 +18,7 @@ pub(crate) use access::{reach, sign_in_problem};
 use contract::session::{ErrorKind, SessionError};
 use contract::work::NetworkRight;
 use contract::{AgentConfig, AgentType, PromptBlocks, Sent, SessionOutcome, Usage};
-use home::Home;
+use home::{Home, TurnEnd};
 pub(crate) use ongoing::Conversations;
 use ongoing::Ongoing;
 use run::TurnRights;
@@ -305,7 +305,9 @@ impl Engaged {
         }
         let mut notes: Vec<String> = talk.spool.finish()?.into_iter().collect();
         talk.spool.document("outcome.json", &serde_json::to_value(&said).expect("BUG: an outcome is plain data"))?;
-        notes.extend(self.home.bring_back(home)?);
+        let has_ended_well = said.ok && ended.answer.is_some();
+        let end = if has_ended_well { TurnEnd::Well(store::now()) } else { TurnEnd::Badly };
+        notes.extend(self.home.bring_back(home, end)?);
         let spool = talk.spool.dir.clone();
         let spoken = Spoken { outcome: said, answer: ended.answer, prompt: self.terms.prompt.clone(), spool };
         Ok(Ended { spoken, ongoing, notes })

@@ -22,6 +22,9 @@ use store::LandedReceipt;
 /// How much of what an agent says about its tools is read; the sandbox bounds what it can say at all.
 const TOOL_BYTES_MAX: u64 = 64 << 20;
 
+/// Where a turn's evidence has what lay about in its workspace.
+const WORKSPACE: &str = "workspace.json";
+
 /// See the module.
 pub(crate) struct Bench<'b> {
     pub(crate) objects: &'b Objects,
@@ -102,7 +105,12 @@ impl Bench<'_> {
         let item = judged.item.clone();
         let tree = worked.tree.as_deref().unwrap_or_default();
         judged.change = Change::between(self.objects, &judged.base.tree, tree)?;
-        let observed = self.observed(worked, &judged.change)?;
+        let lying_about = self.lying_about(worked)?;
+        judged.left_out = lying_about.as_ref().and_then(LyingAbout::left_out);
+        let observed = match lying_about {
+            Some(found) => found.observed(judged.change.paths.clone()).ok_or_else(|| self.damaged(worked))?,
+            None => Observed { changes: judged.change.paths.clone(), ..Observed::default() },
+        };
         if !judged.asked(Gate::Scope, &self.scope_findings(&item, &observed)) {
             return Ok(Some(judged.denied(Reason::PolicyViolation)));
         }
@@ -128,20 +136,19 @@ impl Bench<'_> {
         Ok(None)
     }
 
-    /// What norma saw of the workspace: the difference between the trees, and what lay about when the agent was done.
-    fn observed(&self, worked: &Worked, change: &Change) -> Result<Observed> {
-        let path = self.step_file(worked, "workspace.json");
-        let bytes = match std::fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Observed { changes: change.paths.clone(), ..Observed::default() });
-            }
-            Err(e) => return Err(Error::io("read", &path, e)),
-        };
-        let why = format!("{} cannot be read", path.display());
-        let damaged = || store::Error::Damaged { log: self.run.id.slug(), why: why.clone() };
-        let lying: LyingAbout = serde_json::from_slice(&bytes).map_err(|_| damaged())?;
-        Ok(lying.observed(change.paths.clone()).ok_or_else(damaged)?)
+    /// What lay about in the workspace besides the change when the agent was done.
+    fn lying_about(&self, worked: &Worked) -> Result<Option<LyingAbout>> {
+        let path = self.step_file(worked, WORKSPACE);
+        match std::fs::read(&path) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).map_err(|_| self.damaged(worked))?)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("read", &path, e)),
+        }
+    }
+
+    fn damaged(&self, worked: &Worked) -> store::Error {
+        let why = format!("{} cannot be read", self.step_file(worked, WORKSPACE).display());
+        store::Error::Damaged { log: self.run.id.slug(), why }
     }
 
     fn step_file(&self, worked: &Worked, name: &str) -> PathBuf {

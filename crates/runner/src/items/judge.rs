@@ -12,6 +12,7 @@ use crate::book::Pending;
 use crate::drive::Driver;
 use crate::landing::id;
 use crate::policy::Rules;
+use contract::receipt::LeftOut;
 use contract::work::{Gate, GateResult, ToolOpsSource};
 use contract::{Digest, Item, ItemBase, ItemStatus, Reason};
 use run::gate::Finding;
@@ -32,6 +33,8 @@ pub(crate) struct Judged {
     pub(crate) gates: Vec<GateResult>,
     /// How the candidate differs from its base.
     pub(crate) change: Change,
+    /// Ignored files that its agent left, and that are no part of the change.
+    pub(crate) left_out: Option<LeftOut>,
     pub(crate) tool_ops: u64,
     pub(crate) tool_ops_source: ToolOpsSource,
     pub(crate) tool_trace: Vec<Value>,
@@ -68,6 +71,7 @@ impl Judged {
             base,
             gates: Vec::new(),
             change: Change::default(),
+            left_out: None,
             tool_ops: 0,
             tool_ops_source: ToolOpsSource::None,
             tool_trace: Vec::new(),

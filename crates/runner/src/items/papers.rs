@@ -6,7 +6,7 @@ use crate::acceptance::Acceptance;
 use crate::git::CommitSpec;
 use crate::landing::id;
 use crate::{Machine, Result};
-use contract::receipt::{Phase, Receipt, ReceiptGit, ReceiptSchema};
+use contract::receipt::{LeftOut, Phase, Receipt, ReceiptGit, ReceiptSchema};
 use contract::work::{Gate, GateResult};
 use contract::{Digest, Fact, ItemEnded, ItemStatus, Reason, ReceiptRef, Timestamp};
 use run::Run;
@@ -64,7 +64,7 @@ pub(crate) fn refusals(ending: &Ending) -> Vec<Fact> {
 pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: String, at: Timestamp) -> Receipt {
     let (before, after) = ending.trees();
     let (before_hash, after_hash) = hashes;
-    let Judged { item, base, change, worked, gates, tests, .. } = &ending.judged;
+    let Judged { item, base, change, left_out, worked, gates, tests, .. } = &ending.judged;
     let contract = &run.started.contract;
     let success = ending.status == ItemStatus::Success;
     let candidate_tree = worked.as_ref().and_then(|worked| worked.tree.clone());
@@ -100,6 +100,7 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
         toolchain_version: run.started.version.clone(),
         sandbox: sandbox_word(run),
         artifacts: change.artifacts.clone(),
+        left_out: left_out.clone().map(|it| it.with_files_max(LeftOut::RECEIPT_FILES_MAX)),
         proof_artifacts: success.then(|| format!("proof/replay-{}.sh", item.id)).into_iter().collect(),
         deltas: change.deltas.clone(),
         tool_trace: ending.judged.tool_trace.clone(),
@@ -174,6 +175,7 @@ pub(crate) fn ended(
         after,
         commit,
         files: ending.judged.change.files(),
+        left_out: ending.judged.left_out.map(|it| it.with_files_max(LeftOut::EVENT_FILES_MAX)),
         delta_size: ending.judged.change.deltas.size(),
         tool_ops: ending.judged.tool_ops,
         tool_ops_source: ending.judged.tool_ops_source,

@@ -4,6 +4,7 @@
 //! that is merely there (touched, linked, copied up and left as it was) is no change. The result is made by editing
 //! the base tree: the cost is that of the changes.
 
+use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 
 use contract::Digest;
@@ -23,6 +24,9 @@ const TOTAL_BYTES_MAX: u64 = 256 << 20;
 /// How many ignored files are listed one by one; build directories have tens of thousands.
 const IGNORED_FILES_MAX: usize = 1_000;
 
+/// How many more are known by name alone, so that the gate sees a protected one among them.
+const IGNORED_NAMES_MAX: usize = 100_000;
+
 /// How much of ignored files is read to get their digests.
 const IGNORED_BYTES_MAX: u64 = 64 << 20;
 
@@ -35,8 +39,13 @@ pub struct CaptureRules {
     pub file_bytes_max: u64,
     /// The most that all changed files may have together.
     pub total_bytes_max: u64,
+    /// Files that are part of a change even where they are ignored, as with `git add --force`: those that a contract
+    /// names one by one.
+    pub named: BTreeSet<Vec<u8>>,
     /// How many ignored files are listed.
     pub ignored_files_max: usize,
+    /// How many more are kept by name.
+    pub ignored_names_max: usize,
     /// How many bytes of ignored files are hashed.
     pub ignored_bytes_max: u64,
 }
@@ -47,7 +56,9 @@ impl Default for CaptureRules {
             state_directory: None,
             file_bytes_max: FILE_BYTES_MAX,
             total_bytes_max: TOTAL_BYTES_MAX,
+            named: BTreeSet::new(),
             ignored_files_max: IGNORED_FILES_MAX,
+            ignored_names_max: IGNORED_NAMES_MAX,
             ignored_bytes_max: IGNORED_BYTES_MAX,
         }
     }
@@ -60,8 +71,10 @@ pub struct Captured {
     pub tree: ObjectId,
     /// How it differs from the base, sorted by path bytes.
     pub changes: Vec<TreeChange>,
-    /// Files the base's own rules ignore; not part of the tree.
+    /// Files that both the base's rules and the candidate's ignore; not part of the tree.
     pub ignored: Vec<IgnoredFile>,
+    /// The names of those that there is no room for in the list, as far as there is room for names.
+    pub ignored_names: Vec<Vec<u8>>,
     /// How many more of those there are.
     pub ignored_more: u64,
     /// How many bytes those have.
@@ -75,15 +88,15 @@ pub struct Captured {
     pub bytes: u64,
 }
 
-/// A file that the base's `.gitignore` rules leave out.
+/// A file that `.gitignore` rules leave out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IgnoredFile {
     /// The path from the root, exact bytes.
     pub path: Vec<u8>,
     /// Its size; for a link, that of its target's name.
     pub size: u64,
-    /// Its content; `None` if that was more than may be hashed.
-    pub digest: Option<Digest>,
+    /// SHA-256 of its content; `None` if that was more than may be hashed.
+    pub sha256: Option<Digest>,
 }
 
 /// Something that has no place in a tree.
@@ -93,7 +106,7 @@ pub struct Odd {
     pub path: Vec<u8>,
     /// What it is.
     pub kind: OddKind,
-    /// It lies where the base's rules ignore everything.
+    /// The rules ignore it.
     pub ignored: bool,
 }
 
@@ -145,6 +158,7 @@ pub(super) fn capture_as(
         tree,
         changes: tree::diff(&reader, base_tree, tree)?,
         ignored: found.ignored,
+        ignored_names: found.ignored_names,
         ignored_more: found.ignored_more,
         ignored_more_bytes: found.ignored_more_bytes,
         ignored_at: found.ignored_at,

@@ -4,18 +4,20 @@
 //! unchanged and a whiteout is a deletion; in a whole checkout, and in a directory that hides the one below it, an
 //! absent name is a deletion.
 //!
+//! A new file is left out if the base ignores it and the candidate does too. The base alone would leave out a file that
+//! the same change stops ignoring; the candidate alone would let an agent decide what is seen of its work.
+//!
 //! Names are hostile input. They are opened one at a time, relative to a descriptor, never through a link; what is
 //! read is looked at first.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use contract::Domain;
-use contract::hash::digest;
+use contract::hash::sha256;
 use gix_ignore::glob::pattern::Case;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -27,8 +29,15 @@ use crate::git::objects::{Objects, Reader};
 use crate::git::tree::{self, MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, MODE_SYMLINK, join};
 use crate::git::{Entry, GitError, ObjectId, is_git_directory, sweep};
 
+/// Where the rules of a directory are.
+const RULES: &CStr = c".gitignore";
+
 /// How deep a tree may be: the same as for patches. Each level holds a descriptor.
 const DEPTH_MAX: usize = 128;
+
+/// Largest `.gitignore` of a candidate that is read, unless the base's own is larger. What is longer ignores nothing: an
+/// agent wrote it, and every rule is tried on every name.
+const RULES_BYTES_MAX: u64 = 64 << 10;
 
 /// How an overlay marks a directory that hides what is below it. Only the prefix of the mount's own mode counts.
 const OPAQUE: &str = "user.overlay.opaque";
@@ -48,6 +57,7 @@ pub(super) struct Found {
     /// How the base has to be edited.
     pub(super) edits: Vec<(Vec<u8>, Option<Entry>)>,
     pub(super) ignored: Vec<IgnoredFile>,
+    pub(super) ignored_names: Vec<Vec<u8>>,
     pub(super) ignored_more: u64,
     pub(super) ignored_more_bytes: u64,
     pub(super) ignored_at: Vec<Vec<u8>>,
@@ -70,7 +80,9 @@ pub(super) struct Walk<'a> {
     view: View,
     cache: Option<&'a mut StatCache>,
     /// The base's rules that hold in the directory being walked, the outermost first.
-    ignores: gix_ignore::Search,
+    base_rules: gix_ignore::Search,
+    /// The same of the candidate.
+    candidate_rules: gix_ignore::Search,
     found: Found,
 }
 
@@ -82,9 +94,22 @@ struct Directory<'d> {
     base: Option<ObjectId>,
     /// Whether the base's names are deleted unless they are found here.
     complete: bool,
-    /// Whether everything untracked in it is ignored.
-    ignored: bool,
+    /// Who ignores everything untracked in it.
+    ignored: Ignored,
     depth: usize,
+}
+
+/// Who ignores something.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ignored {
+    by_base: bool,
+    by_candidate: bool,
+}
+
+impl Ignored {
+    fn by_both(self) -> bool {
+        self.by_base && self.by_candidate
+    }
 }
 
 /// An entry of a directory.
@@ -104,8 +129,8 @@ impl<'a> Walk<'a> {
         view: View,
         cache: Option<&'a mut StatCache>,
     ) -> Walk<'a> {
-        let (ignores, found) = (gix_ignore::Search::default(), Found::default());
-        Walk { objects, reader, rules, view, cache, ignores, found }
+        let (base_rules, candidate_rules) = (gix_ignore::Search::default(), gix_ignore::Search::default());
+        Walk { objects, reader, rules, view, cache, base_rules, candidate_rules, found: Found::default() }
     }
 
     pub(super) fn run(mut self, root: BorrowedFd<'_>, base: ObjectId) -> Result<Found, GitError> {
@@ -118,7 +143,8 @@ impl<'a> Walk<'a> {
             rustix::fs::fchmod(&root, Mode::RWXU).map_err(|error| at(b"", error))?;
         }
         let complete = self.hides(&root);
-        let root = Directory { handle: &root, path: b"", base: Some(base), complete, ignored: false, depth: 0 };
+        let ignored = Ignored::default();
+        let root = Directory { handle: &root, path: b"", base: Some(base), complete, ignored, depth: 0 };
         self.directory(&root)?;
         Ok(self.found)
     }
@@ -127,10 +153,10 @@ impl<'a> Walk<'a> {
     fn directory(&mut self, dir: &Directory<'_>) -> Result<(), GitError> {
         let lines = dir.base.map_or(Ok(Vec::new()), |base| self.reader.tree(base))?;
         let mut before: BTreeMap<Vec<u8>, Entry> = lines.into_iter().map(|line| (line.name, line.entry)).collect();
-        let has_rules = self.enter_rules(dir, before.get(b".gitignore".as_slice()))?;
         let mut names = sweep::names_in(dir.handle).map_err(|error| at(dir.path, error))?;
         // The order decides which of too many files are the ones too many.
         names.sort();
+        let (of_base, of_candidate) = self.enter_rules(dir, before.get(RULES.to_bytes()), &names)?;
         for name in &names {
             let path = join(dir.path, name.to_bytes());
             let before = before.remove(name.to_bytes());
@@ -146,8 +172,11 @@ impl<'a> Walk<'a> {
                 self.delete(&join(dir.path, &name), Some(entry))?;
             }
         }
-        if has_rules {
-            self.ignores.patterns.pop();
+        if of_base {
+            self.base_rules.patterns.pop();
+        }
+        if of_candidate {
+            self.candidate_rules.patterns.pop();
         }
         Ok(())
     }
@@ -165,7 +194,7 @@ impl<'a> Walk<'a> {
             FileType::Socket => OddKind::Socket,
             _ => OddKind::Device,
         };
-        let ignored = dir.ignored || self.matches(&found.path, false);
+        let ignored = self.is_ignored(dir, &found.path);
         self.delete(&found.path, found.before)?;
         self.found.odd.push(Odd { path: found.path, kind: odd, ignored });
         Ok(())
@@ -174,19 +203,22 @@ impl<'a> Walk<'a> {
     fn subdirectory(&mut self, dir: &Directory<'_>, found: Name<'_>) -> Result<(), GitError> {
         let handle = open_directory(dir.handle, &found).map_err(|error| at(&found.path, error))?;
         let base = found.before.filter(|entry| entry.is_tree()).map(|entry| entry.id);
-        let is_ignored = !dir.ignored && self.matches(&found.path, true);
+        let ignored = Ignored {
+            by_base: dir.ignored.by_base || matches(&self.base_rules, &found.path, true),
+            by_candidate: dir.ignored.by_candidate || matches(&self.candidate_rules, &found.path, true),
+        };
         let below = Directory {
             handle: &handle,
             path: &found.path,
             base,
             // Below a directory that hides there is nothing left to hide, so nothing there is marked.
             complete: dir.complete || self.hides(&handle),
-            ignored: dir.ignored || is_ignored,
+            ignored,
             depth: dir.depth + 1,
         };
-        let (edits, ignored) = (self.found.edits.len(), self.found.ignored_count());
+        let (edits, count) = (self.found.edits.len(), self.found.ignored_count());
         self.directory(&below)?;
-        if is_ignored && self.found.ignored_count() > ignored {
+        if ignored.by_both() && !dir.ignored.by_both() && self.found.ignored_count() > count {
             self.found.ignored_at.push(found.path.clone());
         }
         // An empty directory is what a submodule looks like here; one with files in it is something else.
@@ -202,9 +234,10 @@ impl<'a> Walk<'a> {
 
     fn leaf(&mut self, dir: &Directory<'_>, found: Name<'_>) -> Result<(), GitError> {
         let tracked = found.before.filter(|entry| !entry.is_tree());
-        let now = if tracked.is_none() && (dir.ignored || self.matches(&found.path, false)) {
+        let is_named = self.rules.named.contains(&found.path);
+        let now = if tracked.is_none() && !is_named && self.is_ignored(dir, &found.path) {
             self.ignore(dir, &found)?;
-            if !dir.ignored {
+            if !dir.ignored.by_both() {
                 self.found.ignored_at.push(found.path.clone());
             }
             None
@@ -269,7 +302,7 @@ impl<'a> Walk<'a> {
     }
 
     fn too_large(&mut self, dir: &Directory<'_>, found: &Name<'_>) -> Option<Entry> {
-        let (path, ignored) = (found.path.clone(), dir.ignored);
+        let (path, ignored) = (found.path.clone(), dir.ignored.by_both());
         self.found.odd.push(Odd { path, kind: OddKind::TooLarge, ignored });
         None
     }
@@ -279,15 +312,18 @@ impl<'a> Walk<'a> {
         if self.found.ignored.len() >= self.rules.ignored_files_max {
             self.found.ignored_more += 1;
             self.found.ignored_more_bytes = self.found.ignored_more_bytes.saturating_add(size);
+            if self.found.ignored_names.len() < self.rules.ignored_names_max {
+                self.found.ignored_names.push(found.path.clone());
+            }
             return Ok(());
         }
         let mut content = None;
         if size <= self.rules.ignored_bytes_max.saturating_sub(self.found.ignored_bytes) {
             self.found.ignored_bytes += size;
             let bytes = read_leaf(dir.handle, found).map_err(|error| at(&found.path, error))?;
-            content = Some(digest(Domain::Artifact, &bytes));
+            content = Some(sha256(&bytes));
         }
-        self.found.ignored.push(IgnoredFile { path: found.path.clone(), size, digest: content });
+        self.found.ignored.push(IgnoredFile { path: found.path.clone(), size, sha256: content });
         Ok(())
     }
 
@@ -312,24 +348,62 @@ impl<'a> Walk<'a> {
         path == b".git" || self.rules.state_directory.as_deref() == Some(path)
     }
 
-    /// Adds the rules the base has in a directory, whatever an agent made of that file.
-    fn enter_rules(&mut self, dir: &Directory<'_>, file: Option<&Entry>) -> Result<bool, GitError> {
-        let Some(file) = file.filter(|entry| mode_is_file(entry.mode)) else {
-            return Ok(false);
+    /// Adds the rules of a directory: those that the base has, and those that the candidate has. Answers of which there
+    /// are any.
+    fn enter_rules(
+        &mut self,
+        dir: &Directory<'_>,
+        base: Option<&Entry>,
+        names: &[CString],
+    ) -> Result<(bool, bool), GitError> {
+        let of_base = match base.filter(|entry| mode_is_file(entry.mode)) {
+            Some(file) => Some(self.reader.find(file.id)?.1),
+            None => None,
         };
-        let (_, bytes) = self.reader.find(file.id)?;
-        let source = PathBuf::from(OsStr::from_bytes(&join(dir.path, b".gitignore")));
-        let parse = gix_ignore::search::Ignore { support_precious: false };
-        let added = self.ignores.add_patterns_buffer(&bytes, source, Some("".as_ref()), parse);
-        added.map_err(|error| at(dir.path, error))?;
-        Ok(true)
+        let of_candidate = self.rules_left(dir, of_base.as_deref(), names)?;
+        let has = (of_base.is_some(), of_candidate.is_some());
+        let source = PathBuf::from(OsStr::from_bytes(&join(dir.path, RULES.to_bytes())));
+        let both = [(&mut self.base_rules, of_base), (&mut self.candidate_rules, of_candidate)];
+        for (rules, bytes) in both.into_iter().filter_map(|(rules, bytes)| Some((rules, bytes?))) {
+            let parse = gix_ignore::search::Ignore { support_precious: false };
+            let added = rules.add_patterns_buffer(&bytes, source.clone(), Some("".as_ref()), parse);
+            added.map_err(|error| at(dir.path, error))?;
+        }
+        Ok(has)
     }
 
-    /// Whether the base's rules ignore a path, given that they do not ignore a directory it is in.
-    fn matches(&self, path: &[u8], is_dir: bool) -> bool {
-        let found = self.ignores.pattern_matching_relative_path(path.into(), Some(is_dir), Case::Sensitive);
-        found.is_some_and(|found| !found.pattern.is_negative())
+    /// What the agent left of a directory's rules: the base's if it did not touch them, none if they are gone or are no
+    /// regular file. As for git, they count whether they are part of the tree or not.
+    fn rules_left(
+        &self,
+        dir: &Directory<'_>,
+        base: Option<&[u8]>,
+        names: &[CString],
+    ) -> Result<Option<Vec<u8>>, GitError> {
+        let Ok(place) = names.binary_search_by(|name| name.as_c_str().cmp(RULES)) else {
+            return Ok(base.filter(|_| !dir.complete).map(<[u8]>::to_vec));
+        };
+        let (name, path) = (names[place].as_c_str(), join(dir.path, RULES.to_bytes()));
+        let failed = |error: io::Error| at(&join(dir.path, RULES.to_bytes()), error);
+        let stat = rustix::fs::statat(dir.handle, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| failed(e.into()))?;
+        let bytes_max = RULES_BYTES_MAX.max(base.map_or(0, <[u8]>::len) as u64);
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_size as u64 > bytes_max {
+            return Ok(None);
+        }
+        read_leaf(dir.handle, &Name { name, path, stat, before: None }).map(Some).map_err(failed)
     }
+
+    /// Whether a file is ignored.
+    fn is_ignored(&self, dir: &Directory<'_>, path: &[u8]) -> bool {
+        (dir.ignored.by_base || matches(&self.base_rules, path, false))
+            && (dir.ignored.by_candidate || matches(&self.candidate_rules, path, false))
+    }
+}
+
+/// Whether rules ignore a path, given that they do not ignore a directory it is in.
+fn matches(rules: &gix_ignore::Search, path: &[u8], is_dir: bool) -> bool {
+    let found = rules.pattern_matching_relative_path(path.into(), Some(is_dir), Case::Sensitive);
+    found.is_some_and(|found| !found.pattern.is_negative())
 }
 
 /// Whether a directory of an upper layer hides what the layers below have there.

@@ -167,20 +167,32 @@ fn the_agents_repository_and_the_state_directory_do_not_count() {
 }
 
 #[test]
-fn ignored_is_what_the_base_ignores() {
+fn ignored_is_what_the_base_and_the_candidate_ignore() {
     check(
         "echo l > a.log; mkdir -p target/debug; echo t > target/debug/x; echo s > src/target",
         &["A src/target 100644", "ignored a.log 2", "ignored target/debug/x 2"],
     );
-    // The agent's own rules have no say.
+    // A rule that the agent adds hides nothing.
     check(
         "echo '*' > .gitignore; echo '*.txt' > src/.gitignore; echo n > src/new.txt; echo l > a.log",
         &["M .gitignore", "A src/.gitignore 100644", "A src/new.txt 100644", "ignored a.log 2"],
     );
     check(
         "rm .gitignore; echo l > a.log; mkdir .git/info2; echo src > .git/info/exclude; echo n > src/n",
-        &["D .gitignore", "A src/n 100644", "ignored a.log 2"],
+        &["D .gitignore", "A a.log 100644", "A src/n 100644"],
     );
+    // A rule that it takes away brings to light what the base ignored.
+    check(
+        "echo /target > .gitignore; mkdir target; echo l > a.log; echo t > target/x",
+        &["M .gitignore", "A a.log 100644", "ignored target/x 2"],
+    );
+    check(
+        "echo '!keep.log' > src/.gitignore; echo l > src/keep.log; echo l > src/b.log",
+        &["A src/.gitignore 100644", "A src/keep.log 100644", "ignored src/b.log 2"],
+    );
+    // Rules that git would not follow ignore nothing.
+    check("rm .gitignore; ln -s /etc/passwd .gitignore; echo l > a.log", &["T .gitignore 120000", "A a.log 100644"]);
+    check("head -c 100000 /dev/zero | tr '\\0' x >> .gitignore; echo l > a.log", &["M .gitignore", "A a.log 100644"]);
     check(
         "mkdir target; mkfifo target/pipe; git init -q target/repo; ln -s / target/root",
         &["ignored target/root 1", "odd target/pipe Fifo", "odd target/repo/.git NestedRepository"],
@@ -200,7 +212,7 @@ fn rules_of_directories_and_tracked_files_in_ignored_places() {
     check_in(
         &world,
         "echo 2 >> keep.log; echo 2 >> target/pinned; echo n > target/new; rm -rf .gitignore",
-        &["D .gitignore", "M keep.log", "M target/pinned", "ignored target/new 2"],
+        &["D .gitignore", "M keep.log", "A target/new 100644", "M target/pinned"],
     );
     check_in(
         &world,
@@ -219,17 +231,30 @@ fn rules_of_directories_and_tracked_files_in_ignored_places() {
             "ignored lib/sub/c.tmp 2",
         ],
     );
-    // Rules go with the path, even where the directory was made anew.
+    // Rules go with the path, even where the directory was made anew without them.
     check_in(
         &world,
         "rm -rf lib; mkdir -p lib/sub; echo 1 > lib/b.tmp; echo 1 > lib/sub/keep.tmp",
-        &[
-            "D lib/.gitignore",
-            "D lib/sub/.gitignore",
-            "A lib/sub/keep.tmp 100644",
-            "D lib/sub/x",
-            "ignored lib/b.tmp 2",
-        ],
+        &["D lib/.gitignore", "A lib/b.tmp 100644", "D lib/sub/.gitignore", "A lib/sub/keep.tmp 100644", "D lib/sub/x"],
+    );
+}
+
+#[test]
+fn a_file_that_is_named_exactly_is_never_ignored() {
+    let named = ["a.log", "target/out/report.txt", "src"].map(|path| path.as_bytes().to_vec());
+    let rules = CaptureRules { named: named.into(), ..rules() };
+    let script = "echo l > a.log; echo l > b.log; mkdir -p target/out; echo r > target/out/report.txt; \
+                  echo x > target/out/x; echo l > src/c.log";
+    let Some(found) = world().both_ways(script, &rules) else { return };
+    assert_eq!(
+        told(&found),
+        [
+            "A a.log 100644",
+            "A target/out/report.txt 100644",
+            "ignored b.log 2",
+            "ignored src/c.log 2",
+            "ignored target/out/x 2"
+        ]
     );
 }
 
@@ -239,8 +264,9 @@ fn ignored_files_are_listed_up_to_a_limit() {
     let script = "mkdir target; for i in 1 2 3 4 5; do echo $i$i$i > target/$i; done; truncate -s 1T target/6";
     let Some(found) = world().both_ways(script, &rules) else { return };
     assert_eq!(found.ignored.len(), 3);
-    assert_eq!(found.ignored.iter().filter(|file| file.digest.is_some()).count(), 1);
+    assert_eq!(found.ignored.iter().filter(|file| file.sha256.is_some()).count(), 1);
     assert_eq!((found.ignored_more, found.ignored_more_bytes), (3, 8 + (1 << 40)));
+    assert_eq!(found.ignored_names, ["target/4", "target/5", "target/6"].map(|path| path.as_bytes().to_vec()));
 }
 
 #[test]

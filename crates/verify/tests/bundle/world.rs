@@ -300,6 +300,7 @@ fn receipt(run: &Run, change: u32, before: &str, after: &str) -> Receipt {
         toolchain_version: "0.1.0".into(),
         sandbox: "none".into(),
         artifacts: Vec::new(),
+        left_out: None,
         proof_artifacts: Vec::new(),
         content_hash: Receipt::content(&submitted, &base.tree, after),
         deltas,

@@ -203,12 +203,12 @@ fn modes_and_permissions_hide_nothing() {
 #[test]
 fn what_is_ignored_protected_or_norma_s_own_is_judged_too() {
     check(&[
-        ("echo x > x.log", &["ignored_outside x.log"]),
+        ("echo x > x.log; mkdir -p obj; echo x > obj/x.log", &[]),
         ("echo x > src/x.log; mkdir target; echo x > target/x", &[]),
         ("mkdir -p docs/target; echo x > docs/target/x", &[]),
         ("echo K=1 > .env", &["outside_scope .env", "protected_path .env"]),
         ("echo K=1 > src/.env; echo K=1 > src/.ENV.prod", &["protected_path src/.ENV.prod", "protected_path src/.env"]),
-        ("echo K=1 > .env.local", &["ignored_outside .env.local", "protected_path .env.local"]),
+        ("echo K=1 > .env.local", &["protected_path .env.local"]),
         (
             "mkdir -p .github/workflows; echo x > .github/workflows/ci.yml",
             &["outside_scope .github/workflows/ci.yml", "protected_path .github/workflows/ci.yml"],

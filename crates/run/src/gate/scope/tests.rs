@@ -187,12 +187,13 @@ fn a_contract_allows_a_protected_path_by_naming_it_and_repository_internals_neve
 }
 
 #[test]
-fn ignored_files_lie_in_the_allowed_or_the_scratch_paths_and_are_not_protected() {
-    let rules = |path: &[u8], allowed: &[&str]| {
-        let ignored = vec![IgnoredPath { path: path.to_vec(), size: 1 }];
-        let found = judged(&Observed { ignored, ..Observed::default() }, &scope(allowed));
-        found.iter().map(|finding| finding.rule).collect::<Vec<_>>()
+fn ignored_files_are_findings_only_if_they_are_protected() {
+    let judged_as = |path: &[u8], allowed: &[&str], denies_ignored_outside| {
+        let ignored = vec![IgnoredPath { path: path.to_vec() }];
+        let observed = Observed { ignored, denies_ignored_outside, ..Observed::default() };
+        judged(&observed, &scope(allowed)).iter().map(|finding| finding.rule).collect::<Vec<_>>()
     };
+    let rules = |path: &[u8], allowed: &[&str]| judged_as(path, allowed, false);
     for path in [
         &b"src/a.o"[..],
         b"target/debug/x",
@@ -204,10 +205,13 @@ fn ignored_files_lie_in_the_allowed_or_the_scratch_paths_and_are_not_protected()
         assert_eq!(rules(path, &["src"]), [], "{}", String::from_utf8_lossy(path));
     }
     assert_eq!(rules(b"a.log", &[]), []);
-    assert_eq!(rules(b"a.log", &["src"]), [Rule::IgnoredOutside]);
-    assert_eq!(rules(b"targets/x", &["src"]), [Rule::IgnoredOutside]);
+    assert_eq!(rules(b"a.log", &["src"]), []);
+    assert_eq!(rules(b"lib/a.o", &["src"]), []);
+    assert_eq!(judged_as(b"a.log", &["src"], true), [Rule::IgnoredOutside]);
+    assert_eq!(judged_as(b"targets/x", &["src"], true), [Rule::IgnoredOutside]);
+    assert_eq!(judged_as(b".env", &["src"], true), [Rule::ProtectedPath, Rule::IgnoredOutside]);
     assert_eq!(rules(b"src/.env", &["src"]), [Rule::ProtectedPath]);
-    assert_eq!(rules(b".env", &["src"]), [Rule::ProtectedPath, Rule::IgnoredOutside]);
+    assert_eq!(rules(b".env", &["src"]), [Rule::ProtectedPath]);
     assert_eq!(rules(b".claude/target/x", &[]), [Rule::ProtectedPath]);
     assert_eq!(rules(b".norma/target/x", &[]), [Rule::StateDirectory]);
     assert_eq!(rules(b"src/\xff", &["src"]), [Rule::OddName]);
@@ -309,10 +313,10 @@ fn any_observed() -> impl Strategy<Value = Observed> {
     let change = (any_name(), any_mode(), any_mode(), any::<bool>()).prop_map(|(path, old_mode, new_mode, binary)| {
         ChangedPath { path, old_mode, new_mode, binary, secrets: Vec::new() }
     });
-    let ignored = (any_name(), any::<u64>()).prop_map(|(path, size)| IgnoredPath { path, size });
+    let ignored = any_name().prop_map(|path| IgnoredPath { path });
     let odd = (any_name(), any_odd()).prop_map(|(path, what)| OddPath { path, what });
     (prop::collection::vec(change, 0..6), prop::collection::vec(ignored, 0..4), prop::collection::vec(odd, 0..3))
-        .prop_map(|(changes, ignored, odd)| Observed { changes, ignored, odd })
+        .prop_map(|(changes, ignored, odd)| Observed { changes, ignored, odd, denies_ignored_outside: false })
 }
 
 fn any_allowed() -> impl Strategy<Value = RepoPath> {

@@ -45,6 +45,7 @@ fn ended(receipt: &Receipt) -> ItemEnded {
         commit: Some("c".into()),
         gates: receipt.gates.clone(),
         files: [0, 1, 0],
+        left_out: None,
         delta_size: 0,
         tool_ops: 0,
         tool_ops_source: receipt.tool_ops_source,

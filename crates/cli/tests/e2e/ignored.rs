@@ -1,0 +1,82 @@
+//! Ignored files: what an agent's build leaves does not keep its change from landing, what is left out of a change is
+//! named wherever its result is, and what the contract or the change itself asks for is never left out.
+
+use crate::batches::{batch, item, with_worker};
+use crate::environment::TestEnvironment;
+use serde_json::{Value, json};
+
+/// An environment that ignores objects, `build/` (a scratch directory) and `gen/` (none), and whose worker does this.
+fn building(script: &str) -> TestEnvironment {
+    let env = with_worker(script);
+    env.write(".gitignore", "*.o\nbuild/\ngen/\nitems.json\n");
+    env.commit("what builds leave");
+    env
+}
+
+fn receipt(result: &Value) -> Value {
+    serde_json::from_slice(&std::fs::read(result["receipt_path"].as_str().unwrap()).unwrap()).unwrap()
+}
+
+fn landed(env: &TestEnvironment) -> Vec<String> {
+    env.git(&["show", "--format=", "--name-only", "HEAD"]).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn what_a_build_leaves_outside_the_scope_does_not_keep_a_change_from_landing() {
+    let env = building("echo a > src/a.txt; echo o > a.o; mkdir -p build lib; echo b > build/out; printf '' > lib/x.o");
+    let work = item("a", json!({"allowed_paths": ["src/a.txt"]}));
+    let results = batch(&env, &[work], 0);
+    assert_eq!(landed(&env), ["src/a.txt"]);
+    let hash = |text: &str| contract::hash::sha256(text.as_bytes()).to_string();
+    let left_out = json!({"count": 3, "bytes": 4, "files": [
+        {"path": "a.o", "size": 2, "sha256": hash("o\n")},
+        {"path": "build/out", "size": 2, "sha256": hash("b\n")},
+        {"path": "lib/x.o", "size": 0, "sha256": hash("")},
+    ]});
+    assert_eq!(results[0]["left_out"], left_out);
+    assert_eq!(receipt(&results[0])["left_out"], left_out);
+    assert_eq!(env.last()["left_out"], json!([{"task_id": "a", "left_out": left_out}]));
+    let line = "left out of a: 3 ignored files (4 bytes): a.o, build/out, lib/x.o; to have a file in, name it in \
+                allowed_paths or output_files";
+    let shown = env.norma(&["show", "@last"]).to_string();
+    assert!(shown.contains(line), "{shown}");
+    let again = env.norma(&["batch", "items.json", "--new"]).to_string();
+    assert!(again.contains(line), "{again}");
+    env.norma(&["verify", "@last"]).success();
+    env.norma(&["replay", "@last"]).success();
+}
+
+#[test]
+fn a_file_that_the_contract_names_is_part_of_the_change_even_if_it_is_ignored() {
+    let env = building("mkdir -p build; echo r > build/report.txt; echo x > build/x; echo k > keep.o");
+    let work = item("a", json!({"output_files": ["build/report.txt"], "allowed_paths": ["build", "keep.o"]}));
+    let results = batch(&env, &[work], 0);
+    assert_eq!(landed(&env), ["build/report.txt", "keep.o"]);
+    assert_eq!(results[0]["left_out"]["files"][0]["path"], "build/x");
+    assert_eq!(env.read("build/report.txt"), "r\n");
+    env.norma(&["replay", "@last"]).success();
+}
+
+#[test]
+fn a_file_that_the_change_stops_ignoring_is_part_of_it() {
+    let env =
+        building("printf 'build/\\nitems.json\\n' > .gitignore; echo k > keep.o; mkdir -p build; echo x > build/x");
+    let work = item("a", json!({"allowed_paths": [".gitignore", "keep.o"]}));
+    let results = batch(&env, &[work], 0);
+    assert_eq!(landed(&env), [".gitignore", "keep.o"]);
+    assert_eq!(results[0]["left_out"]["count"], 1);
+}
+
+#[test]
+fn a_protected_file_is_not_hidden_by_ignoring_it() {
+    // Among so many ignored files that not all of them are listed, and deep in a directory that is ignored as a whole.
+    let script =
+        "echo a > src/a.txt; mkdir -p gen/z; for i in $(seq 1 1200); do : > gen/$i.o; done; echo K > gen/z/.env";
+    let env = building(script);
+    let results = batch(&env, &[item("a", json!({"allowed_paths": ["src/a.txt"]}))], 1);
+    let why = results[0]["denial_reason"].as_str().unwrap();
+    assert!(why.starts_with("gen/z/.env: protected:"), "{why}");
+    assert_eq!(receipt(&results[0])["left_out"]["count"], 1201);
+    assert_eq!(receipt(&results[0])["left_out"]["files"].as_array().unwrap().len(), 100);
+    env.norma(&["replay", "@last"]).success();
+}
