@@ -15,6 +15,7 @@ mod environment;
 mod hooks;
 mod intents;
 mod landing;
+mod merging;
 mod pdca;
 mod real;
 mod receipts;
