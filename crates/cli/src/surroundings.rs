@@ -246,7 +246,7 @@ impl Surroundings {
                 None => match Owner::take(&context)? {
                     Taken::Ours(owner) => {
                         self.tell_recovery(&owner);
-                        Some(owner.handle(request.clone()))
+                        Some(owner.handle(&context, request.clone()))
                     }
                     Taken::Theirs(_) => None,
                 },

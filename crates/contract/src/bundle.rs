@@ -6,6 +6,10 @@ use crate::{Digest, ManifestFile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Begins the line of a commit's message that names the tree which a run had made, where the commit holds that tree merged
+/// with what the branch held.
+pub const MERGED_TRAILER: &str = "Norma-Merged: ";
+
 /// Every name in the archive starts with this.
 pub const ROOT: &str = "bundle/";
 

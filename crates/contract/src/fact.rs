@@ -222,6 +222,13 @@ pub struct Landing {
     pub checkout: bool,
 }
 
+impl Landing {
+    /// Whether the branch had moved since the run started from `base`, so that its result was merged with what was there.
+    pub fn is_merged(&self, base: &Base) -> bool {
+        self.checkout && self.from.as_ref() != Some(&base.commit)
+    }
+}
+
 /// Why the result was not moved onto the user's branch, and how to take it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -10,6 +10,29 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// The rules that runs are judged by today; a run started now has this version in its contract. It goes up by one when the
+/// same evidence would be judged differently, so that older runs replay as they were judged.
+///
+/// | version | since then |
+/// |---|---|
+/// | 1 | items that changed the same path conflict |
+/// | 2 | items that changed the same text are merged line by line |
+pub const RULES: u32 = 2;
+
+/// The first version of the rules that merges texts line by line.
+pub const RULES_MERGE_LINES: u32 = 2;
+
+/// The version of contracts that name none.
+const RULES_FIRST: u32 = 1;
+
+fn first_rules() -> u32 {
+    RULES_FIRST
+}
+
+fn are_first_rules(rules: &u32) -> bool {
+    *rules == RULES_FIRST
+}
+
 /// The compiled contract of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +80,10 @@ pub struct Contract {
     /// Whether a change that has landed before may land again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
+    /// The version of the rules that the run is judged by. Left out where it is the first, so that contracts from before
+    /// there were versions keep their digests.
+    #[serde(default = "first_rules", skip_serializing_if = "are_first_rules")]
+    pub rules: u32,
     /// Who carries out items, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workers: BTreeMap<String, AgentConfig>,
@@ -87,6 +114,13 @@ impl Contract {
         crate::hash::digest(Domain::Contract, &self.canonical())
     }
 
+    /// Why this build cannot judge a run under this contract; none if it can.
+    pub fn unknown_rules(&self) -> Option<String> {
+        let known = (RULES_FIRST..=RULES).contains(&self.rules);
+        (!known)
+            .then(|| format!("its rules have version {}, and this build knows {RULES_FIRST} to {RULES}", self.rules))
+    }
+
     /// The canonical bytes: what is stored as `contract.json`.
     pub fn canonical(&self) -> Vec<u8> {
         crate::json::canonical(self).expect("BUG: a contract holds only small integers and strings")
@@ -109,4 +143,34 @@ pub enum Workflow {
     Pdca,
     /// Items, level by level, each one turn and one change; a single contract is a batch of one.
     Batch,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn contract(rules: u32) -> Contract {
+        let value = json!({
+            "schema": "contract.v1", "workflow": "batch", "goal": "g", "acceptance_criteria": [],
+            "budgets": {}, "limits": {}, "landing": {}, "agents": {}, "sandbox": "native", "rules": rules,
+        });
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn contracts_from_before_there_were_rules_keep_their_digest() {
+        let (old, new) = (contract(1), contract(RULES));
+        assert!(!String::from_utf8(old.canonical()).unwrap().contains("rules"));
+        assert_ne!(old.digest(), new.digest());
+        let read: Contract = serde_json::from_slice(&old.canonical()).unwrap();
+        assert_eq!(read, old);
+    }
+
+    #[test]
+    fn rules_that_are_not_known_are_named() {
+        assert_eq!((contract(1).unknown_rules(), contract(RULES).unknown_rules()), (None, None));
+        let newer = contract(RULES + 1).unknown_rules();
+        assert_eq!(newer.unwrap(), "its rules have version 3, and this build knows 1 to 2");
+    }
 }

@@ -2,8 +2,7 @@
 //! this run starts from. What an agent was cut off in is only where the next one begins: it is judged with everything
 //! else that changes, whole, against the base.
 
-use crate::git::Objects;
-use crate::items::put_on;
+use crate::git::{Merged, Objects};
 use crate::landing::id;
 use crate::policy::Rules;
 use crate::{Error, Result, observe};
@@ -31,10 +30,16 @@ pub(crate) fn check(store: &Store, parent: &Run) -> Result<()> {
     Ok(())
 }
 
-/// What the run starts from: all that its parent's items have made.
-pub(crate) fn base(parent: &Run) -> Base {
-    let head = &parent.line.head;
-    Base { commit: head.commit.clone(), tree: head.tree.clone(), branch: parent.started.base.branch.clone() }
+/// What the run starts from: all that its parent's items have made, merged with what it had to be merged with to land.
+pub(crate) fn base(objects: &Objects, parent: &Run) -> Result<Base> {
+    let (head, branch) = (&parent.line.head, parent.started.base.branch.clone());
+    Ok(match &parent.landed {
+        Some(landing) if landing.checkout && landing.commit != head.commit => {
+            let tree = objects.tree_of(id(&landing.commit)?)?.to_string();
+            Base { commit: landing.commit.clone(), tree, branch }
+        }
+        _ => Base { commit: head.commit.clone(), tree: head.tree.clone(), branch },
+    })
 }
 
 /// How the run lands. On top of what is on a branch of its own there is no way onto the user's.
@@ -80,12 +85,13 @@ fn unfinished(
     base: &Base,
 ) -> Result<Option<Earlier>> {
     let Some(made) = state.unfinished() else { return Ok(None) };
-    let Some(tree) = put_on(objects, (&made.base, &made.tree, &base.tree))? else { return Ok(None) };
-    let changes = observe::changes(objects, &objects.diff(id(&base.tree)?, id(&tree)?)?)?;
+    let merged = objects.merge(id(&made.base)?, id(&made.tree)?, id(&base.tree)?)?;
+    let Merged::Tree(tree) = merged else { return Ok(None) };
+    let changes = observe::changes(objects, &objects.diff(id(&base.tree)?, tree)?)?;
     let nothing = changes.is_empty() || state.item.read_only;
     let observed = Observed { changes, ..Observed::default() };
     if nothing || !rules.scope_findings(&state.item.scope, &observed).is_empty() {
         return Ok(None);
     }
-    Ok(Some(Earlier::Unfinished { run: parent.id.slug(), base: base.tree.clone(), tree }))
+    Ok(Some(Earlier::Unfinished { run: parent.id.slug(), base: base.tree.clone(), tree: tree.to_string() }))
 }

@@ -1,21 +1,34 @@
 //! Bringing a result to the user's repository, and taking it back. A landing is an intent on record, a
-//! compare-and-swap of one ref, and the fact that it happened; after a crash it is simply done again.
+//! compare-and-swap of one ref, and the fact that it happened; after a crash it is simply done again. A branch that has
+//! moved since the run started gets the result merged with what it holds now ([`merged`]), or nothing.
+
+mod merged;
+
+pub(crate) use merged::merged_tree;
 
 use crate::drive::Driver;
 use crate::git::{Land, ObjectId, Objects, Repository, Swap, land_on_branch, undo_on_branch};
+use crate::policy::Rules;
 use crate::world::LandResult;
-use crate::{Error, Result};
+use crate::{Error, Machine, Result, World};
 use contract::{Audit, End, Fact, Landing, LandingDeclined, Reason, Status};
+use merged::{Merging, Tests};
 use run::{Run, Stage};
 use store::{Reader, Store, crash};
+
+/// How often a result is merged anew because the branch moves while it is being tested.
+const MOVES_MAX: usize = 5;
 
 /// Lands the result of the run that is being driven: where the contract says, or else on a branch of its own.
 pub(crate) fn land(driver: &mut Driver<'_, '_>) -> Result<()> {
     let landing = match &driver.run.stage {
         Stage::LandingOpen(landing) => landing.clone(),
         _ => {
-            let landing = driver.world.plan_landing(&driver.run)?;
+            let Some((landing, objection)) = plan(driver)? else { return Ok(()) };
             driver.record(vec![Fact::LandingStarted(landing.clone())], Vec::new())?;
+            if let Some(why) = objection {
+                return driver.record(vec![Fact::LandingDeclined(LandingDeclined { why })], Vec::new());
+            }
             landing
         }
     };
@@ -36,6 +49,53 @@ pub(crate) fn land(driver: &mut Driver<'_, '_>) -> Result<()> {
     }
 }
 
+/// Where the result should go, and why it cannot, as far as that is known before anything is tried; none if somebody
+/// asked to stop.
+fn plan(driver: &mut Driver<'_, '_>) -> Result<Option<(Landing, Option<String>)>> {
+    let mut landing = driver.world.plan_landing(&driver.run)?;
+    for _ in 0..MOVES_MAX {
+        let Some(at) = driver.world.moved_to(&landing)?.filter(|_| landing.checkout) else {
+            return Ok(Some((landing, None)));
+        };
+        let rules = Rules::new(driver.policies, &driver.store.layout);
+        let world = driver.world.items().ok_or_else(crate::items::no_items)?;
+        let merged = Merging { run: &driver.run, rules, onto: at }.commit(Tests::In(world))?;
+        if driver.control.requested().is_some() {
+            return Ok(None);
+        }
+        let from = Some(at.to_string());
+        landing = match merged {
+            Ok(commit) => Landing { from, commit: commit.to_string(), ..landing },
+            Err(why) => {
+                let why = format!("{} has moved meanwhile: {why}", short_ref(&landing.target));
+                return Ok(Some((landing, Some(why))));
+            }
+        };
+    }
+    Ok(Some((landing, None)))
+}
+
+/// Where the ref of a landing is, if that is neither where it must be nor where it shall go. A ref that is gone, or a HEAD
+/// that is on a branch now, is nothing to put a result on.
+pub(crate) fn moved_to(user: &Repository, landing: &Landing) -> Result<Option<ObjectId>> {
+    if landing.target == "HEAD" && user.head_branch()?.is_some() {
+        return Ok(None);
+    }
+    let found = user.read_ref(&landing.target)?;
+    let known = [landing.from.as_deref(), Some(landing.commit.as_str())];
+    Ok(found.filter(|found| !known.contains(&Some(found.to_string().as_str()))))
+}
+
+/// The name under which norma's repository keeps what a run made.
+pub(crate) fn result_pin(slug: &str) -> String {
+    format!("runs/{slug}/result")
+}
+
+/// The same for what was made of it to land on a branch that had moved.
+fn merged_pin(slug: &str) -> String {
+    format!("runs/{slug}/merged")
+}
+
 /// The branch that keeps a result which is not on the user's own.
 pub(crate) fn own_branch(slug: &str) -> String {
     format!("refs/heads/norma/{slug}")
@@ -48,7 +108,8 @@ pub(crate) fn short_ref(name: &str) -> &str {
 
 /// Moves refs and files as a landing says. Idempotent.
 pub(crate) fn carry_out(user: &Repository, objects: &Objects, run: &Run, landing: &Landing) -> Result<LandResult> {
-    let (base, new) = (id(&run.started.base.commit)?, id(&landing.commit)?);
+    let from = landing.from.as_ref().unwrap_or(&run.started.base.commit);
+    let (base, new) = (id(from)?, id(&landing.commit)?);
     let message = format!("norma: land {}", run.id.slug());
     if !landing.checkout {
         return create_branch(user, objects, &landing.target, (base, new), &message);
@@ -100,9 +161,95 @@ fn create_branch(
     }
 }
 
-/// Lands a run that has passed and whose result is not on the user's branch: on demand, after the run ended.
-pub fn land_later(store: &Store, user: &Repository, objects: &Objects, slug: &str) -> Result<Landing> {
-    let (run, view) = load(store, slug)?;
+/// Where a run is landed after it has ended.
+#[derive(Clone, Copy)]
+pub struct Later<'l> {
+    /// The record.
+    pub store: &'l Store,
+    /// The user's repository.
+    pub user: &'l Repository,
+    /// norma's own objects.
+    pub objects: &'l Objects,
+}
+
+impl Later<'_> {
+    /// Lands a run that has passed and whose result is not on the user's branch. Where that has moved, the result is merged
+    /// with what it holds now, and `machine` runs the tests; without one, what has tests does not land there.
+    pub fn land(&self, slug: &str, machine: Option<&mut Machine<'_>>) -> Result<Landing> {
+        let Later { store, user, objects } = *self;
+        let (run, view) = load(store, slug)?;
+        check_landable(&run, &view)?;
+        let result = match (objects.pinned(&result_pin(slug))?, view.result) {
+            (Some(result), Some(_)) => result,
+            _ => return Err(Error::declined(format!("run {slug} changed nothing"), "there is nothing to land")),
+        };
+        let landing = match self.plan(&run, result, machine)? {
+            Ok(landing) => landing,
+            Err(why) => return self.declined(&run, result, why),
+        };
+        if let LandResult::Declined(why) = carry_out(user, objects, &run, &landing)? {
+            return self.declined(&run, result, why);
+        }
+        store.audit(Audit::Landed { run_id: slug.to_owned(), landing: landing.clone() }).wait()?;
+        // The user's own branch has it now; a leftover branch of norma's would only be in the way.
+        let own = own_branch(slug);
+        if user.read_ref(&own)? == Some(result) {
+            let _ = user.swap_ref(&own, None, Some(result), "norma: landed")?;
+        }
+        Ok(landing)
+    }
+
+    /// Where the result goes, or why it cannot go there.
+    fn plan(
+        &self,
+        run: &Run,
+        result: ObjectId,
+        machine: Option<&mut Machine<'_>>,
+    ) -> Result<std::result::Result<Landing, String>> {
+        let Later { store, user, objects } = *self;
+        let head = user.head()?;
+        let target = head.branch.unwrap_or_else(|| "HEAD".to_owned());
+        let landing = |from: ObjectId, commit: ObjectId| Landing {
+            target,
+            from: Some(from.to_string()),
+            commit: commit.to_string(),
+            checkout: true,
+        };
+        let base = id(&run.started.base.commit)?;
+        // Killed between the move and its record: it is there already, and only has to be completed.
+        let moved = [Some(result), objects.pinned(&merged_pin(&run.id.slug()))?].contains(&Some(head.commit));
+        if moved && let Some(from) = objects.parents_of(head.commit)?.first() {
+            let from = if head.commit == result { base } else { *from };
+            return Ok(Ok(landing(from, head.commit)));
+        }
+        if head.commit == base {
+            return Ok(Ok(landing(base, result)));
+        }
+        let policies = crate::load_policies(&store.layout)?;
+        crate::start::same_policies(run, &policies)?;
+        let merging = Merging { run, rules: Rules::new(&policies, &store.layout), onto: head.commit };
+        let merged = match machine {
+            None => merging.commit(Tests::Nowhere(objects))?,
+            Some(machine) => {
+                let merged = merging.commit(Tests::In(&mut *machine))?;
+                machine.release(run)?;
+                merged
+            }
+        };
+        Ok(merged.map(|commit| landing(head.commit, commit)).map_err(|why| format!("HEAD has moved: {why}")))
+    }
+
+    /// Keeps the result on a branch of its own, and says how to take it from there.
+    fn declined(&self, run: &Run, result: ObjectId, why: String) -> Result<Landing> {
+        keep_on_branch(self.user, self.objects, run, result)?;
+        let own = own_branch(&run.id.slug());
+        Err(Error::declined(why, format!("merge it yourself: git merge {}", short_ref(&own))))
+    }
+}
+
+/// Whether a run has something that can land and has not.
+fn check_landable(run: &Run, view: &contract::RunView) -> Result<()> {
+    let slug = run.id.slug();
     if run.status != Status::Succeeded {
         let why = format!("run {slug} is {}; only a run that has passed can land", run.status);
         return Err(Error::declined(why, format!("look at it: norma show {slug}")));
@@ -111,44 +258,18 @@ pub fn land_later(store: &Store, user: &Repository, objects: &Objects, slug: &st
         let why = format!("run {slug} was carried out only to be compared with {first}");
         return Err(Error::declined(why, format!("land that one: norma land {first}")));
     }
-    if let Some(landed) = view.landing.filter(|landing| landing.checkout) {
+    if let Some(landed) = view.landing.as_ref().filter(|landing| landing.checkout) {
         return Err(Error::declined(
             format!("run {slug} is on {} already", short_ref(&landed.target)),
             format!("take it back: norma undo {slug}"),
         ));
     }
-    let Some(commit) = view.result else {
-        return Err(Error::declined(format!("run {slug} changed nothing"), "there is nothing to land"));
-    };
-    let head = user.head()?;
-    let base = &run.started.base.commit;
-    let take = format!("merge it yourself: git merge {}", short_ref(&own_branch(slug)));
-    if head.commit != id(base)? {
-        keep_on_branch(user, objects, &run, &commit)?;
-        let why = format!("HEAD is no longer at {base}, which this run was made and checked on");
-        return Err(Error::declined(why, take));
-    }
-    let target = head.branch.unwrap_or_else(|| "HEAD".to_owned());
-    let landing = Landing { target, from: Some(base.clone()), commit, checkout: true };
-    match carry_out(user, objects, &run, &landing)? {
-        LandResult::Done => {}
-        LandResult::Declined(why) => {
-            keep_on_branch(user, objects, &run, &landing.commit)?;
-            return Err(Error::declined(why, take));
-        }
-    }
-    store.audit(Audit::Landed { run_id: slug.to_owned(), landing: landing.clone() }).wait()?;
-    // The user's own branch has it now; a leftover branch of norma's would only be in the way.
-    let own = own_branch(slug);
-    if user.read_ref(&own)? == Some(id(&landing.commit)?) {
-        let _ = user.swap_ref(&own, None, Some(id(&landing.commit)?), "norma: landed")?;
-    }
-    Ok(landing)
+    Ok(())
 }
 
-fn keep_on_branch(user: &Repository, objects: &Objects, run: &Run, commit: &str) -> Result<()> {
+fn keep_on_branch(user: &Repository, objects: &Objects, run: &Run, commit: ObjectId) -> Result<()> {
     let slug = run.id.slug();
-    let ends = (id(&run.started.base.commit)?, id(commit)?);
+    let ends = (id(&run.started.base.commit)?, commit);
     create_branch(user, objects, &own_branch(&slug), ends, &format!("norma: result of {slug}")).map(|_| ())
 }
 

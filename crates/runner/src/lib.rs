@@ -54,7 +54,7 @@ pub use export::{export, verify_run};
 pub use intents::{compiled, patch_of_session};
 pub use items::ItemWorld;
 pub use keys::Keys;
-pub use landing::{land_later, undo};
+pub use landing::{Later, undo};
 pub use machine::Machine;
 pub use observe::observed;
 pub use owner::{Context, News, Owner, Taken, is_owned, send};

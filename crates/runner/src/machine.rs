@@ -5,7 +5,7 @@ use crate::agent::Conversations;
 use crate::confine::{Shown, Tools};
 use crate::execute::{self, Waiting};
 use crate::git::{CommitSpec, Identity, ObjectId, Objects, PatchLimits, PatchProblem};
-use crate::landing::{carry_out, id, own_branch};
+use crate::landing::{carry_out, id, moved_to, own_branch, result_pin};
 use crate::process::Cancel;
 use crate::show::{Ground, Workspace};
 use crate::state_hash::{Memo, hash_tree_with};
@@ -154,13 +154,17 @@ impl World for Machine<'_> {
             // What the items made is a line of commits already.
             Workflow::Batch => id(&run.line.head.commit)?,
         };
-        self.objects.pin(&format!("runs/{slug}/result"), commit)?;
+        self.objects.pin(&result_pin(&slug), commit)?;
         let commit = commit.to_string();
         if run.declined.is_some() || run.started.contract.landing.mode == LandingMode::Branch {
             return Ok(Landing { target: own_branch(&slug), from: None, commit, checkout: false });
         }
         let target = run.started.base.branch.clone().unwrap_or_else(|| "HEAD".to_owned());
         Ok(Landing { target, from: Some(run.started.base.commit.clone()), commit, checkout: true })
+    }
+
+    fn moved_to(&mut self, landing: &Landing) -> Result<Option<ObjectId>> {
+        moved_to(&self.context.user, landing)
     }
 
     fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult> {
@@ -251,7 +255,7 @@ pub(crate) fn base_ref(slug: &str) -> String {
     format!("{BASES}{slug}/base")
 }
 
-fn commit_message(run: &Run) -> String {
+pub(crate) fn commit_message(run: &Run) -> String {
     let goal = run.started.contract.goal.trim();
     let (subject, rest) = goal.split_once('\n').unwrap_or((goal, ""));
     let body = if rest.trim().is_empty() { String::new() } else { format!("{}\n\n", rest.trim()) };

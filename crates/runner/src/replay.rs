@@ -13,13 +13,13 @@ mod turns;
 
 use crate::drive::Control;
 use crate::git::Objects;
-use crate::landing::id;
+use crate::landing::{id, merged_tree};
 use crate::machine::diff;
 use crate::policy::Rules;
 use crate::state_hash::Memo;
 use crate::{Error, Machine, Result, World};
 use contract::replay::{ReplayCheck, ReplayMode, ReplayReport};
-use contract::{Event, Fact, ItemBase, Policies, Reason, Status};
+use contract::{Event, Fact, ItemBase, Landing, Policies, Reason, Status};
 use run::{Due, Run};
 use std::path::PathBuf;
 use store::{Reader, Verification, now};
@@ -180,7 +180,7 @@ impl Walk<'_, '_, '_> {
                 tallies.turns.compare(Some(event.seq), turns::differences(self, at, done))?;
             }
             Fact::LandingStarted(landing) => {
-                tallies.decisions.compare(Some(event.seq), self.landing(&landing.commit))?;
+                tallies.decisions.compare(Some(event.seq), self.landing(landing))?;
             }
             fact => {
                 if let Some(found) = self.end(fact) {
@@ -191,10 +191,14 @@ impl Walk<'_, '_, '_> {
         Ok(())
     }
 
-    /// What lands is the run's own tree.
-    fn landing(&self, commit: &str) -> Result<Vec<Found>> {
+    /// What lands is the run's own tree, or what comes of merging it with the tree of the commit that it is put on.
+    fn landing(&self, landing: &Landing) -> Result<Vec<Found>> {
+        let commit = &landing.commit;
         let tree = self.with.objects.tree_of(id(commit)?)?.to_string();
-        let same = tree == self.run.tree;
+        let same = match landing.from.as_deref().filter(|_| landing.is_merged(&self.run.started.base)) {
+            None => tree == self.run.tree,
+            Some(from) => merged_tree(self.with.objects, &self.run, id(from)?)? == Ok(tree),
+        };
         Ok((!same).then(|| found(None, format!("commit {commit} holds another tree"))).into_iter().collect())
     }
 

@@ -126,7 +126,7 @@ impl Starting<'_> {
         after::check(self.store, parent)?;
         let Settings { config, policies, .. } = self.settings;
         same_policies(parent, policies)?;
-        let (base, rules) = (after::base(parent), Rules::new(policies, &self.store.layout));
+        let (base, rules) = (after::base(self.objects, parent)?, Rules::new(policies, &self.store.layout));
         let items = after::items(self.objects, &rules, parent, &base)?;
         let contract = &parent.started.contract;
         let terms = Contract {
@@ -223,6 +223,7 @@ impl Starting<'_> {
             policies: policies.digests(),
             approval_for: Vec::new(),
             again: false,
+            rules: contract::RULES,
             workers: BTreeMap::new(),
             items: Vec::new(),
         })
@@ -403,9 +404,13 @@ fn go_on(store: &Store, mut run: Run, mut log: RunLog, more: Option<Fact>) -> Re
     Ok((run, log))
 }
 
-/// A run is judged by one set of policies from its start to its end. One from before there were policies names
-/// none, and goes on under those of today.
+/// A run is judged by one set of rules and policies from its start to its end. One from before there were policies
+/// names none, and goes on under those of today.
 pub(crate) fn same_policies(run: &Run, policies: &Policies) -> Result<()> {
+    if let Some(why) = run.started.contract.unknown_rules() {
+        let message = format!("run {} cannot be judged here: {why}", run.id.slug());
+        return Err(Error::environment(message, "use the norma that started it, or a newer one"));
+    }
     let today = policies.digests();
     let bound = run.started.contract.policies.iter();
     let other: Vec<&str> =

@@ -2,6 +2,7 @@
 //! [`crate::Machine`]; the other one simulates both, so that ten thousand histories with crashes in them can be
 //! checked in seconds.
 
+use crate::git::ObjectId;
 use crate::workspace::Captured;
 use crate::{Keys, Result};
 use contract::session::{Decision, Permission};
@@ -165,6 +166,10 @@ pub trait World {
     }
     /// Decides where the result should go, and makes the commit for it.
     fn plan_landing(&mut self, run: &Run) -> Result<Landing>;
+    /// Where the ref of a landing is, if that is neither where it must be nor where it shall go.
+    fn moved_to(&mut self, _landing: &Landing) -> Result<Option<ObjectId>> {
+        Ok(None)
+    }
     /// Moves a ref of the user's; doing it again after a crash finishes what was begun.
     fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult>;
     /// The whole change of the run so far, as text and as names.

@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use runner::git::{
-    Applied, Checkout, CommitSpec, GitError, Identity, Land, ObjectId, Objects, PatchLimits, PatchProblem, Repository,
-    Swap, UserEnvironment, land_on_branch, undo_on_branch,
+    Applied, Checkout, CommitSpec, Entry, GitError, Identity, Land, MODE_EXECUTABLE, MODE_FILE, MODE_SYMLINK, Merged,
+    ObjectId, Objects, PatchLimits, PatchProblem, Repository, Swap, UserEnvironment, land_on_branch, undo_on_branch,
 };
 
 const LIMITS: PatchLimits = PatchLimits { patch_bytes_max: 1 << 20, result_bytes_max: 1 << 22, binary: false };
@@ -978,4 +978,77 @@ fn a_change_to_a_large_repository_costs_what_the_change_weighs() {
     let started = Instant::now();
     assert_eq!(world.land(base, new), Land::Done);
     timed("land", started);
+}
+
+/// A tree with these files: path, mode, content.
+fn tree(world: &World, files: &[(&str, u32, &str)]) -> ObjectId {
+    let empty = ObjectId::empty_tree(world.objects.format);
+    let entry = |(path, mode, text): &(&str, u32, &str)| {
+        let id = world.objects.write_blob(text.as_bytes()).unwrap();
+        (path.as_bytes().to_vec(), Some(Entry { mode: *mode, id }))
+    };
+    world.objects.edit(empty, &files.iter().map(entry).collect::<Vec<_>>()).unwrap()
+}
+
+/// What comes of three trees: the files of the merged one, or the conflicts, a line each.
+fn merge(world: &World, sides: [&[(&str, u32, &str)]; 3]) -> Vec<String> {
+    let [base, ours, theirs] = sides.map(|files| tree(world, files));
+    let shown = |merged: Merged| match merged {
+        Merged::Conflicts(conflicts) => {
+            conflicts.iter().map(|it| format!("{}: {}", String::from_utf8_lossy(&it.path), it.kind)).collect()
+        }
+        Merged::Tree(tree) => {
+            let mut lines = Vec::new();
+            let mut each = |path: &[u8], mode, id| {
+                let text = String::from_utf8(world.objects.read_blob(id).unwrap()).unwrap();
+                lines.push(format!("{} {mode:o} {text:?}", String::from_utf8_lossy(path)));
+            };
+            world.objects.walk(tree, &mut each).unwrap();
+            lines
+        }
+    };
+    shown(world.objects.merge(base, ours, theirs).unwrap())
+}
+
+#[test]
+fn trees_are_merged_path_by_path_and_texts_line_by_line() {
+    let world = World::new();
+    let base: &[_] = &[("a", MODE_FILE, "1\n2\n3\n"), ("d/gone", MODE_FILE, "x"), ("d/kept", MODE_FILE, "x")];
+    let ours: &[_] = &[("a", MODE_EXECUTABLE, "one\n2\n3\n"), ("d/kept", MODE_FILE, "x"), ("new", MODE_FILE, "n")];
+    let theirs: &[_] = &[("a", MODE_FILE, "1\n2\nthree\n"), ("d/gone", MODE_FILE, "x"), ("d/kept", MODE_FILE, "y")];
+    let merged = merge(&world, [base, ours, theirs]);
+    assert_eq!(merged, ["a 100755 \"one\\n2\\nthree\\n\"", "d/kept 100644 \"y\"", "new 100644 \"n\""]);
+    assert_eq!(merge(&world, [base, theirs, ours]), merged);
+    assert_eq!(merge(&world, [base, base, theirs]), merge(&world, [theirs, theirs, theirs]));
+}
+
+#[test]
+fn what_cannot_be_merged_is_named_with_its_reason() {
+    let world = World::new();
+    let check = |sides: [&[(&str, u32, &str)]; 3], expected: &str| {
+        assert_eq!(merge(&world, sides), [expected], "{sides:?}");
+    };
+    let text = |text: &'static str| [("a", MODE_FILE, text)];
+    check([&text("1\n"), &text("2\n"), &text("3\n")], "a: both sides changed line 1 differently");
+    check([&[], &text("2\n"), &text("3\n")], "a: both sides added it, with different content");
+    check([&text("1\n"), &[], &text("3\n")], "a: it is deleted here and was changed meanwhile");
+    check([&text("1\n"), &text("3\n"), &[]], "a: it is changed here and was deleted meanwhile");
+    check([&text("1\0"), &text("2\0"), &text("3\0")], "a: both sides changed it, and it is binary");
+    let link = |to: &'static str| [("a", MODE_SYMLINK, to)];
+    check([&link("1"), &link("2"), &link("3")], "a: both sides changed it, and it is not a plain file");
+    check([&text("1"), &link("2"), &text("3")], "a: both sides changed it, and it is not a plain file");
+    let below = [("a/b", MODE_FILE, "x")];
+    check([&[], &text("2\n"), &below], "a: it would be a file and a directory at once");
+    check([&[], &below, &text("2\n")], "a/b: it would be a file and a directory at once");
+}
+
+#[test]
+fn a_file_that_became_a_directory_is_no_conflict_where_nobody_else_touched_it() {
+    let world = World::new();
+    let (file, dir) =
+        ([("a", MODE_FILE, "x"), ("z", MODE_FILE, "1")], [("a/b", MODE_FILE, "y"), ("z", MODE_FILE, "1")]);
+    let other = [("a", MODE_FILE, "x"), ("z", MODE_FILE, "2")];
+    assert_eq!(merge(&world, [&file, &dir, &other]), ["a/b 100644 \"y\"", "z 100644 \"2\""]);
+    let other = [("a/b", MODE_FILE, "y"), ("z", MODE_FILE, "2")];
+    assert_eq!(merge(&world, [&dir, &file, &other]), ["a 100644 \"x\"", "z 100644 \"2\""]);
 }

@@ -127,7 +127,13 @@ fn check_columns(rows: &[Row]) -> Check {
 fn check_machine(reader: &Reader, slug: &str, rows: &[Row]) -> Result<Check> {
     let lines: Vec<EventLine> = rows.iter().filter_map(|row| EventLine::parse(row.line.as_bytes()).ok()).collect();
     let events: Vec<_> = lines.iter().filter_map(|line| line.event().ok()).collect();
+    let unknown = events.first().and_then(|first| match &first.fact {
+        Fact::RunStarted(started) => started.contract.unknown_rules(),
+        _ => None,
+    });
     let problems = match Run::fold(run_of(rows), &events) {
+        // By rules that are not known here nothing can be said about the facts.
+        _ if unknown.is_some() => unknown.into_iter().collect(),
         Err(illegal) => vec![illegal.to_string()],
         Ok(run) => {
             let mut problems = index_problems(&run, reader.run(slug)?);

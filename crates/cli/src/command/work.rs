@@ -51,7 +51,7 @@ impl Work {
         let (user, objects) = (&context.user, owner.objects());
         let submitted = runner::submit(user, objects, &context.layout, &settings, &bytes)?;
         if let Some(refusal) = submitted.refusal()
-            && let Answer::Refused { message, hint, code } = owner.handle(refusal)
+            && let Answer::Refused { message, hint, code } = owner.handle(&context, refusal)
         {
             return Err(crate::error::CommandError::refused(code, message, hint));
         }

@@ -276,7 +276,7 @@ fn a_detached_head_is_a_place_to_land_on() {
 }
 
 #[test]
-fn a_branch_that_moved_meanwhile_is_not_touched() {
+fn a_branch_that_moved_meanwhile_gets_the_result_on_top() {
     let env = TestEnvironment::new(json!({}));
     let commit =
         format!("cd '{}' && echo more > more.txt && git add more.txt && git commit -qm moved", env.root.display());
@@ -297,22 +297,19 @@ fn a_branch_that_moved_meanwhile_is_not_touched() {
       6 do    ok  <took>  do did its part
       7 check ok  <took>  check did its part
               verdict PASS
-              not landed: main has moved meanwhile and is at <hash>
-              the result is kept on branch norma/<run>
-    PASS in iteration 2 · the result is on branch norma/<run>
-    is it safe: your branch, index and files are as they were
+              landed main <hash>→<hash>
+    PASS in iteration 2 · landed main <hash>→<hash>
     evidence: .norma/runs/<run>
-    next: take it: norma land <run>, or git merge norma/<run> · look: norma diff <run>
+    next: look: norma show <run> · undo: norma undo <run>
     [exit 0]
     ");
+    assert_eq!(env.git(&["log", "-2", "--format=%s"]), "make two loud\nmoved");
+    assert_eq!((env.read("src/lib.txt"), env.read("more.txt")), ("one\nTWO\nthree\n".into(), "more\n".into()));
+    env.norma(&["verify", "@last"]).success();
+    env.norma(&["replay", "@last"]).success();
+    env.norma(&["undo", "@last"]).success();
     assert_eq!(env.git(&["log", "-1", "--format=%s"]), "moved");
     assert_eq!(env.read("src/lib.txt"), "one\ntwo\nthree\n");
-    insta::assert_snapshot!(env.norma(&["land", "@last"]), @r"
-    ! error: HEAD is no longer at <hash>, which this run was made and checked on
-    ! next: merge it yourself: git merge norma/<run>
-    [exit 1]
-    ");
-    assert_eq!(env.git(&["log", "-1", "--format=%s"]), "moved");
 }
 
 #[test]

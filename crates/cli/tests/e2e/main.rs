@@ -16,6 +16,7 @@ mod hooks;
 mod ignored;
 mod intents;
 mod landing;
+mod merging;
 mod pdca;
 mod real;
 mod receipts;

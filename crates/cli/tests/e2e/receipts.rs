@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// What is wrong with a bundle for somebody who trusts a key.
-fn problems(env: &TestEnvironment, bundle: &str, keys: &str) -> Vec<String> {
+pub(crate) fn problems(env: &TestEnvironment, bundle: &str, keys: &str) -> Vec<String> {
     let trusted = verify::read_keys(&env.root.join(keys)).unwrap();
     let report = verify::verify(std::fs::File::open(env.root.join(bundle)).unwrap(), &trusted).unwrap();
     report.checks.into_iter().flat_map(|check| check.problems).collect()

@@ -28,6 +28,7 @@ pub(crate) fn contract(budgets: Budgets, protocol_retries: u32) -> Contract {
     Contract {
         approval_for: Vec::new(),
         again: false,
+        rules: 1,
         workers: Default::default(),
         items: Vec::new(),
         schema: ContractSchema::V1,

@@ -12,6 +12,7 @@
 //! | `objects.rs` | norma's own repository: reading, writing, pinning, exporting objects |
 //! | `tree.rs` | trees: parse, encode, compare, walk, edit |
 //! | `contents.rs` | trees and blobs for those who read a whole state |
+//! | `merge.rs` | three trees become one, line by line |
 //! | `patch.rs` | a patch: what it names, whether it is safe to try, and how it becomes a tree |
 //! | `checkout.rs` | private checkouts for agents |
 //! | `sweep.rs` | removing files an agent left, without ever following a symlink |
@@ -24,6 +25,7 @@ mod checkout;
 mod command;
 mod contents;
 mod landing;
+mod merge;
 pub(crate) mod objects;
 mod patch;
 mod repository;
@@ -38,6 +40,8 @@ pub use checkout::Checkout;
 pub(crate) use contents::Contents;
 pub use gix_hash::ObjectId;
 pub use landing::{Land, land_on_branch, undo_on_branch};
+pub use merge::lines::LineConflict;
+pub use merge::{Conflict, ConflictKind, Merged};
 pub use objects::{CommitSpec, Objects};
 pub(crate) use patch::is_git_directory;
 pub use patch::{Applied, PatchLimits, PatchProblem};

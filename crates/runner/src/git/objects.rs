@@ -181,6 +181,11 @@ impl Objects {
         Ok(self.reader()?.commit(commit)?.0)
     }
 
+    /// The commits that a commit follows.
+    pub fn parents_of(&self, commit: ObjectId) -> Result<Vec<ObjectId>, GitError> {
+        Ok(self.reader()?.commit(commit)?.1)
+    }
+
     /// What differs between two trees, sorted by path bytes; both sides of a move are listed.
     pub fn diff(&self, old_tree: ObjectId, new_tree: ObjectId) -> Result<Vec<TreeChange>, GitError> {
         tree::diff(&self.reader()?, old_tree, new_tree)
@@ -211,7 +216,7 @@ impl Objects {
 
     /// Whether git would call the blob binary: a NUL byte near its beginning.
     pub fn looks_binary(&self, id: ObjectId) -> Result<bool, GitError> {
-        Ok(self.read_blob(id)?.iter().take(BINARY_PROBE_BYTES).any(|byte| *byte == 0))
+        Ok(is_binary(&self.read_blob(id)?))
     }
 
     /// What a tree has at a path.
@@ -313,6 +318,11 @@ impl Objects {
         }
         sync_loose(&target, &copied)
     }
+}
+
+/// Whether git would call a file with this content binary.
+pub(crate) fn is_binary(bytes: &[u8]) -> bool {
+    bytes.iter().take(BINARY_PROBE_BYTES).any(|byte| *byte == 0)
 }
 
 /// Writes a loose object, or marks the one that is there as fresh so that a `git gc` under way spares it.

@@ -3,7 +3,7 @@
 
 use super::change::Change;
 use super::judge::{Judged, Refusal};
-use super::merge::{Merged, merge};
+use super::merge::merge;
 use crate::git::Objects;
 use crate::landing::id;
 use crate::observe::LyingAbout;
@@ -204,9 +204,10 @@ impl Bench<'_> {
         if *head == judged.base.tree {
             return Ok(Put::AsItIs);
         }
-        let tree = match merge(self.objects, (&judged.base.tree, &judged.candidate(), head))? {
-            Merged::Tree(tree) => tree,
-            Merged::Conflicts(findings) => {
+        let (rules, candidate) = (self.run.started.contract.rules, judged.candidate());
+        let tree = match merge(self.objects, rules, (&judged.base.tree, &candidate, head))? {
+            Ok(tree) => tree,
+            Err(findings) => {
                 judged.asked(Gate::Merged, &findings);
                 return Ok(Put::Refused(judged.denied(Reason::MergeConflict)));
             }

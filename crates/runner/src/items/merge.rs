@@ -1,56 +1,80 @@
-//! Putting what one agent changed on top of what others have landed meanwhile, path by path; where both changed the same
-//! path nothing is forced.
+//! Putting what one agent changed on top of what others have landed meanwhile, by the rules that its run is judged by:
+//! runs of today are merged line by line, older ones path by path, so that they replay as they were judged.
 
 use crate::Result;
-use crate::git::{Entry, ObjectId, Objects, PatchProblem};
+use crate::git::{Conflict, Entry, Merged, Objects, PatchProblem};
 use crate::landing::id;
+use contract::RULES_MERGE_LINES;
 use run::gate::{Finding, Rule};
 
-/// What came of it.
-pub(super) enum Merged {
-    Tree(String),
-    Conflicts(Vec<Finding>),
+/// Puts what of `base → ours` was changed on `theirs`: a tree, or what stands in the way of one.
+pub(crate) fn merge(
+    objects: &Objects,
+    rules: u32,
+    (base, ours, theirs): (&str, &str, &str),
+) -> Result<std::result::Result<String, Vec<Finding>>> {
+    if rules < RULES_MERGE_LINES {
+        return merge_paths(objects, (base, ours, theirs));
+    }
+    Ok(match objects.merge(id(base)?, id(ours)?, id(theirs)?)? {
+        Merged::Tree(tree) => Ok(tree.to_string()),
+        Merged::Conflicts(conflicts) => Err(conflicts.iter().map(finding).collect()),
+    })
 }
 
-/// What of `base → ours` can be put on `theirs`. A path that both changed, unless to the same thing, is a conflict.
-pub(super) fn merge(objects: &Objects, (base, ours, theirs): (&str, &str, &str)) -> Result<Merged> {
+fn finding(conflict: &Conflict) -> Finding {
+    Finding::at(Rule::Conflict, &conflict.path, conflict.kind.to_string())
+}
+
+/// The first rule: a path that both changed, unless to the same thing, is a conflict.
+fn merge_paths(
+    objects: &Objects,
+    (base, ours, theirs): (&str, &str, &str),
+) -> Result<std::result::Result<String, Vec<Finding>>> {
     let (base, ours, theirs) = (id(base)?, id(ours)?, id(theirs)?);
+    let conflict = |path: &[u8]| Finding::at(Rule::Conflict, path, "something else landed there meanwhile");
     let mut edits: Vec<(Vec<u8>, Option<Entry>)> = Vec::new();
     let mut conflicts = Vec::new();
     for change in objects.diff(base, ours)? {
-        let there = entry(objects, theirs, &change.path)?;
-        if there == change.new {
-            continue;
-        }
+        let there = objects.tree_entry(theirs, &change.path)?.map(|(mode, id)| Entry { mode, id });
         if there == change.old {
             edits.push((change.path, change.new));
-        } else {
+        } else if there != change.new {
             conflicts.push(conflict(&change.path));
         }
     }
     if !conflicts.is_empty() {
-        return Ok(Merged::Conflicts(conflicts));
+        return Ok(Err(conflicts));
     }
     match objects.edit(theirs, &edits) {
-        Ok(tree) => Ok(Merged::Tree(tree.to_string())),
+        Ok(tree) => Ok(Ok(tree.to_string())),
         Err(PatchProblem::Git(error)) => Err(error.into()),
         // A file where the others have made a directory, or the reverse.
-        Err(_) => Ok(Merged::Conflicts(edits.iter().map(|(path, _)| conflict(path)).collect())),
+        Err(_) => Ok(Err(edits.iter().map(|(path, _)| conflict(path)).collect())),
     }
 }
 
-/// The same as a tree, or nothing where something is in the way.
-pub(crate) fn put_on(objects: &Objects, trees: (&str, &str, &str)) -> Result<Option<String>> {
-    Ok(match merge(objects, trees)? {
-        Merged::Tree(tree) => Some(tree),
-        Merged::Conflicts(_) => None,
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::{MODE_FILE, ObjectId, Repository, UserEnvironment};
+    use std::process::Command;
 
-fn entry(objects: &Objects, tree: ObjectId, path: &[u8]) -> Result<Option<Entry>> {
-    Ok(objects.tree_entry(tree, path)?.map(|(mode, id)| Entry { mode, id }))
-}
-
-fn conflict(path: &[u8]) -> Finding {
-    Finding::at(Rule::Conflict, path, "something else landed there meanwhile")
+    #[test]
+    fn runs_from_before_texts_were_merged_are_judged_as_they_were() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Command::new("git").args(["init", "-q"]).arg(dir.path()).status().unwrap().success());
+        let environment = UserEnvironment { path: std::env::var_os("PATH"), ..UserEnvironment::default() };
+        let user = Repository::discover(dir.path(), environment).unwrap();
+        let objects = Objects::open_or_create(&dir.path().join("own"), &user).unwrap();
+        let tree = |text: &str| {
+            let entry = Entry { mode: MODE_FILE, id: objects.write_blob(text.as_bytes()).unwrap() };
+            objects.edit(ObjectId::empty_tree(objects.format), &[(b"a".to_vec(), Some(entry))]).unwrap().to_string()
+        };
+        let (base, ours, theirs) = (tree("1\n2\n3\n"), tree("one\n2\n3\n"), tree("1\n2\nthree\n"));
+        let sides = (base.as_str(), ours.as_str(), theirs.as_str());
+        let said = |rules| merge(&objects, rules, sides).unwrap().map_err(|found| found[0].to_string());
+        assert_eq!(said(1).unwrap_err(), "conflict: a: something else landed there meanwhile");
+        assert_eq!(said(contract::RULES), Ok(tree("one\n2\nthree\n")));
+    }
 }

@@ -19,7 +19,7 @@ use crate::{Error, Result};
 pub(crate) use bench::{Bench, Put, duplicate_of};
 use contract::{Digest, Fact, Item, StepRef};
 pub(crate) use judge::Judged;
-pub(crate) use merge::put_on;
+pub(crate) use merge::merge;
 pub(crate) use papers::{Ending, Landed, commit, ended, gates_json, receipt, refusals};
 use run::{Due, Run};
 use std::collections::{BTreeMap, BTreeSet};
@@ -228,6 +228,6 @@ fn world<'d>(driver: &'d mut Driver<'_, '_>) -> Result<&'d mut dyn ItemWorld> {
     driver.world.items().ok_or_else(no_items)
 }
 
-fn no_items() -> Error {
+pub(crate) fn no_items() -> Error {
     Error::usage("this world has no items", "carry them out with a machine")
 }

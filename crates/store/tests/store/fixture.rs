@@ -174,6 +174,7 @@ pub(crate) fn contract(task: Option<i64>) -> Contract {
     Contract {
         approval_for: Vec::new(),
         again: false,
+        rules: 1,
         workers: Default::default(),
         items: Vec::new(),
         schema: ContractSchema::V1,
@@ -220,7 +221,12 @@ pub(crate) fn run_id(n: u8) -> RunId {
 impl<'a> Driving<'a> {
     /// The run's directory, then its first fact.
     pub(crate) fn start(store: &'a Store, n: u8, task: Option<i64>) -> Driving<'a> {
-        let (id, contract) = (run_id(n), contract(task));
+        Driving::start_under(store, n, contract(task))
+    }
+
+    /// The same under another contract.
+    pub(crate) fn start_under(store: &'a Store, n: u8, contract: Contract) -> Driving<'a> {
+        let (id, task) = (run_id(n), contract.task_id);
         let dir = store.layout.run(&id.slug());
         std::fs::create_dir_all(dir.join("steps")).expect("a run directory");
         std::fs::write(dir.join("contract.json"), contract.canonical()).expect("contract.json");

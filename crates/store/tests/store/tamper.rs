@@ -1,6 +1,6 @@
 //! Somebody changes what is on record. Whatever they touch, `verify` names it.
 
-use crate::fixture::{Driving, World, assert_same, copy_dir, open, run_id, sign, snapshot};
+use crate::fixture::{Driving, World, assert_same, contract, copy_dir, open, run_id, sign, snapshot};
 use contract::documents::RunManifest;
 use contract::{Earlier, End, Fact, Item, ItemAdded, ItemEnded, Reason, RunStarted, Workflow};
 use rusqlite::params;
@@ -328,4 +328,16 @@ fn what_was_never_done_by_the_run_that_is_said_to_have_done_it_is_found() {
     store.append(&mut log, facts, Vec::new()).expect("a log");
     let expected = format!("state machine: item a was not done by run {parent} as it says");
     assert_eq!(world.problems(&id.slug()), [expected]);
+}
+
+#[test]
+fn a_run_under_rules_that_are_not_known_here_is_not_judged() {
+    let world = World::new();
+    let store = world.store();
+    let newer = contract::RULES + 1;
+    let mut driving = Driving::start_under(&store, 1, contract::Contract { rules: newer, ..contract(None) });
+    driving.finish();
+    let expected =
+        format!("state machine: its rules have version {newer}, and this build knows 1 to {}", contract::RULES);
+    assert_eq!(world.problems(&driving.slug()), [expected]);
 }

@@ -1,57 +1,92 @@
 //! Git objects: each commit of the run is in the bundle as git hashes it, so that its name is recomputed here, and holds
-//! the tree that the log and the receipts say.
+//! the tree that the log and the receipts say. Of a commit that was merged with what the branch held there is no tree on
+//! record: it follows the commit that it was put on, and names the tree that the run had made.
 
 use super::log::Log;
 use super::receipts::Kept;
 use crate::Found;
 use contract::Fact;
+use contract::bundle::MERGED_TRAILER;
 use std::collections::BTreeMap;
 
 /// Every object is what it is called, and every commit has the tree it must have.
 pub(crate) fn check(found: &Found<'_>, log: &Log, receipts: &[Kept<'_>]) -> Vec<String> {
     let mut problems = Vec::new();
-    let mut trees = BTreeMap::new();
+    let mut commits = BTreeMap::new();
     for (name, bytes) in found.bundle.below("git/") {
         match object_id(name, bytes) {
-            Some(id) if id == name => drop(trees.insert(id, tree_of(bytes))),
+            Some(id) if id == name => drop(commits.insert(id, bytes)),
             _ => problems.push(format!("git/{name} is not the object of that name")),
         }
     }
-    for (commit, tree, what) in expected(log, receipts) {
-        match trees.get(commit) {
-            None => problems.push(format!("git/{commit}, {what}, is not in the bundle")),
-            Some(found) if found.as_deref() != Some(tree) => {
-                problems.push(format!("git/{commit}, {what}, does not hold tree {tree}"));
+    for Expected { commit, tree, what, onto } in expected(log, receipts) {
+        let problem = match (commits.get(commit), onto) {
+            (None, _) => Some("is not in the bundle".to_owned()),
+            (Some(bytes), Some(onto)) => merge_problem(bytes, tree, onto),
+            (Some(bytes), None) => {
+                (tree_of(bytes).as_deref() != Some(tree)).then(|| format!("does not hold tree {tree}"))
             }
-            Some(_) => {}
-        }
+        };
+        problems.extend(problem.map(|problem| format!("git/{commit}, {what}, {problem}")));
     }
     problems
 }
 
+/// A commit that is spoken of.
+struct Expected<'a> {
+    commit: &'a str,
+    /// The tree that it must have, or that it was merged from.
+    tree: &'a str,
+    what: &'static str,
+    /// The commit that it was merged with.
+    onto: Option<&'a str>,
+}
+
+impl<'a> Expected<'a> {
+    fn new(commit: &'a str, tree: &'a str, what: &'static str) -> Expected<'a> {
+        Expected { commit, tree, what, onto: None }
+    }
+}
+
 /// Commits that are spoken of, with the tree each must have.
-fn expected<'a>(log: &'a Log, receipts: &'a [Kept<'_>]) -> Vec<(&'a str, &'a str, &'static str)> {
+fn expected<'a>(log: &'a Log, receipts: &'a [Kept<'_>]) -> Vec<Expected<'a>> {
     let mut all = Vec::new();
+    let mut base = None;
     let mut tree = "";
     for event in &log.events {
         match &event.fact {
             Fact::RunStarted(started) => {
-                all.push((started.base.commit.as_str(), started.base.tree.as_str(), "the base of the run"));
+                all.push(Expected::new(&started.base.commit, &started.base.tree, "the base of the run"));
+                base = Some(&started.base);
                 tree = &started.tree;
             }
             Fact::PatchApplied(applied) => tree = &applied.after,
             Fact::ItemEnded(ended) => {
                 let Some(commit) = &ended.commit else { continue };
                 tree = &ended.after;
-                all.push((commit, tree, "the commit of a change"));
+                all.push(Expected::new(commit, tree, "the commit of a change"));
             }
-            Fact::Landed(landing) => all.push((&landing.commit, tree, "the commit that landed")),
+            Fact::Landed(landing) => {
+                let onto = landing.from.as_deref().filter(|_| base.is_some_and(|base| landing.is_merged(base)));
+                all.push(Expected { onto, ..Expected::new(&landing.commit, tree, "the commit that landed") });
+            }
             _ => {}
         }
     }
     let bases = receipts.iter().map(|kept| &kept.receipt.git);
-    all.extend(bases.map(|git| (git.base_commit.as_str(), git.base_tree.as_str(), "the base of a change")));
+    all.extend(bases.map(|git| Expected::new(&git.base_commit, &git.base_tree, "the base of a change")));
     all
+}
+
+/// What is wrong with a commit that must follow `onto` alone, and name the tree that it was merged from.
+fn merge_problem(bytes: &[u8], tree: &str, onto: &str) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let (head, message) = text.split_once("\n\n").unwrap_or((&text, ""));
+    if !head.lines().filter_map(|line| line.strip_prefix("parent ")).eq([onto]) {
+        return Some(format!("does not follow {onto}, which it was put on"));
+    }
+    let named = message.lines().any(|line| line.strip_prefix(MERGED_TRAILER) == Some(tree));
+    (!named).then(|| format!("does not say that it was merged from tree {tree}"))
 }
 
 /// The id of an object by the hash function that its name is as long as. Bytes made to collide have none.

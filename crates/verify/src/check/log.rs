@@ -79,6 +79,11 @@ fn take_in(log: &mut Log, seq: u64, text: &[u8], slug: &str) -> Result<(), Strin
 /// The facts fit the state machine and lead to an end: only such a run is sealed.
 pub(crate) fn machine(log: &Log) -> Vec<String> {
     let Some(id) = log.run else { return vec!["there are no events".into()] };
+    if let Some(Fact::RunStarted(started)) = log.events.first().map(|event| &event.fact)
+        && let Some(unknown) = started.contract.unknown_rules()
+    {
+        return vec![unknown];
+    }
     match Run::fold(id, &log.events) {
         Err(illegal) => vec![illegal.to_string()],
         Ok(run) if !run.status.is_terminal() => vec![format!("the run has not ended: it is {}", run.status)],

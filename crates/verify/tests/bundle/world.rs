@@ -105,6 +105,7 @@ fn started(user: &Repository, objects: &Objects) -> RunStarted {
     let contract = Contract {
         approval_for: Vec::new(),
         again: false,
+        rules: 1,
         workers: Default::default(),
         items: Vec::new(),
         schema: ContractSchema::V1,

@@ -61,7 +61,8 @@ fn what_was_carried_out_again_never_lands() {
     let (again, _) = place.reexec(&slug);
     let seen = place.world.seen();
     let refused = place.own(|context, owner| {
-        runner::land_later(owner.store(), &context.user, owner.objects(), &again).unwrap_err().to_string()
+        let later = runner::Later { store: owner.store(), user: &context.user, objects: owner.objects() };
+        later.land(&again, None).unwrap_err().to_string()
     });
     assert!(refused.contains("only to be compared with"), "{refused}");
     assert_eq!(place.world.seen(), seen);

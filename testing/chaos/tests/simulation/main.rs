@@ -144,6 +144,7 @@ fn start(store: &Store, outside: &Mutex<Outside>) -> runner::Result<(Run, RunLog
     let contract = Contract {
         approval_for: Vec::new(),
         again: false,
+        rules: 1,
         workers: Default::default(),
         items: Vec::new(),
         schema: ContractSchema::V1,

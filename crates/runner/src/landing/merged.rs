@@ -1,0 +1,140 @@
+//! A result for a branch that has moved: what the run changed, put on what the branch holds now, as one commit. That tree is
+//! another one than the run was judged on, so scope and tests judge it before anything lands (gate `merged`).
+
+use super::{id, merged_pin};
+use crate::git::{CommitSpec, ObjectId, Objects};
+use crate::items::{ItemWorld, merge};
+use crate::machine::{Machine, commit_message};
+use crate::policy::Rules;
+use crate::{Result, observe};
+use contract::bundle::MERGED_TRAILER;
+use contract::{Item, ItemStatus, Scope, Timestamp};
+use run::Run;
+use run::gate::Finding;
+use run::gate::scope::Observed;
+
+/// Where the tests of a merged result are run.
+pub(super) enum Tests<'t> {
+    In(&'t mut dyn ItemWorld),
+    /// There is nobody to run them.
+    Nowhere(&'t Objects),
+}
+
+impl Tests<'_> {
+    fn objects(&self) -> &Objects {
+        match self {
+            Tests::In(world) => world.objects(),
+            Tests::Nowhere(objects) => objects,
+        }
+    }
+}
+
+/// A result, and the commit that it is put on.
+pub(super) struct Merging<'m> {
+    pub(super) run: &'m Run,
+    pub(super) rules: Rules<'m>,
+    pub(super) onto: ObjectId,
+}
+
+/// The tree that comes of putting what a run changed on a commit, or why there is none.
+pub(crate) fn merged_tree(objects: &Objects, run: &Run, onto: ObjectId) -> Result<std::result::Result<String, String>> {
+    let theirs = objects.tree_of(onto)?.to_string();
+    let trees = (run.started.base.tree.as_str(), run.tree.as_str(), theirs.as_str());
+    let merged = merge(objects, run.started.contract.rules, trees)?;
+    Ok(merged.map_err(|findings| said(&findings)))
+}
+
+impl Merging<'_> {
+    /// The commit that holds both, once nothing speaks against its tree; or what does.
+    pub(super) fn commit(&self, mut tests: Tests<'_>) -> Result<std::result::Result<ObjectId, String>> {
+        let tree = match merged_tree(tests.objects(), self.run, self.onto)? {
+            Ok(tree) => id(&tree)?,
+            Err(why) => return Ok(Err(why)),
+        };
+        let there = tests.objects().tree_of(self.onto)?;
+        if tree == there {
+            return Ok(Err("it holds all of this change already".to_owned()));
+        }
+        let findings = self.scope_findings(tests.objects(), there, tree)?;
+        if !findings.is_empty() {
+            return Ok(Err(said(&findings)));
+        }
+        if let Some(why) = self.test(&mut tests, there, tree)? {
+            return Ok(Err(why));
+        }
+        let objects = tests.objects();
+        let commit = objects.commit(&self.spec(tree))?;
+        objects.pin(&merged_pin(&self.run.id.slug()), commit)?;
+        Ok(Ok(commit))
+    }
+
+    /// What the scope gate has against what the merged tree changes.
+    fn scope_findings(&self, objects: &Objects, there: ObjectId, tree: ObjectId) -> Result<Vec<Finding>> {
+        let changes = observe::changes(objects, &objects.diff(there, tree)?)?;
+        let observed = Observed { changes, ..Observed::default() };
+        Ok(self.rules.scope_findings(&self.scope(), &observed))
+    }
+
+    /// What the run may change: what its contract says, or all that those of its items may that succeeded.
+    fn scope(&self) -> Scope {
+        let scopes: Vec<&Scope> = self.succeeded().map(|item| &item.scope).collect();
+        if scopes.is_empty() {
+            return self.run.started.contract.scope.clone();
+        }
+        let anything = scopes.iter().any(|scope| scope.allowed_paths.is_empty());
+        let paths = scopes.iter().flat_map(|scope| scope.allowed_paths.clone()).filter(|_| !anything).collect();
+        Scope { allowed_paths: paths, allow_binary: scopes.iter().any(|scope| scope.allow_binary) }
+    }
+
+    /// Runs the tests of every item that succeeded; what they say against the tree.
+    fn test(&self, tests: &mut Tests<'_>, there: ObjectId, tree: ObjectId) -> Result<Option<String>> {
+        for item in self.succeeded().filter(|item| !item.tests.is_empty()) {
+            let Tests::In(world) = tests else {
+                let why =
+                    "its tests must be run on the merged result, and norma is busy with another run; try again later";
+                return Ok(Some(why.to_owned()));
+            };
+            let acceptance = world.accept(self.run, item, tree, there)?;
+            if !acceptance.findings.is_empty() {
+                let findings = said(&acceptance.findings);
+                return Ok(Some(format!("the tests of {} fail on the merged result: {findings}", item.id)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn succeeded(&self) -> impl Iterator<Item = &Item> {
+        let succeeded = self.run.items.iter().filter(|state| {
+            let ended = state.ended();
+            ended.is_some_and(|ended| ended.status == ItemStatus::Success)
+        });
+        succeeded.map(|state| &*state.item)
+    }
+
+    /// One commit on top, dated by the log, so that it is the same commit however often it is made.
+    fn spec(&self, tree: ObjectId) -> CommitSpec {
+        let run = self.run;
+        let mut message = commit_message(run);
+        for ended in run.items.iter().filter_map(|state| state.ended()).filter(|ended| ended.commit.is_some()) {
+            message.push_str(&format!("Norma-Receipt: sha256:{}\n", ended.receipt.sha256));
+        }
+        message.push_str(&format!("{MERGED_TRAILER}{}\n", run.tree));
+        CommitSpec {
+            tree,
+            parents: vec![self.onto],
+            author: Machine::identity(run),
+            seconds: (made_at(run).unix_ms() / 1000) as i64,
+            message,
+        }
+    }
+}
+
+/// When a run came to what it made: its verdict, or the last turn of its items.
+fn made_at(run: &Run) -> Timestamp {
+    let turns = run.items.iter().flat_map(|state| &state.turns).map(|turn| turn.since);
+    run.verdict_at.or(turns.max()).unwrap_or_default()
+}
+
+fn said(findings: &[Finding]) -> String {
+    run::bounded(findings.iter().map(Finding::to_string).collect()).join("; ")
+}
