@@ -147,6 +147,12 @@ pub struct PatchApplied {
     pub risky: Vec<String>,
     /// How many paths are on the risky list.
     pub risky_count: u64,
+    /// What each gate that was asked said, in order; a run under the first rules does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateResult>,
+    /// Its receipt; the first version wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<ReceiptRef>,
     /// Digest of the manifest's file list.
     pub evidence: Digest,
 }
@@ -167,8 +173,24 @@ pub struct ChangeDropped {
     pub findings: Vec<String>,
     /// The budget that was exceeded, if that was it.
     pub budget: Option<BudgetExceeded>,
+    /// What each gate that was asked said, in order; a run under the first rules does not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateResult>,
+    /// Its receipt; the first version wrote none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<ReceiptRef>,
     /// Digest of the manifest's file list.
     pub evidence: Digest,
+}
+
+impl ChangeDropped {
+    /// The same in the words of a receipt: what is forbidden is denied, what did not work has failed.
+    pub fn status(&self) -> ItemStatus {
+        match self.reason {
+            Reason::PolicyViolation | Reason::BudgetExceeded => ItemStatus::Denied,
+            _ => ItemStatus::Failure,
+        }
+    }
 }
 
 /// A budget and how far past it the run is.
@@ -352,6 +374,31 @@ pub struct ItemEnded {
     pub evidence: Digest,
 }
 
+/// How a change ended, whichever fact says it: that of an item, or a loop's patch.
+#[derive(Debug, Clone, Copy)]
+pub struct ChangeEnd<'f> {
+    /// Which change.
+    pub change: u32,
+    /// How.
+    pub status: ItemStatus,
+    /// Why, unless it succeeded.
+    pub reason: Option<Reason>,
+    /// What each gate that was asked said, in order.
+    pub gates: &'f [GateResult],
+    /// What its tests counted.
+    pub tests: Option<TestCounts>,
+    /// The run's tree before.
+    pub before: &'f str,
+    /// The run's tree after; the same where nothing came of it.
+    pub after: &'f str,
+    /// Whether it became part of the run's history.
+    pub lands: bool,
+    /// The commit that carries it, where it has one of its own.
+    pub commit: Option<&'f str>,
+    /// Its receipt; the first version wrote none for patches.
+    pub receipt: Option<&'f ReceiptRef>,
+}
+
 /// What a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -530,6 +577,9 @@ pub struct RunStarted {
     /// only: it never lands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay_of: Option<String>,
+    /// The receipt hash of the change that this repository's chain of receipts ended with when the run started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Digest>,
     /// How many items the contract has; each follows as a fact of its own, so that no line grows with their number.
     /// The contract is given here without them, and its digest is that of the whole.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -605,6 +655,49 @@ impl Fact {
             Fact::ItemEnded(ended) => Some((change(ended.change), ended.evidence)),
             _ => None,
         }
+    }
+
+    /// How a change ended, if that is what it says.
+    pub fn change_end(&self) -> Option<ChangeEnd<'_>> {
+        Some(match self {
+            Fact::ItemEnded(ended) => ChangeEnd {
+                change: ended.change,
+                status: ended.status,
+                reason: ended.reason,
+                gates: &ended.gates,
+                tests: ended.tests,
+                before: &ended.before,
+                after: &ended.after,
+                lands: ended.commit.is_some(),
+                commit: ended.commit.as_deref(),
+                receipt: Some(&ended.receipt),
+            },
+            Fact::PatchApplied(applied) => ChangeEnd {
+                change: applied.change,
+                status: ItemStatus::Success,
+                reason: None,
+                gates: &applied.gates,
+                tests: None,
+                before: &applied.before,
+                after: &applied.after,
+                lands: applied.before != applied.after,
+                commit: None,
+                receipt: applied.receipt.as_ref(),
+            },
+            Fact::ChangeDropped(dropped) => ChangeEnd {
+                change: dropped.change,
+                status: dropped.status(),
+                reason: Some(dropped.reason),
+                gates: &dropped.gates,
+                tests: None,
+                before: &dropped.before,
+                after: &dropped.before,
+                lands: false,
+                commit: None,
+                receipt: dropped.receipt.as_ref(),
+            },
+            _ => return None,
+        })
     }
 
     /// Type word and payload, apart.

@@ -16,3 +16,9 @@ pub mod tool_ops;
 pub mod verdict;
 
 pub use finding::{Finding, Rule, shown};
+
+use contract::work::Gate;
+
+/// The one order in which a change is judged; the first gate that finds something ends it. What is merged with what
+/// others have landed meanwhile is judged by [`Gate::Merged`], and tested, once more.
+pub const ORDER: [Gate; 6] = [Gate::Inputs, Gate::Output, Gate::Scope, Gate::Admission, Gate::Outputs, Gate::Tests];

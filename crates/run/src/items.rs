@@ -1,6 +1,7 @@
 //! The items of a run: where each of them is, and what may happen to it next. Items are shared between copies of a
 //! run, so that a batch of a thousand is as quick to go on with as a batch of ten.
 
+use crate::gate::ORDER;
 use contract::path::lies_within;
 use contract::work::Gate;
 use contract::{
@@ -161,7 +162,7 @@ impl ItemState {
 
     /// Whether it comes last in its level.
     pub fn reconciles(&self) -> bool {
-        self.item.agent_id == RECONCILER
+        reconciles(&self.item)
     }
 
     /// How many of its turns count against its retries: those that were cut off do not.
@@ -279,10 +280,14 @@ fn require_told(item: &Item, ended: &ItemEnded) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether an item reconciles what the others of its level did.
+pub fn reconciles(item: &Item) -> bool {
+    item.agent_id == RECONCILER
+}
+
 /// The gates without which nothing is accepted.
 fn required(item: &Item) -> impl Iterator<Item = Gate> {
-    let tests = (!item.tests.is_empty()).then_some(Gate::Tests);
-    [Gate::Inputs, Gate::Output, Gate::Scope, Gate::Admission, Gate::Outputs].into_iter().chain(tests)
+    ORDER.into_iter().filter(|gate| *gate != Gate::Tests || !item.tests.is_empty())
 }
 
 /// Takes an item in; the last one completes them, and then their levels are known.

@@ -16,7 +16,7 @@ mod workflow;
 
 pub use approvals::approval_problems;
 pub use bounded::{bounded, bounded_begins_with};
-pub use items::{ItemStage, ItemState, ItemTurn, Line, Unfinished, Worked, levels};
+pub use items::{ItemStage, ItemState, ItemTurn, Line, Unfinished, Worked, levels, reconciles};
 pub use spec::{LookBack, Product, TurnRights, TurnSpec};
 pub use state::{Illegal, Run, Stage, StepRecord};
 pub use workflow::{Due, NotDue};

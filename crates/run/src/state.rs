@@ -11,7 +11,7 @@ use crate::bounded::bounded_len;
 use crate::items::{ItemState, Line};
 use contract::work::Gate;
 use contract::{
-    Budget, BudgetExceeded, ChangeDropped, Event, Fact, ItemBase, Landing, PatchApplied, Reason, Role, RunId,
+    Budget, BudgetExceeded, ChangeDropped, Digest, Event, Fact, ItemBase, Landing, PatchApplied, Reason, Role, RunId,
     RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, Usage, Verdict, VerdictGiven, Wait,
 };
 use std::fmt;
@@ -127,8 +127,10 @@ pub struct Run {
     pub declined: Option<String>,
     /// What it is made of, where it is made of items.
     pub items: Vec<Arc<ItemState>>,
-    /// What its items have made so far.
+    /// What was made so far.
     pub line: Line,
+    /// The SHA-256 of the receipts of the patches that were applied.
+    pub receipts: Vec<Digest>,
     /// The level that was started last, and what it started from.
     pub level_base: Option<(u32, ItemBase)>,
     /// The highest number that a turn of an item was given.
@@ -186,7 +188,8 @@ impl Run {
             landed: None,
             declined: None,
             items: Vec::new(),
-            line: Line { head, receipt: None },
+            line: Line { head, receipt: started.receipt },
+            receipts: Vec::new(),
             level_base: None,
             opened: 0,
             waits: None,
@@ -436,6 +439,10 @@ impl Run {
             return Err(format!("the change exceeds {}", over.budget));
         }
         self.tree.clone_from(&applied.after);
+        if let Some(receipt) = applied.receipt.as_ref().filter(|_| applied.before != applied.after) {
+            self.line.receipt = Some(receipt.receipt_hash);
+            self.receipts.push(receipt.sha256);
+        }
         self.notes.push(format!("The patch of step {} was applied: {}", applied.step, applied.files.join(", ")));
         self.stage = Stage::ChangeApplied;
         Ok(())

@@ -2,6 +2,8 @@
 //! nobody is told of it (progress), before it is durable.
 
 use crate::book::{Book, Pending};
+use crate::git::Objects;
+use crate::machine::diff;
 use crate::world::World;
 use crate::{Error, Machine, Result, approval, change, items, landing, turn};
 use contract::{End, Event, Fact, Policies, Reason, Status, StepRef, Timestamp};
@@ -82,6 +84,7 @@ pub struct Hands<'a> {
 /// What those who work on the same run have in common.
 pub(crate) struct Seat<'a> {
     store: &'a Store,
+    objects: &'a Objects,
     book: Arc<Book<'a>>,
     control: Control,
     policies: &'a Policies,
@@ -91,6 +94,8 @@ pub(crate) struct Seat<'a> {
 pub struct Driver<'w, 'a> {
     /// The record.
     pub store: &'a Store,
+    /// norma's own objects.
+    pub(crate) objects: &'a Objects,
     /// Reads what was recorded before.
     pub(crate) reader: Reader,
     /// The run, as it was after what this one recorded last.
@@ -109,8 +114,10 @@ pub struct Driver<'w, 'a> {
 
 impl<'w, 'a> Driver<'w, 'a> {
     /// A driver for a run whose log ends here.
+    #[expect(clippy::too_many_arguments, reason = "everything that carrying out a run needs, once")]
     pub fn new(
         store: &'a Store,
+        objects: &'a Objects,
         run: Run,
         log: RunLog,
         world: &'w mut dyn World,
@@ -120,7 +127,7 @@ impl<'w, 'a> Driver<'w, 'a> {
     ) -> Result<Driver<'w, 'a>> {
         let reader = Reader::open(&store.layout)?;
         let book = Arc::new(Book::new(run.clone(), log, progress));
-        Ok(Driver { store, reader, run, book, world, hands: None, control, policies })
+        Ok(Driver { store, objects, reader, run, book, world, hands: None, control, policies })
     }
 
     /// The same with others who help with items.
@@ -132,13 +139,14 @@ impl<'w, 'a> Driver<'w, 'a> {
     /// A place beside this one for somebody who works on the same run.
     pub(crate) fn seat(&self) -> Seat<'a> {
         let (book, control) = (self.book.clone(), self.control.clone());
-        Seat { store: self.store, book, control, policies: self.policies }
+        Seat { store: self.store, objects: self.objects, book, control, policies: self.policies }
     }
 
     /// Somebody in such a place.
     pub(crate) fn at(seat: &Seat<'a>, world: &'w mut dyn World) -> Result<Driver<'w, 'a>> {
         Ok(Driver {
             store: seat.store,
+            objects: seat.objects,
             reader: Reader::open(&seat.store.layout)?,
             run: seat.book.run(),
             book: seat.book.clone(),
@@ -234,7 +242,7 @@ impl<'w, 'a> Driver<'w, 'a> {
     /// The end: what the run changed is written down beside its evidence, then the end goes on record, then
     /// its bundle is completed and the directory is sealed.
     pub(crate) fn end(&mut self, facts: Vec<Fact>) -> Result<()> {
-        keep_diff(&self.run_dir(), self.world.diff(&self.run)?)?;
+        keep_diff(&self.run_dir(), diff(self.objects, &self.run)?)?;
         self.record(facts, Vec::new())?;
         crash::point("end.after_commit");
         self.world.release(&self.run)?;

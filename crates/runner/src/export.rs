@@ -8,7 +8,7 @@ use crate::git::{GitError, ObjectId, Objects, Repository};
 use crate::keys::Keys;
 use crate::{Error, Result, Trust};
 use contract::bundle::SEAL;
-use contract::{Event, Fact, ItemEnded, Receipt};
+use contract::{Event, Fact, Receipt};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
@@ -63,16 +63,13 @@ fn receipts(dir: &Path, events: &[Event]) -> Result<Vec<Kept>> {
             Err(e) => return Err(Error::io("read", &path, e)),
         };
         let receipt = serde_json::from_slice(&bytes).map_err(|e| Error::io("read", &path, e.into()))?;
-        all.push(Kept { receipt, bytes, commit: ended(&event.fact).and_then(|ended| ended.commit.clone()) });
+        all.push(Kept {
+            receipt,
+            bytes,
+            commit: event.fact.change_end().and_then(|end| end.commit).map(str::to_owned),
+        });
     }
     Ok(all)
-}
-
-fn ended(fact: &Fact) -> Option<&ItemEnded> {
-    match fact {
-        Fact::ItemEnded(ended) => Some(ended),
-        _ => None,
-    }
 }
 
 fn attestations(keys: &Keys, receipts: &[Kept]) -> Vec<(String, Vec<u8>)> {

@@ -1,11 +1,15 @@
 //! What is kept of what an agent left: its words, its files and its patch, all without their secrets. It is the same for a
 //! turn that was just taken and for one that is taken again.
 
+use crate::change::apply_patch;
 use crate::clear::{clear, told};
 use crate::collect::collect;
+use crate::git::Objects;
+use crate::landing::id;
 use crate::leftovers::{open, read_file};
-use crate::world::{Execution, PatchResult, World};
-use crate::{Error, Result};
+use crate::workspace::Captured;
+use crate::world::{Execution, World};
+use crate::{Error, Result, observe};
 use contract::{Role, StepRef};
 use run::Run;
 use run::redact::{Counts, Redacted, Redactor};
@@ -21,6 +25,7 @@ const PATCH: &str = "patch.diff";
 /// judged afterwards is what is kept, since whoever judges again has nothing else.
 pub(crate) fn keep(
     world: &mut dyn World,
+    objects: &Objects,
     run: &Run,
     step: StepRef,
     live: &Path,
@@ -47,11 +52,11 @@ pub(crate) fn keep(
     let patch = match (own_patch, &execution.captured) {
         (Some(patch), _) => Some(patch),
         // One that edits and changed nothing proposes nothing.
-        (None, Some(captured)) if apart.is_some() => Some(world.patch(run, captured)?).filter(|it| !it.is_empty()),
+        (None, Some(captured)) if apart.is_some() => Some(edited(objects, run, captured)?).filter(|it| !it.is_empty()),
         _ => None,
     };
     if let Some(patch) = patch {
-        into.write(PATCH, &without_secrets(world, run, patch, &redactor, &mut removed)?)?;
+        into.write(PATCH, &without_secrets(objects, run, patch, &redactor, &mut removed)?)?;
     }
     notes.extend(told("what it printed", &printed));
     notes.extend(told("the files it left", &removed));
@@ -70,7 +75,7 @@ fn own_patch(dir: &OwnedFd, name: &str, run: &Run) -> Result<Option<Vec<u8>>> {
 /// the patch would not fit its file any more. With a mark in place of what it adds the patch is refused as it would have
 /// been before.
 fn without_secrets(
-    world: &mut dyn World,
+    objects: &Objects,
     run: &Run,
     patch: Vec<u8>,
     redactor: &Redactor,
@@ -80,15 +85,24 @@ fn without_secrets(
     if counts.is_empty() {
         return Ok(patch);
     }
-    let adds = match world.apply(run, &patch)? {
-        PatchResult::Tree { changes, .. } => changes.iter().any(|change| !change.secrets.is_empty()),
-        PatchResult::Refused { .. } => true,
+    let adds = match apply_patch(objects, run, &patch)? {
+        Ok(tree) => {
+            let changes = observe::changes(objects, &objects.diff(id(&run.tree)?, id(&tree)?)?)?;
+            changes.iter().any(|change| !change.secrets.is_empty())
+        }
+        Err(_) => true,
     };
     if !adds {
         return Ok(patch);
     }
     run::redact::add(removed, &counts);
     Ok(bytes.into_owned())
+}
+
+/// What a workspace's edits come to as a patch of the run's tree.
+fn edited(objects: &Objects, run: &Run, captured: &Captured) -> Result<Vec<u8>> {
+    let tree = id(&run.tree)?;
+    Ok(if captured.tree == tree { Vec::new() } else { objects.diff_text(tree, captured.tree)? })
 }
 
 /// The files that an answer carries for an agent that cannot write them itself.

@@ -7,12 +7,13 @@ mod merged;
 pub(crate) use merged::merged_tree;
 
 use crate::drive::Driver;
-use crate::git::{Land, ObjectId, Objects, Repository, Swap, land_on_branch, undo_on_branch};
+use crate::git::{CommitSpec, Land, ObjectId, Objects, Repository, Swap, land_on_branch, undo_on_branch};
+use crate::machine::commit_message;
 use crate::policy::Rules;
 use crate::world::LandResult;
 use crate::{Error, Machine, Result, World};
-use contract::{Audit, End, Fact, Landing, LandingDeclined, Reason, Status};
-use merged::{Merging, Tests};
+use contract::{Audit, End, Fact, Landing, LandingDeclined, LandingMode, Reason, Status, Workflow};
+use merged::Merging;
 use run::{Run, Stage};
 use store::{Reader, Store, crash};
 
@@ -52,14 +53,14 @@ pub(crate) fn land(driver: &mut Driver<'_, '_>) -> Result<()> {
 /// Where the result should go, and why it cannot, as far as that is known before anything is tried; none if somebody
 /// asked to stop.
 fn plan(driver: &mut Driver<'_, '_>) -> Result<Option<(Landing, Option<String>)>> {
-    let mut landing = driver.world.plan_landing(&driver.run)?;
+    let mut landing = planned(driver.objects, &driver.run)?;
     for _ in 0..MOVES_MAX {
         let Some(at) = driver.world.moved_to(&landing)?.filter(|_| landing.checkout) else {
             return Ok(Some((landing, None)));
         };
         let rules = Rules::new(driver.policies, &driver.store.layout);
-        let world = driver.world.items().ok_or_else(crate::items::no_items)?;
-        let merged = Merging { run: &driver.run, rules, onto: at }.commit(Tests::In(world))?;
+        let merging = Merging { objects: driver.objects, run: &driver.run, rules, onto: at };
+        let merged = merging.commit(Some(&mut *driver.world))?;
         if driver.control.requested().is_some() {
             return Ok(None);
         }
@@ -73,6 +74,34 @@ fn plan(driver: &mut Driver<'_, '_>) -> Result<Option<(Landing, Option<String>)>
         };
     }
     Ok(Some((landing, None)))
+}
+
+/// Where the result should go, with the commit for it.
+fn planned(objects: &Objects, run: &Run) -> Result<Landing> {
+    let slug = run.id.slug();
+    let commit = match run.started.contract.workflow {
+        Workflow::Pdca => objects.commit(&commit_of(run)?)?,
+        // What the items made is a line of commits already.
+        Workflow::Batch => id(&run.line.head.commit)?,
+    };
+    objects.pin(&result_pin(&slug), commit)?;
+    let commit = commit.to_string();
+    if run.declined.is_some() || run.started.contract.landing.mode == LandingMode::Branch {
+        return Ok(Landing { target: own_branch(&slug), from: None, commit, checkout: false });
+    }
+    let target = run.started.base.branch.clone().unwrap_or_else(|| "HEAD".to_owned());
+    Ok(Landing { target, from: Some(run.started.base.commit.clone()), commit, checkout: true })
+}
+
+/// The one commit of a run whose turns made one tree.
+fn commit_of(run: &Run) -> Result<CommitSpec> {
+    Ok(CommitSpec {
+        tree: id(&run.tree)?,
+        parents: vec![id(&run.started.base.commit)?],
+        author: Machine::identity(run),
+        seconds: (run.verdict_at.unwrap_or_default().unix_ms() / 1000) as i64,
+        message: commit_message(run),
+    })
 }
 
 /// Where the ref of a landing is, if that is neither where it must be nor where it shall go. A ref that is gone, or a HEAD
@@ -227,11 +256,12 @@ impl Later<'_> {
         }
         let policies = crate::load_policies(&store.layout)?;
         crate::start::same_policies(run, &policies)?;
-        let merging = Merging { run, rules: Rules::new(&policies, &store.layout), onto: head.commit };
+        let rules = Rules::new(&policies, &store.layout);
+        let merging = Merging { objects, run, rules, onto: head.commit };
         let merged = match machine {
-            None => merging.commit(Tests::Nowhere(objects))?,
+            None => merging.commit(None)?,
             Some(machine) => {
-                let merged = merging.commit(Tests::In(&mut *machine))?;
+                let merged = merging.commit(Some(&mut *machine))?;
                 machine.release(run)?;
                 merged
             }

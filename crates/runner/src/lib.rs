@@ -52,7 +52,6 @@ pub use drive::{Control, Driver, Hands, Progress, Stop};
 pub use error::{Error, Result};
 pub use export::{export, verify_run};
 pub use intents::{compiled, patch_of_session};
-pub use items::ItemWorld;
 pub use keys::Keys;
 pub use landing::{Later, undo};
 pub use machine::Machine;
@@ -69,6 +68,4 @@ pub use submit::{Submitted, activate, deactivate, submit};
 pub use survey::{Surveyed, look_at, survey};
 pub use trial::{Trial, Tried};
 pub use trust::{Settings, Trust, load_settings};
-pub use world::{
-    Again, Answered, Execution, LandResult, PatchResult, Place, Question, Spoken, TurnOrder, Witness, World,
-};
+pub use world::{Again, Answered, Execution, LandResult, Place, Question, Spoken, TurnOrder, Witness, World};

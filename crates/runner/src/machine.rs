@@ -4,18 +4,16 @@ use crate::acceptance::Acceptance;
 use crate::agent::Conversations;
 use crate::confine::{Shown, Tools};
 use crate::execute::{self, Waiting};
-use crate::git::{CommitSpec, Identity, ObjectId, Objects, PatchLimits, PatchProblem};
-use crate::landing::{carry_out, id, moved_to, own_branch, result_pin};
+use crate::git::{Identity, ObjectId, Objects};
+use crate::landing::{carry_out, id, moved_to};
 use crate::process::Cancel;
 use crate::show::{Ground, Workspace};
 use crate::state_hash::{Memo, hash_tree_with};
-use crate::workspace::Captured;
 use crate::workspace::SetupLayers;
-use crate::world::{Execution, LandResult, PatchResult, Place, TurnOrder, World};
-use crate::{Context, ItemWorld, Keys, Result, observe};
-use contract::path::PathProblem;
-use contract::{Backend, Digest, Item, Landing, LandingMode, Reason, RepoPath, Workflow};
-use run::gate::{Finding, Rule, shown};
+use crate::world::{Execution, LandResult, Place, TurnOrder, World};
+use crate::{Context, Keys, Result};
+use contract::{Backend, Digest, Item, Landing, Reason};
+use run::gate::shown;
 use run::redact::{Known, Redactor};
 use run::{Run, TurnSpec};
 use std::path::Path;
@@ -65,18 +63,6 @@ impl<'a> Machine<'a> {
             conversations: Conversations::default(),
             redactor: None,
         }
-    }
-
-    /// The one commit of a run whose turns made one tree.
-    fn commit_of(&self, run: &Run) -> Result<ObjectId> {
-        let spec = CommitSpec {
-            tree: id(&run.tree)?,
-            parents: vec![id(&run.started.base.commit)?],
-            author: Machine::identity(run),
-            seconds: (run.verdict_at.unwrap_or_default().unix_ms() / 1000) as i64,
-            message: commit_message(run),
-        };
-        Ok(self.objects.commit(&spec)?)
     }
 
     pub(crate) fn identity(run: &Run) -> Identity {
@@ -133,34 +119,13 @@ impl World for Machine<'_> {
         execute::execute(self, order)
     }
 
-    fn apply(&mut self, run: &Run, patch: &[u8]) -> Result<PatchResult> {
-        let applied = apply_patch(self.objects, run, patch)?;
-        if let PatchResult::Tree { tree, .. } = &applied {
-            // Durable before it can be mentioned.
-            self.objects.pin(&format!("runs/{}/tree", run.id.slug()), id(tree)?)?;
-        }
-        Ok(applied)
+    fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, base: ObjectId) -> Result<Acceptance> {
+        Machine::accept(self, run, item, candidate, base)
     }
 
-    fn patch(&mut self, run: &Run, captured: &Captured) -> Result<Vec<u8>> {
-        let tree = id(&run.tree)?;
-        Ok(if captured.tree == tree { Vec::new() } else { self.objects.diff_text(tree, captured.tree)? })
-    }
-
-    fn plan_landing(&mut self, run: &Run) -> Result<Landing> {
-        let slug = run.id.slug();
-        let commit = match run.started.contract.workflow {
-            Workflow::Pdca => self.commit_of(run)?,
-            // What the items made is a line of commits already.
-            Workflow::Batch => id(&run.line.head.commit)?,
-        };
-        self.objects.pin(&result_pin(&slug), commit)?;
-        let commit = commit.to_string();
-        if run.declined.is_some() || run.started.contract.landing.mode == LandingMode::Branch {
-            return Ok(Landing { target: own_branch(&slug), from: None, commit, checkout: false });
-        }
-        let target = run.started.base.branch.clone().unwrap_or_else(|| "HEAD".to_owned());
-        Ok(Landing { target, from: Some(run.started.base.commit.clone()), commit, checkout: true })
+    fn state_hash(&mut self, tree: ObjectId) -> Result<Digest> {
+        let memo = self.memo.get_or_insert_with(|| Memo::open(&self.context.layout.state_memo()));
+        hash_tree_with(self.objects, tree, memo)
     }
 
     fn moved_to(&mut self, landing: &Landing) -> Result<Option<ObjectId>> {
@@ -169,14 +134,6 @@ impl World for Machine<'_> {
 
     fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult> {
         carry_out(&self.context.user, self.objects, run, landing)
-    }
-
-    fn diff(&mut self, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
-        diff(self.objects, run)
-    }
-
-    fn items(&mut self) -> Option<&mut dyn ItemWorld> {
-        Some(self)
     }
 
     fn redactor(&mut self) -> Arc<Redactor> {
@@ -202,35 +159,6 @@ impl World for Machine<'_> {
         }
         Ok(())
     }
-}
-
-impl ItemWorld for Machine<'_> {
-    fn objects(&self) -> &Objects {
-        self.objects
-    }
-
-    fn state_hash(&mut self, tree: ObjectId) -> Result<Digest> {
-        let memo = self.memo.get_or_insert_with(|| Memo::open(&self.context.layout.state_memo()));
-        hash_tree_with(self.objects, tree, memo)
-    }
-
-    fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, base: ObjectId) -> Result<Acceptance> {
-        Machine::accept(self, run, item, candidate, base)
-    }
-}
-
-/// Applies a patch to a run's tree, on objects.
-pub(crate) fn apply_patch(objects: &Objects, run: &Run, patch: &[u8]) -> Result<PatchResult> {
-    let most = u64::from(run.started.contract.limits.change_mb) << 20;
-    let binary = run.started.contract.scope.allow_binary;
-    let limits = PatchLimits { patch_bytes_max: most, result_bytes_max: most, binary };
-    let applied = match objects.apply(id(&run.tree)?, patch, &limits) {
-        Ok(applied) => applied,
-        Err(PatchProblem::Git(error)) => return Err(error.into()),
-        Err(problem) => return Ok(refused(&problem)),
-    };
-    let changes = observe::changes(objects, &applied.changes)?;
-    Ok(PatchResult::Tree { tree: applied.tree.to_string(), changes })
 }
 
 /// The whole change of a run so far, as text and as names.
@@ -260,20 +188,6 @@ pub(crate) fn commit_message(run: &Run) -> String {
     let (subject, rest) = goal.split_once('\n').unwrap_or((goal, ""));
     let body = if rest.trim().is_empty() { String::new() } else { format!("{}\n\n", rest.trim()) };
     let digest = run.started.contract_digest;
-    format!("{subject}\n\n{body}Norma-Run: {}\nNorma-Contract: {digest}\n", run.id.slug())
-}
-
-fn refused(problem: &PatchProblem) -> PatchResult {
-    let (reason, rule) = match problem {
-        PatchProblem::Binary | PatchProblem::BinaryDelta => (Reason::PolicyViolation, Rule::Binary),
-        PatchProblem::UnsafePath { path, .. } if names_git(path) => (Reason::PolicyViolation, Rule::ProtectedPath),
-        PatchProblem::UnsafePath { .. } => (Reason::PolicyViolation, Rule::OddName),
-        PatchProblem::TooLarge { .. } | PatchProblem::Inflates { .. } => (Reason::PolicyViolation, Rule::TooLarge),
-        _ => (Reason::PatchFailed, Rule::PatchFailed),
-    };
-    PatchResult::Refused { reason, findings: vec![Finding::whole(rule, problem.to_string())] }
-}
-
-fn names_git(path: &[u8]) -> bool {
-    matches!(RepoPath::parse_bytes(path), Err(PathProblem::GitDirectory(_)))
+    let receipts: String = run.receipts.iter().map(|receipt| format!("Norma-Receipt: sha256:{receipt}\n")).collect();
+    format!("{subject}\n\n{body}Norma-Run: {}\n{receipts}Norma-Contract: {digest}\n", run.id.slug())
 }

@@ -202,7 +202,8 @@ fn finish_landings(shared: &Shared, context: &Context) -> Result<Vec<String>> {
         let (run, log) = take_up(&shared.store, run, log)?;
         // Everything was judged before the landing began; no policy is asked any more.
         let policies = Policies::built_in();
-        Driver::new(&shared.store, run, log, &mut machine, &mut Untold, control, &policies)?.drive()?;
+        Driver::new(&shared.store, &shared.objects, run, log, &mut machine, &mut Untold, control, &policies)?
+            .drive()?;
         notes.push(format!("{slug}: its landing on {} had moved the branch already and was completed", open.target));
     }
     Ok(notes)

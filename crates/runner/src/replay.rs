@@ -171,7 +171,7 @@ impl Walk<'_, '_, '_> {
         let again = matches!(self.tests, Tests::Again(..));
         match &event.fact {
             Fact::PatchApplied(_) | Fact::ChangeDropped(_) => {
-                tallies.patches.compare(Some(event.seq), changes::differences(self, event))?;
+                changes::compare(self, at, tallies)?;
             }
             Fact::ItemEnded(ended) if again => items::verify_again(self, event.seq, ended, tallies)?,
             Fact::ItemEnded(ended) => items::judge_again(self, at, ended, tallies)?,

@@ -243,6 +243,7 @@ impl Starting<'_> {
             included: capped(include.files.iter().map(|path| shown(path)).collect()),
             parent: None,
             replay_of: None,
+            receipt: Reader::open(layout)?.last_receipt()?,
             items: 0,
             run_dir: layout.shown(&layout.run(&id.slug())),
             pid: std::process::id(),

@@ -80,7 +80,7 @@ fn seal(
     let step = spec.step;
     let dir = format!("steps/{}", step.dir_name());
     let mut evidence = Preparing::new(target)?;
-    let mut notes = keep(driver.world, &driver.run, step, &live.path, &mut execution, &mut evidence)?;
+    let mut notes = keep(driver.world, driver.objects, &driver.run, step, &live.path, &mut execution, &mut evidence)?;
     // An agent that nothing confines could have made the directory that its evidence is about to become.
     notes.extend(store::make_way(driver.store, target, "norma did not make it")?);
     notes.append(&mut execution.notes);

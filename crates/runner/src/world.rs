@@ -2,14 +2,13 @@
 //! [`crate::Machine`]; the other one simulates both, so that ten thousand histories with crashes in them can be
 //! checked in seconds.
 
+use crate::acceptance::Acceptance;
 use crate::git::ObjectId;
 use crate::workspace::Captured;
 use crate::{Keys, Result};
 use contract::session::{Decision, Permission};
-use contract::{AgentRequest, Landing, ProcessEnd, PromptBlocks, Reason, SessionEvent, SessionOutcome, Wait};
+use contract::{AgentRequest, Digest, Item, Landing, ProcessEnd, PromptBlocks, SessionEvent, SessionOutcome, Wait};
 use gateway::Gateway;
-use run::gate::Finding;
-use run::gate::scope::ChangedPath;
 use run::redact::Redactor;
 use run::{Run, TurnSpec};
 use std::os::fd::OwnedFd;
@@ -120,24 +119,6 @@ pub struct Place {
     pub final_names: bool,
 }
 
-/// What came of a patch.
-pub enum PatchResult {
-    /// A tree, and how it differs from the run's.
-    Tree {
-        /// Its id.
-        tree: String,
-        /// The difference.
-        changes: Vec<ChangedPath>,
-    },
-    /// No tree.
-    Refused {
-        /// Why.
-        reason: Reason,
-        /// What exactly.
-        findings: Vec<Finding>,
-    },
-}
-
 /// What came of a landing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LandResult {
@@ -158,26 +139,16 @@ pub trait World {
     }
     /// Has an agent take a turn.
     fn execute(&mut self, order: &TurnOrder<'_>) -> Result<Execution>;
-    /// Applies a patch to the run's tree, on objects.
-    fn apply(&mut self, run: &Run, patch: &[u8]) -> Result<PatchResult>;
-    /// What a workspace's edits come to as a patch of the run's tree.
-    fn patch(&mut self, _run: &Run, _captured: &Captured) -> Result<Vec<u8>> {
-        Ok(Vec::new())
-    }
-    /// Decides where the result should go, and makes the commit for it.
-    fn plan_landing(&mut self, run: &Run) -> Result<Landing>;
+    /// Tries an item's tests on a tree that was made of another.
+    fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, base: ObjectId) -> Result<Acceptance>;
+    /// The state hash of a tree.
+    fn state_hash(&mut self, tree: ObjectId) -> Result<Digest>;
     /// Where the ref of a landing is, if that is neither where it must be nor where it shall go.
     fn moved_to(&mut self, _landing: &Landing) -> Result<Option<ObjectId>> {
         Ok(None)
     }
     /// Moves a ref of the user's; doing it again after a crash finishes what was begun.
     fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult>;
-    /// The whole change of the run so far, as text and as names.
-    fn diff(&mut self, run: &Run) -> Result<(Vec<u8>, Vec<u8>)>;
-    /// What only items need; none in a world that has no items.
-    fn items(&mut self) -> Option<&mut dyn crate::items::ItemWorld> {
-        None
-    }
     /// Finds the secrets that must not be kept.
     fn redactor(&mut self) -> Arc<Redactor> {
         Arc::new(Redactor::patterns())

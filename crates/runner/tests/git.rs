@@ -179,7 +179,7 @@ fn add(path: &str, mode: &str) -> String {
 
 /// Changes as `<old mode>-><new mode> path`, one per line.
 fn summary(applied: &Applied) -> Vec<String> {
-    let mode = |entry: Option<runner::git::Entry>| entry.map_or("-".to_owned(), |entry| format!("{:o}", entry.mode));
+    let mode = |entry: Option<Entry>| entry.map_or("-".to_owned(), |entry| format!("{:o}", entry.mode));
     let line = |change: &runner::git::TreeChange| {
         format!("{}->{} {}", mode(change.old), mode(change.new), String::from_utf8_lossy(&change.path))
     };
@@ -295,7 +295,7 @@ fn binary_huge_and_inflating_patches_are_refused() {
     assert!(matches!(problem, Err(PatchProblem::TooLarge { bytes: found, .. }) if found == bytes));
 
     let large = world.objects.write_blob(&vec![b'x'; 1 << 20]).unwrap();
-    let entry = runner::git::Entry { mode: 0o100_644, id: large };
+    let entry = Entry { mode: 0o100_644, id: large };
     let tree = world.objects.edit(tree, &[(b"large".to_vec(), Some(entry))]).unwrap();
     let copies: String = (0..8)
         .map(|n| format!("diff --git a/large b/copy{n}\nsimilarity index 100%\ncopy from large\ncopy to copy{n}\n"))
@@ -556,7 +556,7 @@ fn removing_a_checkout_copes_with_closed_and_very_deep_directories() {
 #[test]
 fn a_submodule_becomes_an_empty_directory() {
     let world = World::new();
-    let entry = runner::git::Entry { mode: 0o160_000, id: world.base().0 };
+    let entry = Entry { mode: 0o160_000, id: world.base().0 };
     let tree = world.objects.edit(world.base().1, &[(b"sub/module".to_vec(), Some(entry))]).unwrap();
     let commit = world.commit(tree, vec![world.base().0]);
     let dir = world.root.join(".norma/worktrees/sub");
@@ -644,7 +644,7 @@ fn a_landing_can_turn_a_directory_into_a_file_and_back() {
     let world = World::new();
     let (base, tree) = world.base();
     let entry = world.objects.tree_entry(tree, b"plain").unwrap().unwrap();
-    let entry = runner::git::Entry { mode: entry.0, id: entry.1 };
+    let entry = Entry { mode: entry.0, id: entry.1 };
     let edits = [
         (b"docs/deep/c.txt".to_vec(), None),
         (b"docs".to_vec(), Some(entry)),

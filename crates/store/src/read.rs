@@ -206,6 +206,24 @@ impl Reader {
         Ok(statement.query_row([content.to_string()], read).optional()?)
     }
 
+    /// The receipt hash of the change that the repository's chain of receipts ends with: the last one that became part of
+    /// a run's history.
+    pub fn last_receipt(&self) -> Result<Option<Digest>> {
+        let mut query = self.db.prepare_cached(
+            "SELECT line FROM events WHERE type IN ('item_ended', 'patch_applied') ORDER BY rowid DESC",
+        )?;
+        let mut rows = query.query([])?;
+        while let Some(row) = rows.next()? {
+            let line: String = row.get(0)?;
+            let event = EventLine::parse(line.as_bytes()).ok().and_then(|line| line.event().ok());
+            let end = event.as_ref().and_then(|event| event.fact.change_end());
+            if let Some(receipt) = end.filter(|end| end.lands).and_then(|end| end.receipt) {
+                return Ok(Some(receipt.receipt_hash));
+            }
+        }
+        Ok(None)
+    }
+
     /// The receipts of every change that is the same as this one, whether or not it still stands where it landed.
     pub fn receipts_of(&self, content: &Digest) -> Result<Vec<LandedReceipt>> {
         let sql =

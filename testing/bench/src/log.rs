@@ -139,6 +139,7 @@ fn started(root: &Path, number: u64, base: contract::Base, rounds: u32) -> Resul
         left_out: Vec::new(),
         included: Vec::new(),
         replay_of: None,
+        receipt: None,
         parent: None,
         run_dir: root.join("runs").to_string_lossy().into_owned(),
         pid: std::process::id(),

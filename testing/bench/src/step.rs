@@ -195,7 +195,8 @@ fn drive(world: &World, files: u32, dir: &Path, iterations: u32, turn: Turn<'_>)
     let mut machine = Machine::new(&context, owner.objects(), owner.keys(), control.cancel.clone());
     let agent = ["/bin/echo".to_owned(), RESPONSE.to_owned()];
     let mut watch = Watch::new(files, StepFloor::new(&context.layout.state, &agent)?, &turn);
-    Driver::new(owner.store(), run, log, &mut machine, &mut watch, control, &settings.policies)?.drive()?;
+    Driver::new(owner.store(), owner.objects(), run, log, &mut machine, &mut watch, control, &settings.policies)?
+        .drive()?;
     if let Some(error) = watch.failure {
         return Err(error);
     }

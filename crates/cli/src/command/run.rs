@@ -307,12 +307,20 @@ impl Session<'_> {
         let machine = || Machine::new(self.context, self.owner.objects(), self.owner.keys(), cancel.clone());
         let hands = Hands { jobs, machine: &machine };
         let mut own = machine();
-        let driven =
-            Driver::new(self.owner.store(), run, log, &mut own, &mut reporter, control, &self.settings.policies)
-                .and_then(|driver| match denied {
-                    None => driver.with_hands(hands).drive(),
-                    Some(end) => driver.with_hands(hands).deny(end),
-                });
+        let driven = Driver::new(
+            self.owner.store(),
+            self.owner.objects(),
+            run,
+            log,
+            &mut own,
+            &mut reporter,
+            control,
+            &self.settings.policies,
+        )
+        .and_then(|driver| match denied {
+            None => driver.with_hands(hands).drive(),
+            Some(end) => driver.with_hands(hands).deny(end),
+        });
         self.interrupts.watch(None);
         self.owner.set_current(None);
         driven?;

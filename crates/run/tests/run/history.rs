@@ -60,6 +60,7 @@ pub(crate) fn started(contract: Contract) -> Fact {
         left_out: vec![],
         included: Vec::new(),
         replay_of: None,
+        receipt: None,
         parent: None,
         run_dir: ".norma/runs/x".into(),
         pid: 1,
@@ -268,6 +269,8 @@ impl History {
             patch_bytes: bytes,
             risky: run::bounded((0..risky).map(|n| format!("f{n}: risky")).collect()),
             risky_count: risky as u64,
+            gates: Vec::new(),
+            receipt: None,
             evidence: Digest::from_bytes([2; 32]),
         })
     }
@@ -280,6 +283,8 @@ impl History {
             reason,
             findings: vec!["refused".into()],
             budget,
+            gates: Vec::new(),
+            receipt: None,
             evidence: Digest::from_bytes([3; 32]),
         })
     }

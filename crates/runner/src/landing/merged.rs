@@ -2,35 +2,20 @@
 //! another one than the run was judged on, so scope and tests judge it before anything lands (gate `merged`).
 
 use super::{id, merged_pin};
+use crate::change::merge;
 use crate::git::{CommitSpec, ObjectId, Objects};
-use crate::items::{ItemWorld, merge};
 use crate::machine::{Machine, commit_message};
 use crate::policy::Rules;
-use crate::{Result, observe};
+use crate::{Result, World, observe};
 use contract::bundle::MERGED_TRAILER;
 use contract::{Item, ItemStatus, Scope, Timestamp};
 use run::Run;
 use run::gate::Finding;
 use run::gate::scope::Observed;
 
-/// Where the tests of a merged result are run.
-pub(super) enum Tests<'t> {
-    In(&'t mut dyn ItemWorld),
-    /// There is nobody to run them.
-    Nowhere(&'t Objects),
-}
-
-impl Tests<'_> {
-    fn objects(&self) -> &Objects {
-        match self {
-            Tests::In(world) => world.objects(),
-            Tests::Nowhere(objects) => objects,
-        }
-    }
-}
-
 /// A result, and the commit that it is put on.
 pub(super) struct Merging<'m> {
+    pub(super) objects: &'m Objects,
     pub(super) run: &'m Run,
     pub(super) rules: Rules<'m>,
     pub(super) onto: ObjectId,
@@ -45,31 +30,32 @@ pub(crate) fn merged_tree(objects: &Objects, run: &Run, onto: ObjectId) -> Resul
 }
 
 impl Merging<'_> {
-    /// The commit that holds both, once nothing speaks against its tree; or what does.
-    pub(super) fn commit(&self, mut tests: Tests<'_>) -> Result<std::result::Result<ObjectId, String>> {
-        let tree = match merged_tree(tests.objects(), self.run, self.onto)? {
+    /// The commit that holds both, once nothing speaks against its tree; or what does. Tests are run in `world`, if there
+    /// is one to run them in.
+    pub(super) fn commit(&self, world: Option<&mut dyn World>) -> Result<std::result::Result<ObjectId, String>> {
+        let tree = match merged_tree(self.objects, self.run, self.onto)? {
             Ok(tree) => id(&tree)?,
             Err(why) => return Ok(Err(why)),
         };
-        let there = tests.objects().tree_of(self.onto)?;
+        let there = self.objects.tree_of(self.onto)?;
         if tree == there {
             return Ok(Err("it holds all of this change already".to_owned()));
         }
-        let findings = self.scope_findings(tests.objects(), there, tree)?;
+        let findings = self.scope_findings(there, tree)?;
         if !findings.is_empty() {
             return Ok(Err(said(&findings)));
         }
-        if let Some(why) = self.test(&mut tests, there, tree)? {
+        if let Some(why) = self.test(world, there, tree)? {
             return Ok(Err(why));
         }
-        let objects = tests.objects();
-        let commit = objects.commit(&self.spec(tree))?;
-        objects.pin(&merged_pin(&self.run.id.slug()), commit)?;
+        let commit = self.objects.commit(&self.spec(tree))?;
+        self.objects.pin(&merged_pin(&self.run.id.slug()), commit)?;
         Ok(Ok(commit))
     }
 
     /// What the scope gate has against what the merged tree changes.
-    fn scope_findings(&self, objects: &Objects, there: ObjectId, tree: ObjectId) -> Result<Vec<Finding>> {
+    fn scope_findings(&self, there: ObjectId, tree: ObjectId) -> Result<Vec<Finding>> {
+        let objects = self.objects;
         let changes = observe::changes(objects, &objects.diff(there, tree)?)?;
         let observed = Observed { changes, ..Observed::default() };
         Ok(self.rules.scope_findings(&self.scope(), &observed))
@@ -87,9 +73,9 @@ impl Merging<'_> {
     }
 
     /// Runs the tests of every item that succeeded; what they say against the tree.
-    fn test(&self, tests: &mut Tests<'_>, there: ObjectId, tree: ObjectId) -> Result<Option<String>> {
+    fn test(&self, mut world: Option<&mut dyn World>, there: ObjectId, tree: ObjectId) -> Result<Option<String>> {
         for item in self.succeeded().filter(|item| !item.tests.is_empty()) {
-            let Tests::In(world) = tests else {
+            let Some(world) = world.as_deref_mut() else {
                 let why =
                     "its tests must be run on the merged result, and norma is busy with another run; try again later";
                 return Ok(Some(why.to_owned()));

@@ -1,40 +1,45 @@
-//! Patches of a loop, applied and judged again.
+//! Patches of a loop, applied and judged again. Those of the first version have no receipt, and were written down in
+//! another form ([`first`]).
 
-use super::Walk;
-use super::tally::{Found, fields, found};
+mod first;
+
+use super::tally::{Found, found};
+use super::{Tallies, Walk, items};
 use crate::Result;
-use crate::change::{judge_patch, read_patch};
-use crate::machine::apply_patch;
-use contract::{Event, Fact};
+use crate::change::{Gates, Judged, Landed, Verdict, judge, read_patch};
+use contract::{Digest, Fact};
 use run::Stage;
 
-pub(super) fn differences(walk: &Walk<'_, '_, '_>, event: &Event) -> Result<Vec<Found>> {
+/// What of a patch that was judged is not what is on record of it.
+pub(super) fn differences(walk: &mut Walk<'_, '_, '_>, at: usize) -> Result<Vec<Found>> {
     let Stage::ChangeOpen { change, step } = walk.run.stage else {
         unreachable!("BUG: the log was folded before, and a change is recorded only where it is open")
     };
-    let evidence = match &event.fact {
-        Fact::PatchApplied(applied) => applied.evidence,
-        Fact::ChangeDropped(dropped) => dropped.evidence,
-        _ => unreachable!("BUG: only patches are judged here"),
-    };
+    let event = &walk.events[at];
+    if event.fact.change_end().is_some_and(|end| end.receipt.is_none()) {
+        return first::differences(walk, event, change, step);
+    }
     let patch = read_patch(&walk.dir, &walk.run, step)?;
-    let judged = judge_patch(&walk.rules, &walk.run, &patch, |run, patch| apply_patch(walk.with.objects, run, patch))?;
-    let gates = judged.gates_json(&walk.run.tree);
-    let kept = judged.patch_to_keep(&patch).into_owned();
-    let now = judged.fact(&walk.run, (change, step), patch.len() as u64, evidence);
-    let mut all: Vec<Found> = match (&event.fact, &now) {
-        (Fact::PatchApplied(recorded), Fact::PatchApplied(now)) => fields(recorded, now, &[]),
-        (Fact::ChangeDropped(recorded), Fact::ChangeDropped(now)) => fields(recorded, now, &[]),
-        (recorded, now) => vec![format!("on record: {}, now: {}", recorded.message(), now.message())],
-    }
-    .into_iter()
-    .map(|what| found(Some("patch"), what))
-    .collect();
-    let dir = format!("changes/{change:03}");
-    for (name, bytes) in [("patch.diff", &kept), ("gates.json", &gates)] {
-        if walk.read(&format!("{dir}/{name}"))? != *bytes {
-            all.push(found(Some("patch"), format!("{dir}/{name} is not what follows from the turn")));
+    let (run, before) = (walk.run.clone(), walk.run.tree.clone());
+    let mut judged = Judged::of_patch(&run, change, step, patch);
+    let landed = |_: &Digest| Ok(None);
+    let (objects, rules, run_dir) = (walk.with.objects, walk.rules.clone(), walk.dir.clone());
+    let gates = Gates { objects, rules, run: &run, run_dir, landed: &landed };
+    let mut no_tests = |_: &_, _: &str, _: &str| unreachable!("BUG: a loop's patch has no tests");
+    let ending = match judge(&gates, &mut judged, &mut no_tests)? {
+        Verdict::Refused(refusal) => judged.ends(refusal),
+        Verdict::Passed | Verdict::Interrupted => {
+            let after = judged.candidate();
+            judged.succeeds(Landed::new(before, after))
         }
-    }
-    Ok(all)
+    };
+    let (of_gates, rest) = items::written_down(walk, &run, at, ending)?;
+    Ok(of_gates.into_iter().chain(rest).map(|(_, what)| found(Some("patch"), what)).collect())
+}
+
+/// The same, put on the tally.
+pub(super) fn compare(walk: &mut Walk<'_, '_, '_>, at: usize, tallies: &mut Tallies) -> Result<()> {
+    debug_assert!(matches!(walk.events[at].fact, Fact::PatchApplied(_) | Fact::ChangeDropped(_)));
+    let found = differences(walk, at);
+    tallies.patches.compare(Some(walk.events[at].seq), found)
 }

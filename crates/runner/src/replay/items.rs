@@ -1,11 +1,11 @@
-//! Items, judged again: every gate in its order, by the functions that asked them the first time, and from that the
-//! papers of the item's end.
+//! Items, judged again: every gate in its order, by the functions that asked them the first time, and from that what is
+//! written down at the end of the change.
 
 use super::tally::{Found, fields, found, gates};
 use super::{Tallies, Tests, Walk, tests};
 use crate::acceptance::Acceptance;
+use crate::change::{self, Ending, Gates, Judged, Made, OnLine, Tried, Verdict, bring_onto_line, duplicate_of};
 use crate::git::{PatchLimits, PatchProblem};
-use crate::items::{self, Bench, Ending, Judged, Landed, Put, duplicate_of};
 use crate::landing::id;
 use crate::state_hash::hash_tree_with;
 use crate::{Error, Result};
@@ -24,7 +24,7 @@ pub(super) fn judge_again(
 ) -> Result<()> {
     let seq = walk.events[at].seq;
     let mut tested = Vec::new();
-    let found = rejudge(walk, ended, &mut tested).and_then(|(run, ending)| papers(walk, &run, at, ended, ending));
+    let found = rejudge(walk, ended, &mut tested).and_then(|(run, ending)| written_down(walk, &run, at, ending));
     if !walk.run.items[ended.item as usize].item.tests.is_empty() {
         tallies.tests.compare(Some(seq), Ok(tested))?;
     }
@@ -45,60 +45,46 @@ fn rejudge(walk: &Walk<'_, '_, '_>, ended: &ItemEnded, tested: &mut Vec<Found>) 
     Ok((run, ending))
 }
 
-/// Asks the gates again; `try_tests` says what the tests came to on a tree that was made of another.
+/// Asks the gates again; `tests` says what the tests came to on a tree that was made of another.
 fn judge(
     walk: &Walk<'_, '_, '_>,
     run: &Run,
     ended: &ItemEnded,
-    try_tests: &mut dyn FnMut(&Item, &str, &str) -> Result<Acceptance>,
+    tests: &mut dyn FnMut(&Item, &str, &str) -> Result<Acceptance>,
 ) -> Result<Ending> {
     let landed = |content: &Digest| recorded_duplicate(walk, ended, content);
     let (objects, rules) = (walk.with.objects, walk.rules.clone());
-    let bench = Bench { objects, rules, run, run_dir: walk.dir.clone(), landed: &landed };
-    let mut judged = Judged::of(run, ended.item);
-    if judged.worked.is_none() {
-        judged.base = base_on_record(walk, ended)?;
-        return never_started(&bench, judged);
+    let gates = Gates { objects, rules, run, run_dir: walk.dir.clone(), landed: &landed };
+    let mut judged = Judged::of_item(run, ended.item);
+    if judged.worked().is_none() {
+        let base = base_on_record(walk, ended)?;
+        judged.on.clone_from(&base.tree);
+        judged.base = base;
+        return never_started(&gates, judged);
     }
-    if let Some(refusal) = bench.judge(&mut judged)? {
-        return Ok(judged.ends(refusal));
-    }
-    let item = judged.item.clone();
-    let has_tests = !item.tests.is_empty();
-    let tested_as_it_landed = ended.gates.iter().any(|result| result.gate == Gate::Merged && result.passed);
-    if has_tests && tested_as_it_landed {
-        // What they came to before others landed is not kept, only that they passed.
-        judged.asked(Gate::Tests, &[]);
-    } else if has_tests {
-        let (tree, base) = (judged.candidate(), judged.base.tree.clone());
-        if let Some(refusal) = judged.tested(try_tests(&item, &tree, &base)?) {
-            return Ok(judged.ends(refusal));
-        }
-    }
-    if judged.change.paths.is_empty() {
-        return Ok(judged.succeeds(None));
-    }
-    let before = run.line.head.tree.clone();
-    let after = match bench.put_on_line(&mut judged)? {
-        Put::AsItIs => judged.candidate(),
-        Put::Refused(refusal) => return Ok(judged.ends(refusal)),
-        Put::Onto(tree) => {
-            judged.gates.retain(|result| result.gate != Gate::Tests);
-            if has_tests && let Some(refusal) = judged.tested(try_tests(&item, &tree, &before)?) {
-                return Ok(judged.ends(refusal));
-            }
-            tree
-        }
+    // Of tests that passed before others landed, only that is kept; they ran again on the merged tree.
+    let mut unkept = ended.gates.iter().any(|result| result.gate == Gate::Merged && result.passed);
+    let mut try_tests = |item: &Item, tree: &str, base: &str| match std::mem::take(&mut unkept) {
+        true => Ok(Tried::Passed),
+        false => tests(item, tree, base).map(Tried::Ran),
     };
-    Ok(judged.succeeds(Landed::new(before, after)))
+    match change::judge(&gates, &mut judged, &mut try_tests)? {
+        Verdict::Refused(refusal) => return Ok(judged.ends(refusal)),
+        Verdict::Passed if judged.change.paths.is_empty() => return Ok(judged.succeeds(None)),
+        Verdict::Passed | Verdict::Interrupted => {}
+    }
+    Ok(match bring_onto_line(&gates, &mut judged, &mut try_tests)? {
+        OnLine::Refused(refusal) => judged.ends(refusal),
+        OnLine::At(landed) => judged.succeeds(landed),
+        OnLine::Interrupted => unreachable!("BUG: nobody interrupts what is on record"),
+    })
 }
 
 /// An item that no agent was asked for: something that it needs did not succeed, or its inputs are not there.
-fn never_started(bench: &Bench<'_>, mut judged: Judged) -> Result<Ending> {
-    let state = &bench.run.items[judged.place as usize];
-    let refused = match bench.run.failed_need(state) {
-        Some(_) => bench.judge(&mut judged)?,
-        None => bench.judge_inputs(&mut judged)?,
+fn never_started(gates: &Gates<'_>, mut judged: Judged) -> Result<Ending> {
+    let refused = match gates.not_started(&judged) {
+        Some(refusal) => Some(refusal),
+        None => gates.inputs(&mut judged)?,
     };
     Ok(match refused {
         Some(refusal) => judged.ends(refusal),
@@ -135,24 +121,25 @@ fn read_receipt(dir: &Path) -> Result<Receipt> {
     })
 }
 
-/// What the papers of an item's end are now, against those on record: what its gates say, and the rest.
-fn papers(
+/// What is written down at the end of a change now, against what is on record: what its gates say, and the rest.
+pub(super) fn written_down(
     walk: &mut Walk<'_, '_, '_>,
     run: &Run,
     at: usize,
-    ended: &ItemEnded,
     ending: Ending,
 ) -> Result<(Vec<Found>, Vec<Found>)> {
     let objects = walk.with.objects;
-    let dir = format!("changes/{:03}", ended.change);
+    let fact = &walk.events[at].fact;
+    let recorded_end = fact.change_end().expect("BUG: only the end of a change is looked at");
+    let dir = format!("changes/{:03}", recorded_end.change);
     let recorded = read_receipt(&walk.dir.join(&dir))?;
     let (before, after) = ending.trees();
     let hashes =
         (hash_tree_with(objects, id(before)?, &mut walk.memo)?, hash_tree_with(objects, id(after)?, &mut walk.memo)?);
-    let receipt = items::receipt(run, &ending, hashes, recorded.id.clone(), recorded.timestamp_iso);
+    let receipt = change::receipt(run, &ending, hashes, recorded.id.clone(), recorded.timestamp_iso);
     let bytes = receipt.to_bytes();
     let sha256 = contract::hash::sha256(&bytes);
-    let commit = match items::commit(run, &ending, &sha256)? {
+    let commit = match change::commit(run, &ending, &sha256)? {
         Some(spec) => Some(objects.commit(&spec)?.to_string()),
         None => None,
     };
@@ -162,32 +149,45 @@ fn papers(
         differs(format!("{dir}/RECEIPT.json: {what}"));
     }
     let patch = (!ending.judged.change.patch.is_empty()).then(|| ending.judged.change.patch.clone());
-    let gates_json = Some(items::gates_json(&ending, &receipt));
+    let gates_json = Some(change::gates_json(&ending, &receipt));
     for (name, bytes) in [("patch.diff", patch), ("gates.json", gates_json), ("RECEIPT.json", Some(bytes))] {
         if std::fs::read(walk.dir.join(&dir).join(name)).ok() != bytes {
             differs(format!("{dir}/{name} is not what follows from the evidence"));
         }
     }
-    let refusals = items::refusals(&ending);
-    let told = walk.events[..at].iter().rev().map(|event| &event.fact).take_while(|fact| is_refusal(fact, ended.item));
+    let refusals = change::refusals(&ending);
+    let place = ending.judged.place;
+    let told = walk.events[..at].iter().rev().map(|event| &event.fact).take_while(|fact| is_refusal(fact, place));
     if told.ne(refusals.iter().rev()) {
         differs("the refusals before it are not those of its gates".to_owned());
     }
-    let now = items::ended(run, ending, &receipt, sha256, commit, ended.evidence);
-    for what in fields(ended, &now, &["gates", "receipt"]) {
+    let (_, evidence) = fact.evidence().expect("BUG: a change has evidence");
+    let made = Made::new(&receipt, sha256, commit, evidence);
+    let now = change::end(run, ending, &receipt, made);
+    let gates_now = now.change_end().map(|end| end.gates.to_vec()).unwrap_or_default();
+    for what in payload_differences(fact, &now, &["gates", "receipt"]) {
         differs(what);
     }
-    if ended.receipt != now.receipt {
+    if recorded_end.receipt != now.change_end().and_then(|end| end.receipt) {
         differs("it refers to another receipt".to_owned());
     }
-    Ok((gates(&ended.gates, &now.gates, GateResult::eq), rest))
+    Ok((gates(recorded_end.gates, &gates_now, GateResult::eq), rest))
 }
 
-fn is_refusal(fact: &Fact, of: u32) -> bool {
+/// How two facts of one kind differ, member by member.
+fn payload_differences(recorded: &Fact, now: &Fact, without: &[&str]) -> Vec<String> {
+    let ((kind, was), (now_kind, is)) = (recorded.parts(), now.parts());
+    if kind != now_kind {
+        return vec![format!("on record: {}, now: {}", recorded.message(), now.message())];
+    }
+    fields(&was, &is, without)
+}
+
+fn is_refusal(fact: &Fact, of: Option<u32>) -> bool {
     match fact {
         // Said while its agent was at work; nobody asks again.
         Fact::PolicyViolation { gate: Gate::Tools, .. } => false,
-        Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => *item == of,
+        Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => Some(*item) == of,
         _ => false,
     }
 }

@@ -74,7 +74,7 @@ impl Taking<'_, '_, '_, '_, '_> {
         for (at, event) in events.iter().enumerate().skip(1) {
             match &event.fact {
                 Fact::StepCommitted(done) => self.turn(at, event, done)?,
-                Fact::PatchApplied(_) | Fact::ChangeDropped(_) => self.change(event)?,
+                Fact::PatchApplied(_) | Fact::ChangeDropped(_) => self.change(at)?,
                 _ => {}
             }
             if self.control.requested().is_some() {
@@ -199,7 +199,7 @@ impl Taking<'_, '_, '_, '_, '_> {
     /// What the agent left this time.
     fn left(&mut self, order: &TurnOrder<'_>, execution: &mut Execution, private: &Path) -> Result<Left> {
         let mut kept = Preparing::new(&private.join("left"))?;
-        keep(self.machine, order.run, order.spec.step, order.live_dir, execution, &mut kept)?;
+        keep(self.machine, self.walk.with.objects, order.run, order.spec.step, order.live_dir, execution, &mut kept)?;
         if let Some(spoken) = &execution.spoken {
             store::remove_tree(&spoken.spool)?;
         }
@@ -276,17 +276,17 @@ impl Taking<'_, '_, '_, '_, '_> {
     }
 
     /// The patch of an `act`, applied and judged again; it counts for the turn that proposed it.
-    fn change(&mut self, event: &Event) -> Result<()> {
+    fn change(&mut self, at: usize) -> Result<()> {
         let Stage::ChangeOpen { step, .. } = self.walk.run.stage else {
             unreachable!("BUG: the log was folded before, and a change is recorded only where it is open")
         };
-        let differences = changes::differences(self.walk, event)?;
+        let differences = changes::differences(self.walk, at)?;
         let dir = format!("steps/{}", step.dir_name());
         if let Some(turn) = self.steps.iter_mut().find(|turn| turn.dir == dir && !differences.is_empty()) {
             turn.differences.extend(differences.iter().map(|(_, what)| what.clone()));
             turn.result = RecordedResult::Differs;
         }
-        self.tally.compare(Some(event.seq), Ok(differences))
+        self.tally.compare(Some(self.walk.events[at].seq), Ok(differences))
     }
 
     /// The turn as it was taken: it is open where the walk is.

@@ -243,6 +243,7 @@ impl<'a> Driving<'a> {
             left_out: vec![],
             included: Vec::new(),
             replay_of: None,
+            receipt: None,
             parent: None,
             run_dir: store.layout.shown(&dir),
             pid: 1,
@@ -371,6 +372,8 @@ impl<'a> Driving<'a> {
             patch_bytes: 16,
             risky: vec![],
             risky_count: 0,
+            gates: Vec::new(),
+            receipt: None,
             evidence: evidence.evidence(),
         });
         let points = ["change.before_rename", "change.after_rename"];

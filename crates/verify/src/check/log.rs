@@ -28,6 +28,14 @@ impl Log {
         Some(Contract { items, ..started.contract.clone() }.canonical())
     }
 
+    /// The receipt that the repository's chain ended with when the run started.
+    pub(crate) fn chain_before(&self) -> Option<Digest> {
+        match &self.events.first()?.fact {
+            Fact::RunStarted(started) => started.receipt,
+            _ => None,
+        }
+    }
+
     /// The digest that the chain starts with.
     pub(crate) fn contract_digest(&self) -> Digest {
         match self.events.first().map(|event| &event.fact) {

@@ -4,7 +4,7 @@ use super::RUN;
 use super::log::Log;
 use crate::Found;
 use contract::json::{self, Limits};
-use contract::{Digest, Fact, ItemEnded, ItemStatus, Receipt};
+use contract::{ChangeEnd, Digest, ItemStatus, Receipt};
 
 /// A receipt names every file of a change.
 const RECEIPT_LIMITS: Limits = Limits::new(64 << 20, 32);
@@ -14,35 +14,33 @@ pub(crate) struct Kept<'a> {
     pub(crate) receipt: Receipt,
     pub(crate) bytes: &'a [u8],
     /// What the log says came of it.
-    pub(crate) ended: Option<&'a ItemEnded>,
+    pub(crate) ended: ChangeEnd<'a>,
 }
 
 /// Every receipt of the bundle, in the order of the log.
 pub(crate) fn check<'a>(found: &Found<'a>, log: &'a Log) -> (Vec<Kept<'a>>, Vec<String>) {
     let (mut receipts, mut problems) = (Vec::new(), Vec::new());
-    let mut previous = None;
+    let mut previous = log.chain_before();
     for event in &log.events {
-        let Some((dir, _)) = event.fact.evidence().filter(|(dir, _)| dir.starts_with("changes/")) else { continue };
-        let ended = match &event.fact {
-            Fact::ItemEnded(ended) => Some(&**ended),
-            _ => None,
-        };
+        let Some(ended) = event.fact.change_end() else { continue };
+        let dir = format!("changes/{:03}", ended.change);
         let at = format!("{RUN}{dir}/RECEIPT.json");
-        match read(found, &at) {
-            Ok(Some((receipt, bytes))) => {
-                let wrong = contradictions(&receipt, &dir, ended, previous, found, log);
+        match (read(found, &at), ended.receipt) {
+            (Ok(Some((receipt, bytes))), Some(told)) => {
+                let wrong = contradictions(&receipt, &dir, &ended, previous, found, log);
                 problems.extend(wrong.into_iter().map(|what| format!("{at} {what}")));
-                if ended.is_some_and(|ended| Some(ended.receipt.sha256) != found.sha256(&at)) {
+                if Some(told.sha256) != found.sha256(&at) {
                     problems.push(format!("{at} is not the file that the log refers to"));
                 }
-                if lands(ended) {
+                if ended.lands {
                     previous = Some(receipt.receipt_hash);
                 }
                 receipts.push(Kept { receipt, bytes, ended });
             }
-            Ok(None) if ended.is_none() => {}
-            Ok(None) => problems.push(format!("{at} is missing")),
-            Err(why) => problems.push(format!("{at} {why}")),
+            (Ok(Some(_)), None) => problems.push(format!("{at} is one that the log does not refer to")),
+            (Ok(None), None) => {}
+            (Ok(None), Some(_)) => problems.push(format!("{at} is missing")),
+            (Err(why), _) => problems.push(format!("{at} {why}")),
         }
     }
     (receipts, problems)
@@ -60,7 +58,7 @@ fn read<'a>(found: &Found<'a>, at: &str) -> Result<Option<(Receipt, &'a [u8])>, 
 fn contradictions(
     receipt: &Receipt,
     dir: &str,
-    ended: Option<&ItemEnded>,
+    ended: &ChangeEnd<'_>,
     previous: Option<Digest>,
     found: &Found<'_>,
     log: &Log,
@@ -68,36 +66,29 @@ fn contradictions(
     let git = &receipt.git;
     let result = git.candidate_tree.as_ref().unwrap_or(&git.base_tree);
     let content = Receipt::content(&receipt.submitted, &git.base_tree, result);
-    let own = [
+    let refers = ended.receipt.map(|told| (told.id.as_str(), told.receipt_hash, told.content_hash));
+    let all = [
         (receipt.hash() == receipt.receipt_hash, "differs from its receipt hash"),
         (content == receipt.content_hash, "differs from its content hash"),
         (receipt.run_id == found.index.run_id, "is of another run"),
         (format!("changes/{:03}", receipt.change) == dir, "is of another change"),
         (receipt.contract == log.contract_digest(), "is of another contract"),
-        (receipt.previous_receipt_hash == previous.filter(|_| lands(ended)), "does not follow the receipt before"),
+        (receipt.previous_receipt_hash == previous.filter(|_| ended.lands), "does not follow the receipt before"),
+        (
+            refers == Some((receipt.id.as_str(), receipt.receipt_hash, receipt.content_hash)),
+            "is not the one the log refers to",
+        ),
+        ((ended.status, ended.reason) == (receipt.status, receipt.reason), "tells another outcome than the log"),
+        (ended.gates == receipt.gates, "tells of other gates than the log"),
+        (ended.tests == receipt.tests, "tells of other tests than the log"),
+        ((ended.before, ended.after) == (&*git.before_tree, &*git.after_tree), "tells of other trees than the log"),
+        (ended.status != ItemStatus::Success || passed(ended), "tells of a success that its gates did not allow"),
     ];
-    let told = ended.map(|ended| {
-        let refers = (&ended.receipt.id, ended.receipt.receipt_hash, ended.receipt.content_hash);
-        [
-            (refers == (&receipt.id, receipt.receipt_hash, receipt.content_hash), "is not the one the log refers to"),
-            ((ended.status, ended.reason) == (receipt.status, receipt.reason), "tells another outcome than the log"),
-            (ended.gates == receipt.gates, "tells of other gates than the log"),
-            (ended.tests == receipt.tests, "tells of other tests than the log"),
-            ((&ended.before, &ended.after) == (&git.before_tree, &git.after_tree), "tells of other trees than the log"),
-            (ended.status != ItemStatus::Success || passed(ended), "tells of a success that its gates did not allow"),
-        ]
-    });
-    let all = own.into_iter().chain(told.into_iter().flatten());
-    all.filter(|(holds, _)| !holds).map(|(_, what)| what.to_owned()).collect()
-}
-
-/// Whether a change is one of those that follow each other on the run's line; a change that is told by no item is.
-fn lands(ended: Option<&ItemEnded>) -> bool {
-    ended.is_none_or(|ended| ended.commit.is_some())
+    all.into_iter().filter(|(holds, _)| !holds).map(|(_, what)| what.to_owned()).collect()
 }
 
 /// Whether every gate that was asked let the change pass; who was asked nothing did not pass.
-fn passed(ended: &ItemEnded) -> bool {
+fn passed(ended: &ChangeEnd<'_>) -> bool {
     !ended.gates.is_empty() && ended.gates.iter().all(|result| result.passed)
 }
 

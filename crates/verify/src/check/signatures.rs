@@ -96,7 +96,7 @@ fn about_changes(found: &Found<'_>, receipts: &[Kept<'_>], statements: &Statemen
     let mut problems = Vec::new();
     for Kept { receipt, bytes, ended } in receipts {
         let number = format!("{:03}", receipt.change);
-        let commit = ended.and_then(|ended| ended.commit.as_deref());
+        let commit = ended.commit;
         for (name, kind) in OF_A_CHANGE {
             let exported = format!("attestations/{number}.{name}");
             let there = statements.get(&exported);

@@ -135,6 +135,7 @@ fn started(user: &Repository, objects: &Objects) -> RunStarted {
     RunStarted {
         items: 0,
         replay_of: None,
+        receipt: None,
         contract_digest: contract.digest(),
         contract,
         base: Base { commit: commit.to_string(), tree: tree.clone(), branch: Some("refs/heads/main".into()) },
@@ -243,6 +244,8 @@ impl Driving<'_> {
             patch_bytes: 16,
             risky: vec![],
             risky_count: 0,
+            gates: Vec::new(),
+            receipt: None,
             evidence: evidence.evidence(),
         });
         self.put_on_record(evidence, &dir, vec![fact]);

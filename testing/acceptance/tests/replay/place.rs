@@ -92,7 +92,8 @@ impl Place {
         let cancel = control.cancel.clone();
         let machine = || Machine::new(context, objects, owner.keys(), cancel.clone());
         let (mut own, mut untold) = (machine(), Untold);
-        let driver = Driver::new(store, run, log, &mut own, &mut untold, control, &settings.policies).unwrap();
+        let driver =
+            Driver::new(store, owner.objects(), run, log, &mut own, &mut untold, control, &settings.policies).unwrap();
         driver.with_hands(Hands { jobs: JOBS, machine: &machine }).drive().unwrap();
         slug
     }

@@ -177,6 +177,7 @@ fn start(store: &Store, outside: &Mutex<Outside>) -> runner::Result<(Run, RunLog
         left_out: Vec::new(),
         included: Vec::new(),
         replay_of: None,
+        receipt: None,
         parent: None,
         run_dir: store.layout.shown(&store.layout.run(&id.slug())),
         pid: 1,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::bundle::Bundle;
 use contract::bundle::{BundleFile, BundleIndex, BundleIndexSchema};
-use contract::{Event, ReceiptRef, Timestamp};
+use contract::{Event, Fact, ItemEnded, ReceiptRef, Timestamp};
 use serde_json::json;
 
 const SLUG: &str = "20260123-145501-010101";

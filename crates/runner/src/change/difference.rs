@@ -13,7 +13,7 @@ use run::gate::shown;
 
 /// The difference between two trees.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Change {
+pub(crate) struct Difference {
     /// From which tree to which; empty where none was looked at.
     pub(crate) trees: (String, String),
     /// In the words of the scope gate.
@@ -26,11 +26,11 @@ pub(crate) struct Change {
     pub(crate) patch: Vec<u8>,
 }
 
-impl Change {
-    pub(crate) fn between(objects: &Objects, old: &str, new: &str) -> Result<Change> {
+impl Difference {
+    pub(crate) fn between(objects: &Objects, old: &str, new: &str) -> Result<Difference> {
         let trees = (old.to_owned(), new.to_owned());
         if old == new {
-            return Ok(Change { trees, ..Change::default() });
+            return Ok(Difference { trees, ..Difference::default() });
         }
         let (old, new) = (id(old)?, id(new)?);
         let found = objects.diff(old, new)?;
@@ -46,7 +46,7 @@ impl Change {
         });
         let deltas = delta::deltas(&sides.collect::<Vec<_>>());
         let patch = observe::patch_to_keep(objects, &found, &paths, objects.diff_text(old, new)?)?;
-        Ok(Change { trees, deltas, patch, paths, artifacts })
+        Ok(Difference { trees, deltas, patch, paths, artifacts })
     }
 
     /// Paths that are created, edited and deleted.

@@ -1,18 +1,20 @@
-//! The papers of an item's end, as they follow from how it was judged: receipt, commit, `gates.json` and facts. No clock
-//! and no chance: whoever replays the end gives the id and the time that are on record, and gets the same bytes.
+//! What is written down at the end of a change, as it follows from how it was judged: receipt, commit, `gates.json` and
+//! facts. No clock and no chance: whoever replays the end gives the id and the time that are on record, and gets the
+//! same bytes.
 
-use super::judge::Judged;
+use super::judged::{Judged, Proposal};
 use crate::acceptance::Acceptance;
 use crate::git::CommitSpec;
 use crate::landing::id;
 use crate::{Machine, Result};
 use contract::receipt::{LeftOut, Phase, Receipt, ReceiptGit, ReceiptSchema};
 use contract::work::{Gate, GateResult};
-use contract::{Digest, Fact, ItemEnded, ItemStatus, Reason, ReceiptRef, Timestamp};
+use contract::{ChangeDropped, Digest, Fact, ItemEnded, ItemStatus, PatchApplied, Reason, ReceiptRef, Timestamp};
 use run::Run;
+use run::gate::shown;
 use serde_json::json;
 
-/// How an item ends.
+/// How a change ends.
 pub(crate) struct Ending {
     pub(crate) judged: Judged,
     pub(crate) status: ItemStatus,
@@ -21,7 +23,7 @@ pub(crate) struct Ending {
     pub(crate) landed: Option<Landed>,
 }
 
-/// What an item adds to the run's line.
+/// What a change adds to the run's history.
 pub(crate) struct Landed {
     pub(crate) before: String,
     pub(crate) after: String,
@@ -39,14 +41,14 @@ impl Ending {
     pub(crate) fn trees(&self) -> (&str, &str) {
         match &self.landed {
             Some(landed) => (&landed.before, &landed.after),
-            None => (&self.judged.base.tree, &self.judged.base.tree),
+            None => (&self.judged.on, &self.judged.on),
         }
     }
 }
 
-/// The gates that refused, as events of their own.
+/// The gates that refused an item, as events of their own; a patch that was refused has one event that says all of it.
 pub(crate) fn refusals(ending: &Ending) -> Vec<Fact> {
-    let item = ending.judged.place;
+    let Some(item) = ending.judged.place else { return Vec::new() };
     let fact = |result: &GateResult| {
         let (gate, findings) = (result.gate, result.findings.clone());
         match gate {
@@ -60,25 +62,26 @@ pub(crate) fn refusals(ending: &Ending) -> Vec<Fact> {
     ending.judged.gates.iter().filter(|result| !result.passed).map(fact).collect()
 }
 
-/// The receipt of an item's end; `hashes` are the state hashes of the trees of the line before and after.
+/// The receipt of a change; `hashes` are the state hashes of the trees of the line before and after.
 pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: String, at: Timestamp) -> Receipt {
     let (before, after) = ending.trees();
     let (before_hash, after_hash) = hashes;
-    let Judged { item, base, change, left_out, worked, gates, tests, .. } = &ending.judged;
+    let Judged { number, item, base, change, left_out, gates, tests, .. } = &ending.judged;
     let contract = &run.started.contract;
     let success = ending.status == ItemStatus::Success;
-    let candidate_tree = worked.as_ref().and_then(|worked| worked.tree.clone());
+    let candidate_tree = ending.judged.tree.clone();
     let denied = ending.status == ItemStatus::Denied;
     let said = || Some(ending.message.clone()).filter(|message| !message.is_empty());
     let result = candidate_tree.clone().unwrap_or_else(|| base.tree.clone());
+    let has_proof = success && ending.judged.place.is_some();
     let mut receipt = Receipt {
         schema: ReceiptSchema::V1,
         id,
         run_id: run.id.slug(),
         task_id: item.id.clone(),
-        change: ending.judged.place + 1,
+        change: *number,
         agent_id: item.agent_id.clone(),
-        phase: if run.items[ending.judged.place as usize].reconciles() { Phase::Reconcile } else { Phase::Tranche },
+        phase: if run::reconciles(item) { Phase::Reconcile } else { Phase::Tranche },
         timestamp_ns: format!("{}000000", at.unix_ms()),
         timestamp_iso: at,
         status: ending.status,
@@ -101,7 +104,7 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
         sandbox: sandbox_word(run),
         artifacts: change.artifacts.clone(),
         left_out: left_out.clone().map(|it| it.with_files_max(LeftOut::RECEIPT_FILES_MAX)),
-        proof_artifacts: success.then(|| format!("proof/replay-{}.sh", item.id)).into_iter().collect(),
+        proof_artifacts: has_proof.then(|| format!("proof/replay-{}.sh", item.id)).into_iter().collect(),
         deltas: change.deltas.clone(),
         tool_trace: ending.judged.tool_trace.clone(),
         tool_ops: ending.judged.tool_ops,
@@ -111,7 +114,7 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
         test_log_path: tests
             .as_ref()
             .and_then(Acceptance::first_log)
-            .map(|name| format!("changes/{:03}/{name}", ending.judged.place + 1)),
+            .map(|name| format!("{}/{name}", ending.judged.dir())),
         approvals: run.approvals.clone(),
         previous_receipt_hash: run.line.receipt.filter(|_| ending.landed.is_some()),
         content_hash: Receipt::content(&item.submitted, &base.tree, &result),
@@ -126,11 +129,11 @@ fn sandbox_word(run: &Run) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The commit that carries a change, with the digest of its receipt. Its date comes from the log, so that it is the same
-/// commit however often it is made.
+/// The commit that carries an item's change, with the digest of its receipt; what a loop made is one commit when it
+/// lands. Its date comes from the log, so that it is the same commit however often it is made.
 pub(crate) fn commit(run: &Run, ending: &Ending, receipt: &Digest) -> Result<Option<CommitSpec>> {
-    let Some(landed) = &ending.landed else { return Ok(None) };
-    let since = ending.judged.worked.as_ref().map(|worked| worked.since).unwrap_or_default();
+    let (Some(landed), Some(_)) = (&ending.landed, ending.judged.place) else { return Ok(None) };
+    let since = ending.judged.worked().map(|worked| worked.since).unwrap_or_default();
     Ok(Some(CommitSpec {
         tree: id(&landed.after)?,
         parents: vec![id(&run.line.head.commit)?],
@@ -152,28 +155,84 @@ fn message(run: &Run, ending: &Ending, receipt: &Digest) -> String {
     )
 }
 
-/// The fact that an item has ended.
-pub(crate) fn ended(
-    run: &Run,
-    ending: Ending,
-    receipt: &Receipt,
-    sha256: Digest,
-    commit: Option<String>,
-    evidence: Digest,
-) -> ItemEnded {
+/// What is made of a change when it ends: its receipt by what can be checked of it, the commit that carries it, and the
+/// digest of its evidence.
+pub(crate) struct Made {
+    pub(crate) receipt: ReceiptRef,
+    pub(crate) commit: Option<String>,
+    pub(crate) evidence: Digest,
+}
+
+impl Made {
+    pub(crate) fn new(receipt: &Receipt, sha256: Digest, commit: Option<String>, evidence: Digest) -> Made {
+        let (receipt_hash, content_hash) = (receipt.receipt_hash, receipt.content_hash);
+        Made { receipt: ReceiptRef { id: receipt.id.clone(), sha256, receipt_hash, content_hash }, commit, evidence }
+    }
+}
+
+/// The fact that a change has ended.
+pub(crate) fn end(run: &Run, ending: Ending, receipt: &Receipt, made: Made) -> Fact {
+    match (&ending.judged.proposal, ending.judged.place, ending.status) {
+        (Proposal::Patch { bytes, .. }, _, ItemStatus::Success) => {
+            let patch_bytes = bytes.len() as u64;
+            Fact::PatchApplied(applied(ending, patch_bytes, made))
+        }
+        (Proposal::Patch { .. }, _, _) => Fact::ChangeDropped(dropped(ending, made)),
+        (_, Some(place), _) => Fact::ItemEnded(Box::new(ended(run, place, ending, receipt, made))),
+        (_, None, _) => unreachable!("BUG: what is no patch is of an item"),
+    }
+}
+
+fn applied(ending: Ending, patch_bytes: u64, made: Made) -> PatchApplied {
     let (before, after) = ending.trees();
     let (before, after) = (before.to_owned(), after.to_owned());
-    let since = run.items[ending.judged.place as usize].turns.first().map(|turn| turn.since);
+    let Judged { number, proposal, change, risky, gates, .. } = ending.judged;
+    let Proposal::Patch { step, .. } = proposal else { unreachable!("BUG: only patches are applied") };
+    PatchApplied {
+        change: number,
+        step: step.index,
+        before,
+        after,
+        file_count: change.paths.len() as u64,
+        files: run::bounded(change.paths.iter().map(|path| shown(&path.path)).collect()),
+        patch_bytes,
+        risky_count: risky.len() as u64,
+        risky: run::bounded(risky),
+        gates,
+        receipt: Some(made.receipt),
+        evidence: made.evidence,
+    }
+}
+
+fn dropped(ending: Ending, made: Made) -> ChangeDropped {
+    let Judged { number, on, gates, budget, .. } = &ending.judged;
+    ChangeDropped {
+        change: *number,
+        step: ending.judged.step().unwrap_or_default(),
+        before: on.clone(),
+        reason: ending.reason.unwrap_or(Reason::PatchFailed),
+        findings: gates.iter().flat_map(|result| result.findings.clone()).collect(),
+        budget: budget.clone(),
+        gates: gates.clone(),
+        receipt: Some(made.receipt),
+        evidence: made.evidence,
+    }
+}
+
+fn ended(run: &Run, place: u32, ending: Ending, receipt: &Receipt, made: Made) -> ItemEnded {
+    let (before, after) = ending.trees();
+    let (before, after) = (before.to_owned(), after.to_owned());
+    let since = run.items[place as usize].turns.first().map(|turn| turn.since);
     ItemEnded {
-        item: ending.judged.place,
-        change: ending.judged.place + 1,
-        step: ending.judged.worked.as_ref().map(|worked| worked.step.index),
+        item: place,
+        change: ending.judged.number,
+        step: ending.judged.step(),
         status: ending.status,
         reason: ending.reason,
         message: run::bounded(vec![ending.message]).remove(0),
         before,
         after,
-        commit,
+        commit: made.commit,
         files: ending.judged.change.files(),
         left_out: ending.judged.left_out.map(|it| it.with_files_max(LeftOut::EVENT_FILES_MAX)),
         delta_size: ending.judged.change.deltas.size(),
@@ -182,13 +241,8 @@ pub(crate) fn ended(
         tests: receipt.tests,
         took_ms: since.map_or(0, |since| receipt.timestamp_iso.unix_ms().saturating_sub(since.unix_ms())),
         gates: ending.judged.gates,
-        receipt: ReceiptRef {
-            id: receipt.id.clone(),
-            sha256,
-            receipt_hash: receipt.receipt_hash,
-            content_hash: receipt.content_hash,
-        },
-        evidence,
+        receipt: made.receipt,
+        evidence: made.evidence,
     }
 }
 

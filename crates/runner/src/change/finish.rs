@@ -1,30 +1,29 @@
-//! The end of an item: its receipt, signed, with everything it was judged by, and the commit where it landed. All of it
-//! is one directory and one entry of the log, so that an item has ended with its receipt or not at all.
+//! The end of a change: its receipt, signed, with everything it was judged by, and the commit where it landed. All of it
+//! is one directory and one entry of the log, so that a change has ended with its receipt or not at all.
 
-use super::papers::{self, Ending};
-use super::world;
+use super::receipt::{self, Ending, Made};
 use crate::Result;
 use crate::book::Pending;
 use crate::drive::Driver;
 use crate::landing::id;
-use contract::{Digest, Fact};
+use contract::Digest;
 use store::{Preparing, crash, now};
 
-/// Puts the end of an item on record. `sealed` is the record of its turn, where that is still on its way to the disk.
-pub(super) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option<Pending>) -> Result<()> {
-    let dir = format!("changes/{:03}", ending.judged.place + 1);
+/// Puts the end of a change on record. `sealed` is the record of its turn, where that is still on its way to the disk.
+pub(crate) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option<Pending>) -> Result<()> {
+    let dir = ending.judged.dir();
     let hashes = state_hashes(driver, &ending)?;
-    let receipt = papers::receipt(&driver.run, &ending, hashes, store::new_uuid(), now());
+    let receipt = receipt::receipt(&driver.run, &ending, hashes, store::new_uuid(), now());
     let bytes = receipt.to_bytes();
     let sha256 = contract::hash::sha256(&bytes);
     let commit = commit(driver, &ending, &sha256)?;
     let target = driver.run_dir().join(&dir);
     let mut evidence = Preparing::new(&target)?;
-    store::make_way(driver.store, &target, "its item has not ended")?;
+    store::make_way(driver.store, &target, "its change has not ended")?;
     if !ending.judged.change.patch.is_empty() {
         evidence.write("patch.diff", &ending.judged.change.patch)?;
     }
-    evidence.write("gates.json", &papers::gates_json(&ending, &receipt))?;
+    evidence.write("gates.json", &receipt::gates_json(&ending, &receipt))?;
     for (name, bytes) in ending.judged.tests.iter().flat_map(|tests| &tests.files) {
         evidence.write(name, bytes)?;
     }
@@ -32,9 +31,9 @@ pub(super) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option
     for (name, bytes) in driver.world.keys().attest_receipt(&receipt, &bytes) {
         evidence.write(name, &bytes)?;
     }
-    let mut facts = papers::refusals(&ending);
-    let ended = papers::ended(&driver.run, ending, &receipt, sha256, commit, evidence.evidence());
-    facts.push(Fact::ItemEnded(Box::new(ended)));
+    let mut facts = receipt::refusals(&ending);
+    let made = Made::new(&receipt, sha256, commit, evidence.evidence());
+    facts.push(receipt::end(&driver.run, ending, &receipt, made));
     let points = ["change.before_rename", "change.after_rename"];
     let prepared = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, points)?;
     let pending = driver.submit(prepared.facts, prepared.files);
@@ -47,17 +46,15 @@ pub(super) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option
 
 fn state_hashes(driver: &mut Driver<'_, '_>, ending: &Ending) -> Result<(Digest, Digest)> {
     let (before, after) = ending.trees();
-    let world = world(driver)?;
-    let hash = world.state_hash(id(before)?)?;
-    Ok((hash, if before == after { hash } else { world.state_hash(id(after)?)? }))
+    let hash = driver.world.state_hash(id(before)?)?;
+    Ok((hash, if before == after { hash } else { driver.world.state_hash(id(after)?)? }))
 }
 
-/// The commit that carries the change, if it lands.
+/// The commit that carries the change, if there is one.
 fn commit(driver: &mut Driver<'_, '_>, ending: &Ending, receipt: &Digest) -> Result<Option<String>> {
-    let Some(spec) = papers::commit(&driver.run, ending, receipt)? else { return Ok(None) };
-    let objects = world(driver)?.objects();
-    let commit = objects.commit(&spec)?;
+    let Some(spec) = receipt::commit(&driver.run, ending, receipt)? else { return Ok(None) };
+    let commit = driver.objects.commit(&spec)?;
     // Durable before it can be mentioned.
-    objects.sync()?;
+    driver.objects.sync()?;
     Ok(Some(commit.to_string()))
 }

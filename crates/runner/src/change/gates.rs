@@ -1,9 +1,11 @@
-//! The gates of an item, asked on what is kept: norma's objects, the record of the run and the directory of the item's
-//! turn. Nothing is started and nothing is recorded here, so that whoever replays a run judges it the way it was judged.
+//! The gates of a change, asked on what is kept: norma's objects, the record of the run and the directory of the turn
+//! that proposed it. Nothing is started and nothing is recorded here, so that whoever replays a run judges it the way it
+//! was judged.
 
-use super::change::Change;
-use super::judge::{Judged, Refusal};
+use super::difference::Difference;
+use super::judged::{Judged, Proposal, Refusal};
 use super::merge::merge;
+use super::patch::apply_patch;
 use crate::git::Objects;
 use crate::landing::id;
 use crate::observe::LyingAbout;
@@ -12,6 +14,7 @@ use crate::{Error, Result};
 use contract::work::Gate;
 use contract::{Digest, Item, ItemStatus, Reason, Receipt, TurnEnd};
 use run::gate::admission::{self, Weight};
+use run::gate::budget::{Sizes, over_budget, risky};
 use run::gate::scope::{ChangedPath, Observed};
 use run::gate::{Finding, Rule, tool_ops};
 use run::{Run, Worked};
@@ -25,15 +28,15 @@ const TOOL_BYTES_MAX: u64 = 64 << 20;
 /// Where a turn's evidence has what lay about in its workspace.
 const WORKSPACE: &str = "workspace.json";
 
-/// See the module.
-pub(crate) struct Bench<'b> {
-    pub(crate) objects: &'b Objects,
-    pub(crate) rules: Rules<'b>,
-    /// The run before the item ends.
-    pub(crate) run: &'b Run,
+/// What the gates read.
+pub(crate) struct Gates<'g> {
+    pub(crate) objects: &'g Objects,
+    pub(crate) rules: Rules<'g>,
+    /// The run before the change ends.
+    pub(crate) run: &'g Run,
     pub(crate) run_dir: PathBuf,
     /// The receipt of the same change, if it has landed before and still stands.
-    pub(crate) landed: &'b dyn Fn(&Digest) -> Result<Option<LandedReceipt>>,
+    pub(crate) landed: &'g dyn Fn(&Digest) -> Result<Option<LandedReceipt>>,
 }
 
 /// Where a change that passed its gates comes to lie.
@@ -46,38 +49,64 @@ pub(crate) enum Put {
     Refused(Refusal),
 }
 
-impl Bench<'_> {
-    /// Asks every gate but the tests; the first that finds something ends the item.
-    pub(crate) fn judge(&self, judged: &mut Judged) -> Result<Option<Refusal>> {
-        let Some(worked) = judged.worked.clone() else { return Ok(Some(self.needed(judged))) };
-        if let Some(refused) = self.judge_inputs(judged)? {
-            return Ok(Some(refused));
+impl Gates<'_> {
+    /// Asks one gate; what ends the change, if it finds something.
+    pub(crate) fn ask(&self, gate: Gate, judged: &mut Judged) -> Result<Option<Refusal>> {
+        match gate {
+            Gate::Inputs => self.inputs(judged),
+            Gate::Output => self.output(judged),
+            Gate::Scope => self.scope(judged),
+            Gate::Admission => self.admission(judged),
+            Gate::Outputs => self.outputs(judged),
+            Gate::Tests | Gate::Merged | Gate::Tools => unreachable!("BUG: {gate} is not asked about a proposal"),
         }
-        if worked.end != TurnEnd::Answered {
-            judged.asked(Gate::Output, &[Finding::whole(Rule::Output, worked.summary.clone())]);
-            return Ok(Some(failed_turn(worked)));
-        }
-        judged.asked(Gate::Output, &[]);
-        self.judge_change(judged, &worked)
+    }
+
+    /// What keeps an item from starting that needs another one.
+    pub(crate) fn not_started(&self, judged: &Judged) -> Option<Refusal> {
+        let (Proposal::Nothing, Some(place)) = (&judged.proposal, judged.place) else { return None };
+        let need = self.run.failed_need(&self.run.items[place as usize])?;
+        let message = format!("dependency_failed: {} did not succeed", need.item.id);
+        Some(Refusal::new(ItemStatus::Denied, Reason::DependencyFailed, message))
     }
 
     /// Whether everything is there that must be before an agent starts.
-    pub(crate) fn judge_inputs(&self, judged: &mut Judged) -> Result<Option<Refusal>> {
+    pub(crate) fn inputs(&self, judged: &mut Judged) -> Result<Option<Refusal>> {
         let missing = self.missing_inputs(judged)?;
         let passed = judged.asked(Gate::Inputs, &missing);
         Ok((!passed).then(|| judged.denied(Reason::InputMissing)))
     }
 
-    /// What keeps an item from starting that needs another one.
-    fn needed(&self, judged: &Judged) -> Refusal {
-        let state = &self.run.items[judged.place as usize];
-        let need = self.run.failed_need(state).map_or_else(String::new, |need| need.item.id.clone());
-        let message = format!("dependency_failed: {need} did not succeed");
-        Refusal::new(ItemStatus::Denied, Reason::DependencyFailed, message)
+    /// Whether there is a tree to judge: the agent answered as asked, and a patch fits its files.
+    fn output(&self, judged: &mut Judged) -> Result<Option<Refusal>> {
+        let refusal = match &judged.proposal {
+            Proposal::Worked(worked) if worked.end != TurnEnd::Answered => {
+                let (findings, worked) = (vec![Finding::whole(Rule::Output, worked.summary.clone())], worked.clone());
+                judged.asked(Gate::Output, &findings);
+                return Ok(Some(failed_turn(worked)));
+            }
+            Proposal::Patch { bytes, .. } => match apply_patch(self.objects, self.run, bytes)? {
+                Ok(tree) => {
+                    judged.tree = Some(tree);
+                    None
+                }
+                Err(refused) => {
+                    judged.change.patch.clone_from(bytes);
+                    Some(refused)
+                }
+            },
+            Proposal::Worked(_) | Proposal::Nothing => None,
+        };
+        let findings = refusal.as_ref().map(|(_, findings)| &findings[..]).unwrap_or_default();
+        judged.asked(Gate::Output, findings);
+        Ok(refusal.map(|(reason, _)| match reason {
+            Reason::PolicyViolation => judged.denied(reason),
+            _ => judged.failed(reason),
+        }))
     }
 
     fn missing_inputs(&self, judged: &Judged) -> Result<Vec<Finding>> {
-        let (item, tree) = (&judged.item, id(&judged.base.tree)?);
+        let (item, tree) = (&judged.item, id(&judged.on)?);
         let mut findings = Vec::new();
         for path in &item.input_files {
             if self.objects.tree_entry(tree, path.as_str().as_bytes())?.is_none() {
@@ -100,20 +129,57 @@ impl Bench<'_> {
         Ok(findings)
     }
 
-    /// Scope, admission and expected files.
-    fn judge_change(&self, judged: &mut Judged, worked: &Worked) -> Result<Option<Refusal>> {
-        let item = judged.item.clone();
-        let tree = worked.tree.as_deref().unwrap_or_default();
-        judged.change = Change::between(self.objects, &judged.base.tree, tree)?;
-        let lying_about = self.lying_about(worked)?;
-        judged.left_out = lying_about.as_ref().and_then(LyingAbout::left_out);
-        let observed = match lying_about {
-            Some(found) => found.observed(judged.change.paths.clone()).ok_or_else(|| self.damaged(worked))?,
-            None => Observed { changes: judged.change.paths.clone(), ..Observed::default() },
-        };
-        if !judged.asked(Gate::Scope, &self.scope_findings(&item, &observed)) {
-            return Ok(Some(judged.denied(Reason::PolicyViolation)));
+    /// Whether the change stays where it may.
+    fn scope(&self, judged: &mut Judged) -> Result<Option<Refusal>> {
+        let tree = judged.candidate();
+        judged.change = Difference::between(self.objects, &judged.on, &tree)?;
+        if let Proposal::Patch { bytes, .. } = &judged.proposal
+            && judged.change.paths.iter().all(|path| path.secrets.is_empty())
+        {
+            // The patch as it was proposed, which makes the same tree.
+            judged.change.patch.clone_from(bytes);
         }
+        let changes = judged.change.paths.clone();
+        let observed = match judged.worked() {
+            None => Observed { changes, ..Observed::default() },
+            Some(worked) => {
+                let found = self.lying_about(worked)?;
+                let left_out = found.as_ref().and_then(LyingAbout::left_out);
+                let observed = match found {
+                    Some(found) => found.observed(changes).ok_or_else(|| self.damaged(worked))?,
+                    None => Observed { changes, ..Observed::default() },
+                };
+                judged.left_out = left_out;
+                observed
+            }
+        };
+        let passed = judged.asked(Gate::Scope, &self.scope_findings(&judged.item.clone(), &observed));
+        Ok((!passed).then(|| judged.denied(Reason::PolicyViolation)))
+    }
+
+    /// Whether the change is as small as it must be, and new.
+    fn admission(&self, judged: &mut Judged) -> Result<Option<Refusal>> {
+        match judged.proposal.clone() {
+            Proposal::Patch { bytes, .. } => Ok(self.within_budgets(judged, bytes.len() as u64)),
+            Proposal::Worked(worked) => self.within_constraints(judged, &worked),
+            Proposal::Nothing => Ok(None),
+        }
+    }
+
+    /// A loop's change counts against the budgets of its run.
+    fn within_budgets(&self, judged: &mut Judged, patch_bytes: u64) -> Option<Refusal> {
+        judged.risky = risky(&judged.change.paths);
+        let (files, risky) = (judged.change.paths.len() as u64, judged.risky.len() as u64);
+        let over = over_budget(&self.run.started.contract.budgets, &Sizes { patch_bytes, files, risky });
+        let finding = over
+            .as_ref()
+            .map(|over| Finding::whole(Rule::Budget, format!("{}: {} > {}", over.budget, over.actual, over.limit)));
+        judged.budget = over;
+        let passed = judged.asked(Gate::Admission, finding.as_slice());
+        (!passed).then(|| judged.denied(Reason::BudgetExceeded))
+    }
+
+    fn within_constraints(&self, judged: &mut Judged, worked: &Worked) -> Result<Option<Refusal>> {
         self.read_tool_ops(judged, worked)?;
         let weight = Weight {
             files: judged.change.paths.len() as u64,
@@ -121,19 +187,22 @@ impl Bench<'_> {
             delta_size: judged.change.deltas.size(),
             patch_bytes: judged.change.patch.len() as u64,
         };
-        if !judged.asked(Gate::Admission, &admission::judge(&item.constraints, &weight)) {
+        let findings = admission::judge(&judged.item.constraints, &weight);
+        if !findings.is_empty() {
+            judged.asked(Gate::Admission, &findings);
             return Ok(Some(judged.denied(Reason::ConstraintExceeded)));
         }
-        if let Some(earlier) = self.duplicate(judged, tree)? {
-            judged.gates.pop();
-            judged.asked(Gate::Admission, &[Finding::whole(Rule::Duplicate, duplicate_of(&earlier))]);
-            return Ok(Some(judged.denied(Reason::DuplicateChange)));
-        }
-        if !judged.asked(Gate::Outputs, &self.missing_outputs(&item, tree)?) {
-            let denied = judged.denied(Reason::OutputMissing);
-            return Ok(Some(Refusal { status: ItemStatus::Failure, ..denied }));
-        }
-        Ok(None)
+        let duplicate = self.duplicate(judged, &judged.candidate())?;
+        let finding = duplicate.map(|earlier| Finding::whole(Rule::Duplicate, duplicate_of(&earlier)));
+        let passed = judged.asked(Gate::Admission, finding.as_slice());
+        Ok((!passed).then(|| judged.denied(Reason::DuplicateChange)))
+    }
+
+    /// Whether everything is there that was asked for.
+    fn outputs(&self, judged: &mut Judged) -> Result<Option<Refusal>> {
+        let missing = self.missing_outputs(&judged.item.clone(), &judged.candidate())?;
+        let passed = judged.asked(Gate::Outputs, &missing);
+        Ok((!passed).then(|| judged.failed(Reason::OutputMissing)))
     }
 
     /// What lay about in the workspace besides the change when the agent was done.
@@ -212,7 +281,7 @@ impl Bench<'_> {
                 return Ok(Put::Refused(judged.denied(Reason::MergeConflict)));
             }
         };
-        judged.change = Change::between(self.objects, head, &tree)?;
+        judged.change = Difference::between(self.objects, head, &tree)?;
         let observed = Observed { changes: judged.change.paths.clone(), ..Observed::default() };
         if !judged.asked(Gate::Merged, &self.scope_findings(&judged.item, &observed)) {
             return Ok(Put::Refused(judged.denied(Reason::PolicyViolation)));

@@ -1,11 +1,12 @@
-//! One change: act's patch, applied to the run's tree on objects, judged by gates, sealed and put on record.
-//! All or nothing: the run either has the new tree, or its old one and the reasons.
+//! A patch as the first version judged it and wrote it down: the budget of its size before it was applied, no receipt, and
+//! a `gates.json` of its own form. Only to replay what that version has left.
 
-use crate::drive::Driver;
-use crate::policy::Rules;
-use crate::world::PatchResult;
-use crate::{Error, Result};
-use contract::{BudgetExceeded, ChangeDropped, Digest, Fact, PatchApplied, Reason, StepRef};
+use super::super::Walk;
+use super::super::tally::{Found, fields, found};
+use crate::change::{apply_patch, read_patch};
+use crate::landing::id;
+use crate::{Result, observe};
+use contract::{BudgetExceeded, ChangeDropped, Digest, Event, Fact, PatchApplied, Reason, StepRef};
 use run::gate::budget::{Sizes, over_budget, risky};
 use run::gate::scope::Observed;
 use run::gate::{Finding, Rule, shown};
@@ -13,66 +14,55 @@ use run::redact::Redactor;
 use run::{Run, bounded};
 use serde_json::json;
 use std::borrow::Cow;
-use std::io::Read;
-use std::path::Path;
-use store::{Preparing, crash, now};
 
-/// What became of a patch, before it is on record.
-pub(crate) enum Judged {
+/// What became of a patch.
+enum Judged {
     /// It is the run's tree.
     Applied { tree: String, files: Vec<String>, risky: Vec<String> },
     /// It is not.
     Dropped { reason: Reason, findings: Vec<Finding>, budget: Option<BudgetExceeded> },
 }
 
-pub(crate) fn judge_and_apply(driver: &mut Driver<'_, '_>, change: u32, step: StepRef) -> Result<()> {
-    let before = driver.run.tree.clone();
-    driver.record(vec![Fact::ChangeStarted { change, step: step.index, before }], Vec::new())?;
-    crash::point("change.after_intent");
-    let patch = read_patch(&driver.run_dir(), &driver.run, step)?;
-    let rules = Rules::new(driver.policies, &driver.store.layout);
-    let judged = judge_patch(&rules, &driver.run, &patch, |run, patch| driver.world.apply(run, patch))?;
+pub(super) fn differences(walk: &Walk<'_, '_, '_>, event: &Event, change: u32, step: StepRef) -> Result<Vec<Found>> {
+    let (_, evidence) = event.fact.evidence().expect("BUG: only patches are judged here");
+    let patch = read_patch(&walk.dir, &walk.run, step)?;
+    let judged = judge_patch(walk, &patch)?;
+    let gates = judged.gates_json(&walk.run.tree);
+    let kept = judged.patch_to_keep(&patch).into_owned();
+    let now = judged.fact(&walk.run, (change, step), patch.len() as u64, evidence);
+    let mut all: Vec<Found> = match (&event.fact, &now) {
+        (Fact::PatchApplied(recorded), Fact::PatchApplied(now)) => fields(recorded, now, &[]),
+        (Fact::ChangeDropped(recorded), Fact::ChangeDropped(now)) => fields(recorded, now, &[]),
+        (recorded, now) => vec![format!("on record: {}, now: {}", recorded.message(), now.message())],
+    }
+    .into_iter()
+    .map(|what| found(Some("patch"), what))
+    .collect();
     let dir = format!("changes/{change:03}");
-    let mut evidence = Preparing::new(&driver.run_dir().join(&dir))?;
-    evidence.write("patch.diff", &judged.patch_to_keep(&patch))?;
-    evidence.write("gates.json", &judged.gates_json(&driver.run.tree))?;
-    let fact = judged.fact(&driver.run, (change, step), patch.len() as u64, evidence.evidence());
-    let points = ["change.before_rename", "change.after_rename"];
-    let sealed = evidence.finish(&driver.run.id.slug(), &dir, now(), vec![fact], points)?;
-    driver.record(sealed.facts, sealed.files)?;
-    crash::point("change.after_commit");
-    Ok(())
+    for (name, bytes) in [("patch.diff", &kept), ("gates.json", &gates)] {
+        if walk.read(&format!("{dir}/{name}"))? != *bytes {
+            all.push(found(Some("patch"), format!("{dir}/{name} is not what follows from the turn")));
+        }
+    }
+    Ok(all)
 }
 
-/// Reads at most what the limits allow, and one byte more so that the gate sees that it is too much.
-pub(crate) fn read_patch(run_dir: &Path, run: &Run, step: StepRef) -> Result<Vec<u8>> {
-    let path = run_dir.join("steps").join(step.dir_name()).join("patch.diff");
-    let most = (u64::from(run.started.contract.limits.change_mb) << 20) + 1;
-    let mut patch = Vec::new();
-    let file = std::fs::File::open(&path).map_err(|source| Error::io("open", &path, source))?;
-    file.take(most).read_to_end(&mut patch).map_err(|source| Error::io("read", &path, source))?;
-    Ok(patch)
-}
-
-/// Judges a patch on the run's tree. `apply` makes a tree of it.
-pub(crate) fn judge_patch(
-    rules: &Rules<'_>,
-    run: &Run,
-    patch: &[u8],
-    apply: impl FnOnce(&Run, &[u8]) -> Result<PatchResult>,
-) -> Result<Judged> {
+/// Judges a patch on the run's tree.
+fn judge_patch(walk: &Walk<'_, '_, '_>, patch: &[u8]) -> Result<Judged> {
+    let (run, objects) = (&walk.run, walk.with.objects);
     let budgets = &run.started.contract.budgets;
     let mut sizes = Sizes { patch_bytes: patch.len() as u64, ..Sizes::default() };
     if let Some(over) = over_budget(budgets, &sizes) {
         return Ok(stopped(over));
     }
-    let (tree, changes) = match apply(run, patch)? {
-        PatchResult::Tree { tree, changes } => (tree, changes),
-        PatchResult::Refused { reason, findings } => return Ok(Judged::Dropped { reason, findings, budget: None }),
+    let tree = match apply_patch(objects, run, patch)? {
+        Ok(tree) => tree,
+        Err((reason, findings)) => return Ok(Judged::Dropped { reason, findings, budget: None }),
     };
+    let changes = observe::changes(objects, &objects.diff(id(&run.tree)?, id(&tree)?)?)?;
     // A patch is made on objects: there is no workspace in which anything else could lie about.
     let observed = Observed { changes, ..Observed::default() };
-    let findings = rules.scope_findings(&run.started.contract.scope, &observed);
+    let findings = walk.rules.scope_findings(&run.started.contract.scope, &observed);
     if !findings.is_empty() {
         return Ok(Judged::Dropped { reason: Reason::PolicyViolation, findings, budget: None });
     }
@@ -93,7 +83,7 @@ fn stopped(over: BudgetExceeded) -> Judged {
 
 impl Judged {
     /// What goes on record; `run` is the run before it.
-    pub(crate) fn fact(self, run: &Run, (change, step): (u32, StepRef), patch_bytes: u64, evidence: Digest) -> Fact {
+    fn fact(self, run: &Run, (change, step): (u32, StepRef), patch_bytes: u64, evidence: Digest) -> Fact {
         let (step, before) = (step.index, run.tree.clone());
         match self {
             Judged::Applied { tree, files, risky } => Fact::PatchApplied(PatchApplied {
@@ -106,6 +96,8 @@ impl Judged {
                 patch_bytes,
                 risky_count: risky.len() as u64,
                 risky: bounded(risky),
+                gates: Vec::new(),
+                receipt: None,
                 evidence,
             }),
             Judged::Dropped { reason, findings, budget } => Fact::ChangeDropped(ChangeDropped {
@@ -115,13 +107,15 @@ impl Judged {
                 reason,
                 findings: bounded(findings.iter().map(Finding::to_string).collect()),
                 budget,
+                gates: Vec::new(),
+                receipt: None,
                 evidence,
             }),
         }
     }
 
     /// The patch as it is kept: without the secrets for which it was dropped.
-    pub(crate) fn patch_to_keep<'p>(&self, patch: &'p [u8]) -> Cow<'p, [u8]> {
+    fn patch_to_keep<'p>(&self, patch: &'p [u8]) -> Cow<'p, [u8]> {
         match self {
             Judged::Dropped { findings, .. } if findings.iter().any(|found| found.rule == Rule::Secret) => {
                 Redactor::patterns().redact(patch).bytes
@@ -131,7 +125,7 @@ impl Judged {
     }
 
     /// `gates.json`: what was judged, for people and for whoever judges again.
-    pub(crate) fn gates_json(&self, before: &str) -> Vec<u8> {
+    fn gates_json(&self, before: &str) -> Vec<u8> {
         let value = match self {
             Judged::Applied { tree, files, risky } => json!({
                 "before": before, "after": tree, "verdict": "pass", "files": files, "risky": risky, "findings": [],

@@ -74,7 +74,7 @@ mod tests {
         let (base, ours, theirs) = (tree("1\n2\n3\n"), tree("one\n2\n3\n"), tree("1\n2\nthree\n"));
         let sides = (base.as_str(), ours.as_str(), theirs.as_str());
         let said = |rules| merge(&objects, rules, sides).unwrap().map_err(|found| found[0].to_string());
-        assert_eq!(said(1).unwrap_err(), "conflict: a: something else landed there meanwhile");
+        assert_eq!(said(1).unwrap_err(), "a: something else landed there meanwhile");
         assert_eq!(said(contract::RULES), Ok(tree("one\n2\nthree\n")));
     }
 }

@@ -2,42 +2,19 @@
 //! at, does it, and asks again. Agents work and changes are judged side by side; changes land one after another, in
 //! the order of the contract.
 
-mod bench;
-mod change;
-mod finish;
-mod judge;
-mod land;
-mod merge;
-mod papers;
-
-use crate::acceptance::Acceptance;
+use crate::Result;
 use crate::book::{Book, Page, Pending};
+use crate::change::{self, Judged, OnLine, Verdict, bring_onto_line, finish, with_gates};
 use crate::drive::{Control, Driver};
-use crate::git::{ObjectId, Objects};
 use crate::turn;
-use crate::{Error, Result};
-pub(crate) use bench::{Bench, Put, duplicate_of};
-use contract::{Digest, Fact, Item, StepRef};
-pub(crate) use judge::Judged;
-pub(crate) use merge::merge;
-pub(crate) use papers::{Ending, Landed, commit, ended, gates_json, receipt, refusals};
-use run::{Due, Run};
+use contract::{Fact, StepRef};
+use run::Due;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use store::{Holder, PathLock, PathLocks, Taken, crash};
 
 /// How often somebody who waits looks again.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// What only items need of the world.
-pub trait ItemWorld {
-    /// norma's own objects.
-    fn objects(&self) -> &Objects;
-    /// The state hash of a tree.
-    fn state_hash(&mut self, tree: ObjectId) -> Result<Digest>;
-    /// Tries an item's tests on a tree.
-    fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, base: ObjectId) -> Result<Acceptance>;
-}
 
 /// Who is at what, and what was judged and waits for its turn to land.
 #[derive(Default)]
@@ -151,14 +128,16 @@ fn next_job(page: &mut Page) -> Option<Job> {
 fn carry_out(driver: &mut Driver<'_, '_>, job: Job) -> Result<()> {
     match job {
         Job::Work(place) => work_on(driver, place),
-        Job::Judge(place) => judge::judge(driver, place, None),
-        Job::Land(place, judged) => land::land(driver, place, *judged),
+        Job::Judge(place) => judge(driver, place, None),
+        Job::Land(_, judged) => land(driver, *judged),
     }
 }
 
 fn work_on(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
-    if let Some(denied) = judge::inputs(driver, place)? {
-        return finish::finish(driver, denied, None);
+    let mut judged = Judged::of_item(&driver.run, place);
+    // Nothing is paid for that could not start.
+    if let Some(refusal) = with_gates(driver, &mut None, |gates, _| gates.inputs(&mut judged))? {
+        return finish(driver, judged.ends(refusal), None);
     }
     if !wait_before_retry(driver, place) {
         return Ok(());
@@ -168,10 +147,34 @@ fn work_on(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
     let sealed = turn::carry_out(driver, step, opened)?;
     crash::point("step.after_commit");
     if driver.run.items[place as usize].worked().is_some() {
-        return judge::judge(driver, place, Some(sealed));
+        return judge(driver, place, Some(sealed));
     }
     // It is tried again, by whoever comes to it next.
     driver.book.settle(sealed)
+}
+
+/// Judges what an item's agent left. `sealed` is the record of its turn, where that is still on its way to the disk. What
+/// passed every gate lands when its turn comes; what changes nothing has nothing to wait for.
+fn judge(driver: &mut Driver<'_, '_>, place: u32, mut sealed: Option<Pending>) -> Result<()> {
+    let mut judged = Judged::of_item(&driver.run, place);
+    match with_gates(driver, &mut sealed, |gates, tests| change::judge(gates, &mut judged, tests))? {
+        Verdict::Refused(refusal) => return finish(driver, judged.ends(refusal), sealed),
+        Verdict::Passed if judged.change.paths.is_empty() => return finish(driver, judged.succeeds(None), sealed),
+        Verdict::Passed => drop(driver.book.page().desk.judged.insert(place, judged)),
+        Verdict::Interrupted => {}
+    }
+    sealed.map_or(Ok(()), |sealed| driver.book.settle(sealed))
+}
+
+/// Brings a judged change onto the run's line.
+fn land(driver: &mut Driver<'_, '_>, mut judged: Judged) -> Result<()> {
+    let on_line = with_gates(driver, &mut None, |gates, tests| bring_onto_line(gates, &mut judged, tests))?;
+    let ending = match on_line {
+        OnLine::At(landed) => judged.succeeds(landed),
+        OnLine::Refused(refusal) => judged.ends(refusal),
+        OnLine::Interrupted => return Ok(()),
+    };
+    finish(driver, ending, None)
 }
 
 /// Puts the intent of a turn on its way. Which turn it is depends on what others have opened until this moment, and whether
@@ -221,13 +224,4 @@ fn lock_paths(driver: &Driver<'_, '_>, place: u32) -> Result<Option<Option<PathL
         }
     }
     Ok(None)
-}
-
-/// What only items need of the driver's world.
-fn world<'d>(driver: &'d mut Driver<'_, '_>) -> Result<&'d mut dyn ItemWorld> {
-    driver.world.items().ok_or_else(no_items)
-}
-
-pub(crate) fn no_items() -> Error {
-    Error::usage("this world has no items", "carry them out with a machine")
 }

@@ -1,0 +1,20 @@
+//! A change: a candidate tree that becomes part of the run's history, or leaves no trace. What a worker left in its
+//! workspace and what an `act` proposes as a patch go the same way: the gates in their one order, the tests, a signed
+//! receipt, and one entry of the log.
+
+mod difference;
+mod finish;
+mod gates;
+mod judge;
+mod judged;
+mod merge;
+mod patch;
+mod receipt;
+
+pub(crate) use finish::finish;
+pub(crate) use gates::{Gates, duplicate_of};
+pub(crate) use judge::{OnLine, Tried, Verdict, bring_onto_line, judge, with_gates};
+pub(crate) use judged::Judged;
+pub(crate) use merge::merge;
+pub(crate) use patch::{apply_patch, judge_and_apply, read_patch};
+pub(crate) use receipt::{Ending, Landed, Made, commit, end, gates_json, receipt, refusals};
