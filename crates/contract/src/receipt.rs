@@ -253,13 +253,95 @@ pub enum DeltaKind {
     Modify,
 }
 
+/// One receipt over all changes of a batch: `receipts/RECEIPT.json`. What it says of them does not depend on the order in
+/// which they were submitted or made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchReceipt {
+    /// Always `batch_receipt.v1`.
+    pub schema: BatchReceiptSchema,
+    /// The run's slug.
+    pub run_id: String,
+    /// Digest of the run's contract.
+    pub contract: Digest,
+    /// It reconciles the others.
+    pub phase: Phase,
+    /// Whether every one of them succeeded.
+    pub status: ItemStatus,
+    /// The commit that the batch started from.
+    pub base_commit: String,
+    /// The tree that it started from.
+    pub before_tree: String,
+    /// The tree that it ended with.
+    pub after_tree: String,
+    /// Each change, by the id of its item.
+    pub tranches: Vec<TrancheReceipt>,
+    /// How many of them are part of the result.
+    pub tranches_merged: u64,
+    /// How many paths they changed together.
+    pub total_artifacts: u64,
+    /// Entries of their deltas together.
+    pub total_delta_size: u64,
+    /// What the batch is, apart from when and in which order it was made: its base, its result and the content hashes of
+    /// its changes.
+    pub content_hash: Digest,
+    /// Over everything else in this document.
+    pub receipt_hash: Digest,
+}
+
+/// The one schema name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum BatchReceiptSchema {
+    /// Version 1.
+    #[serde(rename = "batch_receipt.v1")]
+    V1,
+}
+
+/// The receipt of one change of a batch, by what can be checked of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrancheReceipt {
+    /// The item's id.
+    pub task_id: String,
+    /// `changes/NNN`.
+    pub change: u32,
+    /// How it ended.
+    pub status: ItemStatus,
+    /// SHA-256 of its `RECEIPT.json`.
+    pub sha256: Digest,
+    /// Its own hash over its fields.
+    pub receipt_hash: Digest,
+    /// What the change is.
+    pub content_hash: Digest,
+}
+
+impl BatchReceipt {
+    /// The hash over everything in the document but itself.
+    pub fn hash(&self) -> Digest {
+        hash_without_itself(self)
+    }
+
+    /// What the batch is, whenever and in whichever order it was made.
+    pub fn content(&self) -> Digest {
+        let hasher = crate::hash::Hasher::new(Domain::Change);
+        let hasher = hasher.field(self.before_tree.as_bytes()).field(self.after_tree.as_bytes());
+        let all = self.tranches.iter().fold(hasher, |hasher, it| hasher.field(it.content_hash.as_bytes()));
+        all.finish()
+    }
+}
+
+/// The hash over everything in a receipt but the member that holds it.
+fn hash_without_itself(receipt: &impl Serialize) -> Digest {
+    let mut value = serde_json::to_value(receipt).expect("BUG: a receipt is plain data");
+    value.as_object_mut().expect("BUG: a receipt is an object").remove("receipt_hash");
+    let bytes = crate::json::canonical(&value).expect("BUG: a receipt holds only small integers and strings");
+    crate::hash::digest(Domain::Receipt, &bytes)
+}
+
 impl Receipt {
     /// The hash over everything in the document but itself.
     pub fn hash(&self) -> Digest {
-        let mut value = serde_json::to_value(self).expect("BUG: a receipt is plain data");
-        value.as_object_mut().expect("BUG: a receipt is an object").remove("receipt_hash");
-        let bytes = crate::json::canonical(&value).expect("BUG: a receipt holds only small integers and strings");
-        crate::hash::digest(Domain::Receipt, &bytes)
+        hash_without_itself(self)
     }
 
     /// What the change is, whenever and by whichever run it was made: the submitted document, the tree that its agent

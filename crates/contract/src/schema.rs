@@ -57,6 +57,7 @@ schemas! {
     "prompt_blocks.v1.json" => PromptBlocks,
     "protected_paths.v1.json" => ProtectedPathsFile,
     "receipt.v1.json" => Receipt,
+    "batch_receipt.v1.json" => crate::receipt::BatchReceipt,
     "recording.v1.json" => Recording,
     "reexec_report.v1.json" => ReexecReport,
     "replay_report.v1.json" => ReplayReport,

@@ -4,6 +4,7 @@
 //!
 //! Nothing is made up to look complete. What did not happen is SKIPPED or BLOCKED, and what is missing is said to be.
 
+mod batch_receipt;
 mod claims;
 mod gates;
 mod manifest;
@@ -88,6 +89,7 @@ fn of_run(record: &Record<'_>) -> Vec<Piece> {
         Piece::json("reports/work_report.json", &reports::work_report(record, &about)),
     ];
     pieces.extend(reports::task_result(&about).map(|it| Piece::json("reports/task_result.json", &it)));
+    pieces.extend(batch_receipt::batch_receipt(record).map(|it| Piece::json("receipts/RECEIPT.json", &it)));
     for name in ["patch.diff", "diff_name_only.txt"] {
         if record.files.contains_key(name) {
             pieces.push(Piece::copies(format!("git/{name}"), vec![name.to_owned()]));

@@ -116,7 +116,10 @@ impl Starting<'_> {
             approval_for: order.approval_for,
             ..self.terms(Workflow::Batch)?
         };
-        let items = (0..).zip(order.items).map(|(index, item)| ItemAdded { index, item, earlier: None });
+        let mut items = order.items;
+        // By their ids, not as they were listed: the same items in another order come to the same tree.
+        items.sort_by(|one, other| one.id.cmp(&other.id));
+        let items = (0..).zip(items).map(|(index, item)| ItemAdded { index, item, earlier: None });
         self.begin_work(base, terms, items.collect(), None, Some(&order.submitted))
     }
 

@@ -6,7 +6,7 @@ use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::{safe, short};
 use contract::documents::{Kind, RunResult, TaskContract};
-use contract::{ApprovalDecision, ApprovalTerms, Item, ItemStatus, RunView, Status, Wait};
+use contract::{ApprovalDecision, ApprovalTerms, Digest, Item, ItemStatus, RunView, Status, Wait};
 use runner::{Answer, WorkOrder};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,6 +57,7 @@ impl Work {
         }
         let kind = submitted.kind;
         let items = submitted.into_items(&name)?;
+        let asked: Vec<String> = items.iter().map(|item| item.id.clone()).collect();
         let session = Session { here, context: &context, owner: &owner, settings, interrupts };
         let view = match self.left(&session, &items)? {
             Some(slug) => session.resume(&slug, self.jobs)?,
@@ -66,7 +67,7 @@ impl Work {
             Document::Typed(_) => session.say_yes(view, self.jobs)?,
             Document::File(_) => view,
         };
-        self.finish(&session, &view)
+        self.finish(&session, &view, &asked)
     }
 
     /// The run of exactly these items that was left before its end, if there is one.
@@ -77,8 +78,7 @@ impl Work {
         let reader = Reader::open(&session.context.layout)?;
         for slug in reader.unsealed()?.into_iter().rev() {
             let (run, _) = reader.load(&slug)?;
-            let same =
-                || run.items.iter().map(|state| state.item.submitted).eq(items.iter().map(|item| item.submitted));
+            let same = || submitted(run.items.iter().map(|state| &*state.item)) == submitted(items.iter());
             if matches!(run.status, Status::Paused | Status::Waiting) && !run.items.is_empty() && same() {
                 return Ok(Some(slug));
             }
@@ -109,12 +109,13 @@ impl Work {
         Ok(WorkOrder { goal, items, submitted: bytes, baseline, again: self.new, approval_for })
     }
 
-    /// Says what came of it.
-    fn finish(&self, session: &Session<'_>, view: &RunView) -> Outcome<ExitCode> {
+    /// Says what came of it, in the order in which it was asked for.
+    fn finish(&self, session: &Session<'_>, view: &RunView, asked: &[String]) -> Outcome<ExitCode> {
         let here = session.here;
         let layout = &session.context.layout;
         let (run, _) = Reader::open(layout)?.load(&view.run_id)?;
-        let results = runner::results(layout, &run)?;
+        let mut results = runner::results(layout, &run)?;
+        results.sort_by_key(|result| asked.iter().position(|id| Some(id) == result.id.as_ref()));
         let text = || format!("{}{}", table(&results), super::run::ending(view, &run));
         match (self.many, &results[..]) {
             (false, [only]) => here.print(only, text),
@@ -152,6 +153,13 @@ impl Session<'_> {
         }
         Ok(Reader::open(&self.context.layout)?.load(&view.run_id)?.0.waits)
     }
+}
+
+/// What items were submitted as, in whichever order.
+fn submitted<'i>(items: impl Iterator<Item = &'i Item>) -> Vec<(&'i str, Digest)> {
+    let mut all: Vec<(&str, Digest)> = items.map(|item| (item.id.as_str(), item.submitted)).collect();
+    all.sort();
+    all
 }
 
 /// One line for each item that did not succeed; a batch of a thousand is not read line by line.
