@@ -1,11 +1,11 @@
 //! What people and programs are shown of a run or a task. Views are made from the index tables; a browser or a
 //! script gets nothing it would have to compute.
 
+use crate::schema::JsonSchema;
 use crate::{
     AcceptanceCriterion, AgentType, Landing, Reason, Role, RunId, Status, StepStatus, TaskStatus, Timestamp, Usage,
     Verdict,
 };
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A run, as `norma show --json` prints it and `norma runs --json` lists it (there without `steps`).
