@@ -16,28 +16,31 @@ pub(crate) fn of<T: JsonSchema>() -> Value {
     schemars::schema_for!(T).to_value()
 }
 
-impl JsonSchema for Usd {
-    fn schema_name() -> Cow<'static, str> {
-        "Usd".into()
-    }
+/// Types that are one JSON value, whose `Serialize` is written by hand.
+macro_rules! schemas_by_hand {
+    ($($kind:ident => $schema:tt,)*) => { $(
+        impl JsonSchema for $kind {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($kind).into()
+            }
 
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": ["string", "number"], "description": "US dollars, such as 2.50"})
-    }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    )* };
 }
 
-impl JsonSchema for Sha256 {
-    fn schema_name() -> Cow<'static, str> {
-        "Sha256".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        concat!(module_path!(), "::Sha256").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "description": "A SHA-256 in hex.", "pattern": "^[a-fA-F0-9]{64}$"})
-    }
+schemas_by_hand! {
+    Digest => {"type": "string", "description": "A 256-bit digest in lowercase hex.", "pattern": "^[0-9a-f]{64}$"},
+    RepoPath => {
+        "type": "string", "description": "A path relative to the repository's root, with `/` between components.",
+        "minLength": 1, "maxLength": PATH_BYTES_MAX,
+    },
+    RunId => {"type": "string", "description": "The id of a run: a version 7 UUID.", "format": "uuid"},
+    Sha256 => {"type": "string", "description": "A SHA-256 in hex.", "pattern": "^[a-fA-F0-9]{64}$"},
+    Timestamp => {"type": "string", "description": "A time in UTC with milliseconds.", "format": "date-time"},
+    Usd => {"type": ["string", "number"], "description": "US dollars, such as 2.50"},
 }
 
 impl<T: JsonSchema> JsonSchema for OrNull<T> {
@@ -70,79 +73,6 @@ impl JsonSchema for RoleContracts {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let role = generator.subschema_for::<RoleDefaults>();
         json_schema!({"type": "object", "patternProperties": {"^[A-Z_]+$": role}, "additionalProperties": false})
-    }
-}
-
-impl JsonSchema for Digest {
-    fn schema_name() -> Cow<'static, str> {
-        "Digest".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        concat!(module_path!(), "::Digest").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "A 256-bit digest in lowercase hex.",
-            "pattern": "^[0-9a-f]{64}$",
-        })
-    }
-}
-
-impl JsonSchema for RunId {
-    fn schema_name() -> Cow<'static, str> {
-        "RunId".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        concat!(module_path!(), "::RunId").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "The id of a run: a version 7 UUID.",
-            "format": "uuid",
-        })
-    }
-}
-
-impl JsonSchema for RepoPath {
-    fn schema_name() -> Cow<'static, str> {
-        "RepoPath".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        concat!(module_path!(), "::RepoPath").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "A path relative to the repository's root, with `/` between components.",
-            "minLength": 1,
-            "maxLength": PATH_BYTES_MAX,
-        })
-    }
-}
-
-impl JsonSchema for Timestamp {
-    fn schema_name() -> Cow<'static, str> {
-        "Timestamp".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        concat!(module_path!(), "::Timestamp").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "A time in UTC with milliseconds.",
-            "format": "date-time",
-        })
     }
 }
 
