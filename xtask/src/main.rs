@@ -4,8 +4,11 @@
 mod agents;
 mod bench;
 mod logs;
+mod packages;
 mod parts;
 mod seeds;
+mod soak;
+mod test;
 mod tidy;
 mod verbs;
 
@@ -17,7 +20,9 @@ type Outcome = Result<String, Vec<String>>;
 
 const USAGE: &str = "usage: cargo xtask <verb>
 
-  test [ARGS]             agents if they can be had, build, cargo test --workspace ARGS, seeds, tidy
+  test [ARGS]             agents if they can be had, build, every test that ARGS select, as for cargo test; seeds, tidy
+  soak [--seeds N] [days|crashes|syscalls|power|recovery|capture|cases]…
+                          the long series of the suites that kill, cut the power and simulate
   ci                      fmt, clippy, test, deny: what must hold before a commit
   tidy                    the rules of this code base that no other tool knows
   seeds [--json]
@@ -35,7 +40,8 @@ fn main() -> ExitCode {
     };
     let root = root();
     let outcome = match verb.as_str() {
-        "test" => verbs::test(&root, args),
+        "test" => test::run(&root, args),
+        "soak" => soak::run(&root, args),
         "ci" => verbs::ci(&root),
         "tidy" => tidy::check(&root),
         "seeds" => seeds::check(&root, args),
@@ -59,7 +65,9 @@ fn root() -> PathBuf {
 
 #[expect(clippy::print_stdout, reason = "the answer of a verb")]
 fn say(summary: &str) -> ExitCode {
-    println!("{summary}");
+    if !summary.is_empty() {
+        println!("{summary}");
+    }
     ExitCode::SUCCESS
 }
 

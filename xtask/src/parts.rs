@@ -30,6 +30,21 @@ impl Parts {
         passed
     }
 
+    /// Runs a part that makes something the later ones need; none if it failed.
+    pub(crate) fn take<T>(&mut self, name: &'static str, part: impl FnOnce() -> Result<T, Vec<String>>) -> Option<T> {
+        let mut made = None;
+        self.run(name, || {
+            made = Some(part()?);
+            Ok(String::new())
+        });
+        made
+    }
+
+    /// Adds the parts that another thread ran.
+    pub(crate) fn append(&mut self, mut others: Parts) {
+        self.parts.append(&mut others.parts);
+    }
+
     /// Runs a part that the others can do without; if it fails, that is said, and it counts as skipped.
     pub(crate) fn offer(&mut self, name: &'static str, part: impl FnOnce() -> Outcome) {
         let started = Instant::now();
@@ -56,10 +71,10 @@ impl Parts {
         for (name, elapsed, ended) in self.parts {
             let seconds = elapsed.as_secs_f64();
             match ended {
-                Ended::Passed => lines.push(format!("{name:<8} {seconds:>7.1} s  ok")),
-                Ended::Skipped(why) => lines.push(format!("{name:<8}       -    skipped: {why}")),
+                Ended::Passed => lines.push(format!("{name:<9} {seconds:>7.1} s  ok")),
+                Ended::Skipped(why) => lines.push(format!("{name:<9}       -    skipped: {why}")),
                 Ended::Failed(found) => {
-                    lines.push(format!("{name:<8} {seconds:>7.1} s  FAILED"));
+                    lines.push(format!("{name:<9} {seconds:>7.1} s  FAILED"));
                     problems.extend(found.into_iter().map(|problem| format!("{name}: {problem}")));
                 }
             }
@@ -78,11 +93,23 @@ pub(crate) fn tell(what: &str) {
     eprintln!("{what}");
 }
 
+/// Prints a part of the answer before all of it is known.
+#[expect(clippy::print_stdout, reason = "the answer of a verb")]
+pub(crate) fn print(line: &str) {
+    println!("{line}");
+}
+
 /// `cargo` with arguments, in the workspace; the same cargo that started this program.
 pub(crate) fn cargo(root: &Path, args: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.current_dir(root).args(args);
+    // What cargo told this program about itself. ring's build script asks for it and would run again, and with it all
+    // that links ring, whenever `cargo` and `cargo xtask` take turns.
+    let ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(ours)) {
+        command.env_remove(name);
+    }
     command
 }
 

@@ -4,8 +4,8 @@
 //! that an agent made for a later version still works.
 
 use crate::json::{self, Limits, Violation};
+use crate::schema::JsonSchema;
 use crate::{Budgets, Role, Timestamp, Verdict};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -2,8 +2,8 @@
 //! its contract and these very reasons, is answered once, used once, and is worth nothing after a while. Nobody having
 //! said yes means no.
 
+use crate::schema::JsonSchema;
 use crate::{Digest, Domain, RunId, Timestamp};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -4,8 +4,8 @@
 use crate::documents::ReexecStatus;
 use crate::json::{self, Violation};
 use crate::replay::ReplayMode;
+use crate::schema::JsonSchema;
 use crate::{AcceptanceCriterion, ApprovalDecision, ApprovalTerms, Digest, Landing, Reason, Status, Timestamp};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 //! spelling. Who writes and who reads it make its headers here, by the same function, so that a reader can demand every
 //! byte. Nothing in it is older, newer or somebody's: times and owners are zero.
 
+use crate::schema::JsonSchema;
 use crate::{Digest, ManifestFile};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Begins the line of a commit's message that names the tree which a run had made, where the commit holds that tree merged

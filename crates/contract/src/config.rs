@@ -4,8 +4,8 @@
 
 use crate::json::{self, Limits as JsonLimits, Violation};
 use crate::policy::{Policies, allowed_path_outside};
+use crate::schema::JsonSchema;
 use crate::{Digest, Mode, RepoPath, Role, SandboxConfig, Scope, WorkspaceConfig};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -483,16 +483,6 @@ impl<'de> Deserialize<'de> for Usd {
         };
         let wrong = || serde::de::Error::custom(format!("{text} is not an amount such as 2.50"));
         Usd::parse(&text).ok_or_else(wrong)
-    }
-}
-
-impl JsonSchema for Usd {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Usd".into()
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": ["string", "number"], "description": "US dollars, such as 2.50"})
     }
 }
 

@@ -1,7 +1,7 @@
 //! The parts of a configuration that say how agents are confined and what their workspaces are made of.
 
 use crate::json::Violation;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How much a machine is trusted with. Production refuses what development only records.

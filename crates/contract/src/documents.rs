@@ -47,11 +47,12 @@ pub use work_report::WorkReport;
 use crate::Digest;
 use crate::hash::DigestProblem;
 use crate::json::{self, Limits, Violation};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
+use crate::schema::{Document, JsonSchema};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value};
-use std::borrow::Cow;
 use std::fmt;
 
 /// Members that a document leaves open.
@@ -209,53 +210,21 @@ impl<'de> Deserialize<'de> for Sha256 {
     }
 }
 
-impl JsonSchema for Sha256 {
-    fn schema_name() -> Cow<'static, str> {
-        "Sha256".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        concat!(module_path!(), "::Sha256").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "description": "A SHA-256 in hex.", "pattern": "^[a-fA-F0-9]{64}$"})
-    }
-}
-
 /// A value that must be there and may be null.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OrNull<T>(pub Option<T>);
 
-impl<T: JsonSchema> JsonSchema for OrNull<T> {
-    fn schema_name() -> Cow<'static, str> {
-        format!("OrNull_{}", T::schema_name()).into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        format!("{}::OrNull<{}>", module_path!(), T::schema_id()).into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({"oneOf": [generator.subschema_for::<T>(), {"type": "null"}]})
-    }
-}
-
 /// Reads a document strictly: every violation with its JSON pointer, patterns included.
-pub fn read<T: DeserializeOwned + JsonSchema>(bytes: &[u8]) -> Result<T, Vec<Violation>> {
+pub fn read<T: DeserializeOwned + Document>(bytes: &[u8]) -> Result<T, Vec<Violation>> {
     read_value(json::parse(bytes, &Limits::DOCUMENT)?)
 }
 
-fn read_value<T: DeserializeOwned + JsonSchema>(value: Value) -> Result<T, Vec<Violation>> {
+fn read_value<T: DeserializeOwned + Document>(value: Value) -> Result<T, Vec<Violation>> {
     json::check_value::<T>(&value)?;
     // The walk above says things best, but leaves patterns and formats to the types, which do not say where.
-    let schema = json::schema::Schema::of::<T>().violations(&value);
-    if schema.is_empty() { json::decode_value(value) } else { Err(schema) }
+    let schema = T::form().compiled().violations(&value);
+    if schema.is_empty() { json::decode_checked(value) } else { Err(schema) }
 }
 
 /// What is wrong with an answer that the schema it is bound to cannot say. Only norma's own forms have such rules.
@@ -263,38 +232,6 @@ pub fn beyond_form(uri: &str, result: &Value) -> Vec<Violation> {
     match uri {
         intent::ANSWER_SCHEMA => CompileAnswer::read(result.clone()).err().unwrap_or_default(),
         _ => Vec::new(),
-    }
-}
-
-/// Serde takes null for a field that may be left out; the documents here do not.
-pub(crate) fn absent_is_not_null(schema: &mut Schema) {
-    let required = schema.get("required").cloned().unwrap_or_default();
-    let required: Vec<&str> = required.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
-    for (_, property) in properties.iter_mut().filter(|(name, _)| !required.contains(&name.as_str())) {
-        drop_null(property);
-    }
-}
-
-/// Takes the null out that `Option` puts into a schema: in a list of types, or as an alternative.
-fn drop_null(property: &mut Value) {
-    let Some(keywords) = property.as_object_mut() else { return };
-    if let Some(types) = keywords.get_mut("type").and_then(Value::as_array_mut) {
-        types.retain(|kind| kind != "null");
-        if let [only] = types.as_slice() {
-            let only = only.clone();
-            keywords.insert("type".to_owned(), only);
-        }
-    }
-    if let Some(choices) = keywords.get_mut("enum").and_then(Value::as_array_mut) {
-        choices.retain(|choice| !choice.is_null());
-    }
-    if let Some(mut branches) = keywords.get("anyOf").and_then(Value::as_array).cloned() {
-        branches.retain(|branch| branch["type"] != "null");
-        if let [Value::Object(only)] = branches.as_slice() {
-            keywords.remove("anyOf");
-            keywords.extend(only.clone());
-        }
     }
 }
 

@@ -2,8 +2,8 @@
 //! line is the event's exact bytes, which are stored, chained and mirrored as they are.
 
 use crate::json::{self, Violation};
+use crate::schema::JsonSchema;
 use crate::{Digest, Fact, RunId, Timestamp};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

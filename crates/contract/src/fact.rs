@@ -2,12 +2,12 @@
 //! run is decided by the state machine, what it does to the tables by the store.
 
 use crate::receipt::LeftOut;
+use crate::schema::JsonSchema;
 use crate::session::{SessionEvent, Usage};
 use crate::work::{Gate, GateResult, TestCounts, ToolOpsSource};
 use crate::{
     Budget, Contract, Digest, Item, ItemStatus, ProcessEnd, Reason, Role, Status, StepStatus, Timestamp, Verdict,
 };
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -4,11 +4,9 @@
 //! another's. Fields that are hashed together are written with their length, so that moving a
 //! byte across a boundary changes the digest.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 
@@ -226,24 +224,6 @@ impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(de::Error::custom)
-    }
-}
-
-impl JsonSchema for Digest {
-    fn schema_name() -> Cow<'static, str> {
-        "Digest".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        concat!(module_path!(), "::Digest").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "A 256-bit digest in lowercase hex.",
-            "pattern": "^[0-9a-f]{64}$",
-        })
     }
 }
 

@@ -4,10 +4,8 @@
 //! every time. A slug keeps three bytes of the UUID and cannot be turned back into it; whoever
 //! has only the slug asks the store.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::{Builder, Uuid, Variant, Version};
 
@@ -110,24 +108,6 @@ impl<'de> Deserialize<'de> for RunId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         RunId::parse(&text).map_err(de::Error::custom)
-    }
-}
-
-impl JsonSchema for RunId {
-    fn schema_name() -> Cow<'static, str> {
-        "RunId".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        concat!(module_path!(), "::RunId").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "The id of a run: a version 7 UUID.",
-            "format": "uuid",
-        })
     }
 }
 

@@ -11,8 +11,7 @@ pub mod schema;
 
 use std::fmt;
 
-use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
+use crate::schema::Document;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -79,21 +78,24 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Vec<Violation>> {
 }
 
 /// Reads a document strictly and checks it against the type's own schema before decoding it.
-pub fn decode<T: DeserializeOwned + JsonSchema>(bytes: &[u8], limits: &Limits) -> Result<T, Vec<Violation>> {
+pub fn decode<T: DeserializeOwned + Document>(bytes: &[u8], limits: &Limits) -> Result<T, Vec<Violation>> {
     decode_value(parse(bytes, limits)?)
 }
 
 /// As [`decode`], for a value that has been read already.
-pub fn decode_value<T: DeserializeOwned + JsonSchema>(value: Value) -> Result<T, Vec<Violation>> {
+pub fn decode_value<T: DeserializeOwned + Document>(value: Value) -> Result<T, Vec<Violation>> {
     check_value::<T>(&value)?;
-    T::deserialize(value).map_err(|error| vec![Violation::document(error.to_string())])
+    decode_checked(value)
 }
 
 /// Everything that is wrong with a value of this type, patterns and formats aside.
-pub(crate) fn check_value<T: JsonSchema>(value: &Value) -> Result<(), Vec<Violation>> {
-    let generator = SchemaSettings::draft2020_12().into_generator();
-    let schema = generator.into_root_schema_for::<T>().to_value();
-    check::check(&schema, value).into_result()
+pub(crate) fn check_value<T: Document>(value: &Value) -> Result<(), Vec<Violation>> {
+    check::check(&T::form().value, value).into_result()
+}
+
+/// Decodes what was checked; the type's own `Deserialize` has the last word.
+pub(crate) fn decode_checked<T: DeserializeOwned>(value: Value) -> Result<T, Vec<Violation>> {
+    T::deserialize(value).map_err(|error| vec![Violation::document(error.to_string())])
 }
 
 /// Writes RFC 8785 canonical JSON; what it would have to round is refused.

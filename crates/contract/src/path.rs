@@ -5,10 +5,8 @@
 //! `.git` rules cover what Windows (8.3 names, trailing dots, streams) and case-folding
 //! filesystems would read as `.git`, because a change made here may be checked out there.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use unicode_normalization::UnicodeNormalization;
 
@@ -228,25 +226,6 @@ impl<'de> Deserialize<'de> for RepoPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         RepoPath::parse(&text).map_err(de::Error::custom)
-    }
-}
-
-impl JsonSchema for RepoPath {
-    fn schema_name() -> Cow<'static, str> {
-        "RepoPath".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        concat!(module_path!(), "::RepoPath").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "A path relative to the repository's root, with `/` between components.",
-            "minLength": 1,
-            "maxLength": PATH_BYTES_MAX,
-        })
     }
 }
 

@@ -2,7 +2,7 @@
 //! ([`PromptBlocks::full`]), so the whole effective prompt can be made again from what is kept, also of a turn that was
 //! sent only what changed.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The blocks of a prompt, in the order they are read in.

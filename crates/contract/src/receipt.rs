@@ -2,9 +2,9 @@
 //! one, whatever came of it. Two hashes are kept apart: the *content hash* says whether two changes are the same change
 //! (no ids, no times), the *receipt hash* whether this document is the one that was written.
 
+use crate::schema::JsonSchema;
 use crate::work::{GateResult, ItemStatus, TestCounts, ToolOpsSource};
 use crate::{Digest, Domain, Reason, Timestamp};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -2,8 +2,8 @@
 //! again has a report of its own, [`crate::documents::ReexecReport`].
 
 use crate::documents::ReexecStatus;
+use crate::schema::JsonSchema;
 use crate::{AgentType, Timestamp};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

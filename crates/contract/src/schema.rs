@@ -1,5 +1,14 @@
-//! The documents that cross a boundary, each with its generated JSON Schema. `schemas/` holds them for outside
-//! tools; a test compares, so a type cannot change without its schema.
+//! The documents that cross a boundary, each with its JSON Schema. `schemas/` holds them for outside tools, and norma
+//! reads by the same files, which are built in. They are generated from the types by a test, which compares, so a type
+//! cannot change without its schema, and a build that only runs generates none.
+
+#[cfg(test)]
+pub(crate) mod generate;
+
+#[cfg(not(test))]
+pub(crate) use contract_derive::JsonSchema;
+#[cfg(test)]
+pub(crate) use schemars::JsonSchema;
 
 use crate::bundle::BundleIndex;
 use crate::documents::{
@@ -7,6 +16,7 @@ use crate::documents::{
     Plan, Recording, ReexecReport, ReviewReport, RunManifest, RunResult, TaskContract, TaskResult, TestReport,
     WorkItem, WorkReport,
 };
+use crate::json::schema::Schema;
 use crate::policy::{
     CommandAllowlist, ForbiddenActions, McpAllowlist, ProtectedPathsFile, ScratchPathsFile, WidePathsFile,
 };
@@ -15,18 +25,78 @@ use crate::{
     AgentRequest, AgentResponse, ApprovalView, AuditLine, Config, Contract, EventLine, Fact, Manifest, PromptBlocks,
     Receipt, RunView, SessionEvent, SessionOutcome, TaskView, VerdictFile,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::sync::{LazyLock, OnceLock};
+
+/// What is read from outside is held to its schema before it is decoded.
+pub trait Document {
+    /// The schema of this kind of document.
+    fn form() -> &'static Form;
+}
+
+/// The schema of one kind of document. A process parses it once, and compiles it once if anybody asks.
+#[derive(Debug)]
+pub struct Form {
+    /// As `schemas/` has it.
+    pub value: Value,
+    compiled: OnceLock<Schema>,
+}
+
+impl Form {
+    fn of(value: Value) -> Form {
+        Form { value, compiled: OnceLock::new() }
+    }
+
+    fn built_in(name: &str) -> Form {
+        let text = built_in(name).expect("BUG: documents are listed with their file");
+        Form::of(serde_json::from_str(text).expect("BUG: the schemas built in are verified by a test"))
+    }
+
+    /// The schema with everything that can be checked: patterns and formats too.
+    pub(crate) fn compiled(&self) -> &Schema {
+        self.compiled.get_or_init(|| Schema::of(&self.value))
+    }
+
+    /// The schema of an array of such documents.
+    fn array(&self) -> Form {
+        let mut item = self.value.clone();
+        let take = |item: &mut Value, key: &str| item.as_object_mut().and_then(|item| item.remove(key));
+        let (dialect, title) = (take(&mut item, "$schema"), take(&mut item, "title").unwrap_or_default());
+        let mut definitions = take(&mut item, "$defs").unwrap_or_else(|| json!({}));
+        let name = title.as_str().expect("BUG: the schema of a type has its name");
+        definitions[name] = item;
+        Form::of(json!({
+            "$schema": dialect, "title": format!("Array_of_{name}"), "type": "array",
+            "items": {"$ref": format!("#/$defs/{name}")}, "$defs": definitions,
+        }))
+    }
+}
+
+impl Document for Vec<WorkItem> {
+    fn form() -> &'static Form {
+        static FORM: LazyLock<Form> = LazyLock::new(|| WorkItem::form().array());
+        &FORM
+    }
+}
 
 /// One list for both: what a type's schema is, and the bytes of its file, which others bind by their SHA-256. A new
 /// line needs an empty file to begin with.
 macro_rules! schemas {
     ($($name:literal => $document:ty,)*) => {
-        /// File name below `schemas/` and content of every schema, sorted by name.
-        pub fn all() -> Vec<(&'static str, Value)> {
-            vec![$(($name, of::<$document>())),*]
+        /// File name below `schemas/` of every schema, and what it is by its type.
+        #[cfg(test)]
+        pub(crate) fn all() -> Vec<(&'static str, Value)> {
+            vec![$(($name, generate::of::<$document>())),*]
         }
 
-        /// The same files, byte for byte.
+        $(impl Document for $document {
+            fn form() -> &'static Form {
+                static FORM: LazyLock<Form> = LazyLock::new(|| Form::built_in($name));
+                &FORM
+            }
+        })*
+
+        /// The files, byte for byte, sorted by name.
         const FILES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../../schemas/", $name)))),*];
     };
 }
@@ -83,19 +153,16 @@ pub fn built_in(name: &str) -> Option<&'static str> {
     FILES.iter().find(|(file, _)| *file == name).map(|(_, text)| *text)
 }
 
-fn of<T: schemars::JsonSchema>() -> Value {
-    schemars::schema_for!(T).to_value()
-}
-
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::path::Path;
 
     /// `NORMA_BLESS=1 cargo test -p contract` rewrites the files after a deliberate change.
     #[test]
     fn the_schemas_on_disk_are_the_types() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
-        for (name, schema) in super::all() {
+        for (name, schema) in all() {
             let expected = serde_json::to_string_pretty(&schema).unwrap() + "\n";
             let path = dir.join(name);
             if std::env::var_os("NORMA_BLESS").is_some() {
@@ -105,14 +172,20 @@ mod tests {
             assert_eq!(found, expected, "schemas/{name} differs from its type");
         }
     }
+
+    #[test]
+    fn the_schema_of_an_array_is_that_of_its_type() {
+        assert_eq!(Vec::<WorkItem>::form().value, generate::of::<Vec<WorkItem>>());
+    }
+
     #[test]
     fn the_schemas_built_in_are_those_on_disk() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas");
         let on_disk = std::fs::read_dir(dir).unwrap().count();
-        assert_eq!(on_disk, super::FILES.len(), "a file in schemas/ has no type");
-        assert!(super::FILES.is_sorted(), "the list is not sorted");
-        for (name, schema) in super::all() {
-            let built_in: serde_json::Value = serde_json::from_str(super::built_in(name).unwrap()).unwrap();
+        assert_eq!(on_disk, FILES.len(), "a file in schemas/ has no type");
+        assert!(FILES.is_sorted(), "the list is not sorted");
+        for (name, schema) in all() {
+            let built_in: Value = serde_json::from_str(built_in(name).unwrap()).unwrap();
             assert_eq!(built_in, schema, "schemas/{name}");
         }
     }

@@ -2,7 +2,7 @@
 //! looks at a turn (the log, a gate, a person) sees only these events. They are written by norma alone, so they are
 //! closed: what an agent said that has no form here is kept as [`SessionEvent::Other`], within a bound.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! The words a run speaks: roles, statuses, verdicts, budgets and reason codes. They are closed sets, so
 //! that every reader can match on all of them; how a status is spelled in an older view is decided here too.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

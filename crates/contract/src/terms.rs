@@ -2,11 +2,11 @@
 //! before anything starts. It is stored beside the run, embedded in its first event, and its digest starts
 //! the chain: a run cannot be shown under another contract than the one it ran under.
 
+use crate::schema::JsonSchema;
 use crate::{
     AcceptanceCriterion, AgentConfig, Backend, Budgets, Digest, Domain, Item, LandingConfig, RepoPath, Role,
     SandboxLimits, TurnLimits, WorkspaceConfig,
 };
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

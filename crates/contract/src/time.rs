@@ -3,11 +3,9 @@
 //! The clock is read elsewhere and handed in as milliseconds. Times are for people and for
 //! budgets; the order of events is their sequence number, never their time.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// Last representable millisecond, `9999-12-30T21:59:59.999Z`: where the calendar library's range
@@ -146,24 +144,6 @@ impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         text.parse().map_err(de::Error::custom)
-    }
-}
-
-impl JsonSchema for Timestamp {
-    fn schema_name() -> Cow<'static, str> {
-        "Timestamp".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        concat!(module_path!(), "::Timestamp").into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "description": "A time in UTC with milliseconds.",
-            "format": "date-time",
-        })
     }
 }
 

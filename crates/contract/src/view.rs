@@ -2,11 +2,11 @@
 //! script gets nothing it would have to compute.
 
 use crate::receipt::LeftOut;
+use crate::schema::JsonSchema;
 use crate::{
     AcceptanceCriterion, AgentType, Landing, Reason, Role, RunId, Status, StepStatus, TaskStatus, Timestamp, Usage,
     Verdict,
 };
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A run, as `norma show --json` prints it and `norma runs --json` lists it (there without `steps`).

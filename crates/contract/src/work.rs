@@ -2,8 +2,8 @@
 //! resolved and checked. An item is one turn of one agent and one change; nothing outside of it says what that
 //! agent may do.
 
+use crate::schema::JsonSchema;
 use crate::{Digest, RepoPath, Scope};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -313,7 +313,7 @@ fn the_event_types_of_the_document_are_spelled_as_there() {
     assert_eq!(error.parts().0, "protocol_error");
     assert_eq!(Fact::RunStopped(End { reason: None, message: String::new() }).parts().0, "run_stopped");
     // `run_started` and `step_committed` carry more than fits here; their words are in the schema of facts.
-    let schema = serde_json::to_string(&contract::schema::all()).unwrap();
+    let schema = contract::schema::built_in("fact.v1.json").unwrap();
     for word in ["run_started", "step_committed", "verdict", "reconciled_step", "protocol_error", "budget_exceeded"] {
         assert!(schema.contains(&format!("\"{word}\"")), "{word}");
     }

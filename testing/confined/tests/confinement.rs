@@ -71,7 +71,8 @@ fn a_program_finds_what_the_policy_says() {
     check("echo $$; hostname 2>/dev/null || cat /proc/sys/kernel/hostname", "2\nnorma\n");
     check("env | cut -d= -f1 | grep -v _ | sort | tr '\\n' ' '", "HOME LANG PATH PWD ");
     check("ls -A ~ | grep -v '^\\.' ; ls -A /run /var/tmp /dev/shm", "/dev/shm:\n\n/run:\n\n/var/tmp:\n");
-    check("ls /sys 2>/dev/null; ls /proc | grep -c '^[0-9]'", "4\n");
+    // Globs are the shell's own, so there are only its parent and itself to be seen, whatever the timing.
+    check("ls /sys 2>/dev/null; cd /proc; echo [0-9]*", "1 2\n");
     check("echo kept > file; cat file; echo x > /tmp/y; cat /tmp/y", "kept\nx\n");
     check("ulimit -c; umask", "0\n0022\n");
 }
@@ -119,6 +120,7 @@ fn ordinary_work_works() {
             .status()
             .is_ok_and(|it| it.success())
         {
+            not_run::because(format_args!("{tool} is not installed"));
             continue;
         }
         let ran = place.shell(script);
@@ -136,7 +138,7 @@ threading.Thread(target=lambda: s.accept()[0].sendall(b'hi')).start()
 print(socket.create_connection(s.getsockname()).recv(9).decode())";
     let place = place();
     if !Path::new("/usr/bin/python3").exists() {
-        return;
+        return not_run::because("python3 is not installed");
     }
     let ran = place.run("/usr/bin/python3", &["-c", script]).expect("run");
     assert_eq!(ran.stdout, "hi\n", "{}", ran.stderr);
@@ -306,7 +308,7 @@ fn launcher(place: &mut Place, user: Option<u32>, bomb: &str) -> Command {
 #[test]
 fn limits_hold_for_an_ordinary_user() {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return not_run::because("only root can become another user");
     }
     let user = Some(54_321);
     let mut place = place();
@@ -356,6 +358,8 @@ fn everything_dies_with_whoever_started_it() {
     if rustix::process::geteuid().is_root() {
         check_killed(Some(54_321), "launcher");
         check_killed(Some(54_321), "set-up");
+    } else {
+        not_run::because("only root can become another user");
     }
 }
 
@@ -515,12 +519,12 @@ fn behind_a_door_the_caller_itself_answers_and_nothing_else_is_reached() {
 
 #[test]
 fn a_listed_name_that_leads_to_this_machine_is_refused() {
-    let Ok(name) = fs::read_to_string("/proc/sys/kernel/hostname") else { return };
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
     let name = name.trim().to_owned();
     let leads_here = std::net::ToSocketAddrs::to_socket_addrs(&(name.as_str(), 1))
         .is_ok_and(|mut it| it.any(|it| it.ip().is_loopback()));
     if !leads_here || name == "localhost" {
-        return;
+        return not_run::because("the name of this machine does not lead to its loopback address");
     }
     let mut place = place();
     let port = service();

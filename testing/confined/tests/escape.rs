@@ -114,7 +114,7 @@ fn no_attack_succeeds_as_the_user_who_runs_the_tests() {
 fn no_attack_succeeds_as_an_ordinary_user() {
     match is_root() {
         true => check_confined("A", Some(ORDINARY)),
-        false => println!("skipped: not root, so there is no other user to be"),
+        false => not_run::because("only root can become another user"),
     }
 }
 
@@ -123,15 +123,14 @@ fn no_attack_succeeds_without_the_second_wall() {
     check_confined("A-", None);
     match is_root() {
         true => check_confined("A-", Some(ORDINARY)),
-        false => println!("skipped: not root, so there is no other user to be"),
+        false => not_run::because("only root can become another user"),
     }
 }
 
 #[test]
 fn no_attack_succeeds_without_a_user_namespace() {
     if !is_root() {
-        println!("skipped: level B is root's");
-        return;
+        return not_run::because("level B needs root");
     }
     check_confined("B", None);
     // Where the kernel refuses user namespaces in fact.
@@ -143,7 +142,7 @@ fn without_namespaces_only_the_known_attacks_succeed() {
     check_confined("C", None);
     match is_root() {
         true => check_confined("C", Some(ORDINARY)),
-        false => println!("skipped: not root, so there is no other user to be"),
+        false => not_run::because("only root can become another user"),
     }
 }
 

@@ -79,7 +79,7 @@ fn is_root() -> bool {
 /// The levels that whoever runs the tests can have.
 fn levels() -> Vec<Level> {
     if !is_root() {
-        println!("skipped: level B is root's");
+        not_run::because("level B needs root");
     }
     Level::ALL.into_iter().filter(|level| is_root() || *level != Level::B).collect()
 }
@@ -116,8 +116,7 @@ fn ordinary_work_works_at_every_level() {
 #[test]
 fn a_workspace_that_is_not_given_to_the_program_is_refused() {
     if !is_root() {
-        println!("skipped: level B is root's");
-        return;
+        return not_run::because("level B needs root");
     }
     for level in [Level::B, Level::C] {
         let place = place(level);
@@ -182,8 +181,7 @@ fn check_view(upper: impl FnOnce(&Place) -> Upper) {
 #[test]
 fn a_program_that_is_another_user_can_change_everything_in_a_view() {
     if !is_root() {
-        println!("skipped: level B is root's");
-        return;
+        return not_run::because("level B needs root");
     }
     check_view(|_| Upper::Memory { bytes: 1 << 20 });
     check_view(|place| {
@@ -196,8 +194,7 @@ fn a_program_that_is_another_user_can_change_everything_in_a_view() {
 #[test]
 fn a_layer_without_room_for_the_tree_is_said_to_have_none() {
     if !is_root() {
-        println!("skipped: level B is root's");
-        return;
+        return not_run::because("level B needs root");
     }
     let mut place = place(Level::B);
     let tree = view_of_a_tree(&mut place, Upper::Memory { bytes: 1 << 20 });
@@ -212,8 +209,7 @@ fn a_layer_without_room_for_the_tree_is_said_to_have_none() {
 #[test]
 fn overlays_are_found_where_user_namespaces_are_refused() {
     if !is_root() {
-        println!("skipped: level B is root's");
-        return;
+        return not_run::because("level B needs root");
     }
     let place = place(Level::A);
     let output = Command::new(&place.helper).args(["without-user-namespaces", "0", "overlays"]).output().expect("run");
@@ -336,8 +332,7 @@ fn where_user_namespaces_are_refused_root_has_one_level_and_a_user_another() {
         [("level A:", setting), ("level A-", setting), ("level B:", "run norma as root, or allow user namespaces")];
     assert_eq!(why, expected);
     if own != 0 {
-        println!("skipped: level B is root's");
-        return;
+        return not_run::because("level B needs root");
     }
     let probe = probe_without(0);
     assert_eq!((probe.level, probe.at_least(Level::B)), (Level::B, Some(Level::B)), "{probe:?}");
@@ -358,8 +353,7 @@ fn a_control_group_holds_memory_that_nobody_sees() {
     place.policy.limits.memory_bytes = 64 << 20;
     place.policy.limits.disk_bytes = 1 << 20;
     if place.effective().memory_by != HeldBy::Cgroup {
-        println!("skipped: no control group can be had");
-        return;
+        return not_run::because("no memory control group can be had");
     }
     let ran = place.bomb("shared");
     assert_eq!(ran.report.failure(), Some(Failure::OutOfMemory), "{ran:?}");
@@ -369,8 +363,7 @@ fn a_control_group_holds_memory_that_nobody_sees() {
 fn a_control_group_goes_with_its_sandbox_and_a_lost_one_later() {
     let place = place(Level::A);
     if place.effective().memory_by != HeldBy::Cgroup || leaves_of(&place).is_none() {
-        println!("skipped: no control group can be had, or none in the first version's hierarchy");
-        return;
+        return not_run::because("no memory control group can be had, or none in the hierarchy of cgroup v1");
     }
     let mut launcher = launcher(&place, None);
     let leaf = leaves_of(&place).and_then(|it| it.into_iter().next()).expect("a leaf while it runs");

@@ -86,6 +86,22 @@ pub fn program(agent: Agent) -> Option<PathBuf> {
     agent.find_in(root())
 }
 
+/// The same for a test that cannot do without: where it is missing the test counts as not run, and in CI it fails.
+///
+/// # Panics
+/// In CI, if the agent is not installed.
+#[must_use]
+#[track_caller]
+pub fn needed(agent: Agent) -> Option<PathBuf> {
+    let program = program(agent);
+    if program.is_none() {
+        let reason = format!("{} is not installed (cargo xtask agents)", agent.name());
+        assert!(!not_run::in_ci(), "{reason}");
+        not_run::because(reason);
+    }
+    program
+}
+
 /// The folder they are installed in.
 #[must_use]
 pub fn place() -> PathBuf {

@@ -71,6 +71,7 @@ pub(crate) fn check(files: &[Tracked]) -> Vec<String> {
         if file.path.ends_with(".rs") {
             problems.extend(opening(file));
             problems.extend(misplaced(file));
+            problems.extend(examples(file));
         }
         problems.extend(leftovers(file));
         problems.extend(machine_paths(file));
@@ -84,6 +85,21 @@ pub(crate) fn check(files: &[Tracked]) -> Vec<String> {
 fn opening(file: &Tracked) -> Option<String> {
     let bare = file.path.starts_with("crates/") && !file.text.starts_with("//!");
     bare.then(|| format!("{}:1: it does not open with a `//!` paragraph", file.path))
+}
+
+/// `cargo xtask test` starts no documentation tests, since there are none: an example that runs is a test.
+fn examples(file: &Tracked) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut inside = false;
+    for (line, text) in (1..).zip(file.text.lines()) {
+        let comment = text.trim_start().strip_prefix("///").or_else(|| text.trim_start().strip_prefix("//!"));
+        let Some(fence) = comment.and_then(|comment| comment.trim_start().strip_prefix("```")) else { continue };
+        if !inside && ["", "rust", "no_run", "should_panic"].contains(&fence.trim()) {
+            problems.push(format!("{}:{line}: an example that nothing runs: write a test, or ```text", file.path));
+        }
+        inside = !inside;
+    }
+    problems
 }
 
 fn misplaced(file: &Tracked) -> Vec<String> {
@@ -222,6 +238,13 @@ mod tests {
         check_file("crates/runner/src/git/command.rs", source, &[]);
         check_file("crates/runner/src/process/drive.rs", source, &[]);
         check_file("crates/runner/src/machine.rs", "//! Why.\nuse crate::process::{Command, End};\n", &[]);
+    }
+
+    #[test]
+    fn an_example_that_nothing_runs_is_refused() {
+        let found = ["crates/run/src/a.rs:2: an example that nothing runs: write a test, or ```text"];
+        check_file("crates/run/src/a.rs", "//! Why.\n/// ```\n/// f();\n/// ```\nfn f() {}", &found);
+        check_file("crates/run/src/a.rs", "//! ```text\n//! a tree\n//! ```\nfn f() {}", &[]);
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! `norma sandbox`: a program that sees, changes and reaches only what it was given. On a machine that cannot confine
-//! the tests say so and pass: there is nothing to look at.
+//! the tests are not run: there is nothing to look at.
 
 use crate::environment::TestEnvironment;
 use serde_json::{Value, json};
-use std::io::Write;
 
 /// An environment, unless this machine cannot confine at all.
 pub(crate) fn confining() -> Option<TestEnvironment> {
@@ -12,7 +11,7 @@ pub(crate) fn confining() -> Option<TestEnvironment> {
     if tried.code() == Some(0) {
         return Some(env);
     }
-    let _ = writeln!(std::io::stderr(), "skipped: this machine cannot confine: {}", tried.err());
+    not_run::because(format_args!("this machine cannot confine: {}", tried.err()));
     None
 }
 

@@ -281,8 +281,8 @@ fn a_full_disk_loses_nothing_and_the_run_goes_on_afterwards() {
     std::fs::create_dir(&disk).unwrap();
     let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=8m", "tmpfs"]).arg(&disk).output().unwrap();
     if !mount.status.success() {
-        println!("skipped: no right to mount a small tmpfs: {}", String::from_utf8_lossy(&mount.stderr).trim());
-        return;
+        let problem = String::from_utf8_lossy(&mount.stderr);
+        return not_run::because(format_args!("no right to mount a small tmpfs: {problem}"));
     }
     let _disk = SmallDisk(&disk);
     env.env.insert("NORMA_HOME".into(), disk.join("state").display().to_string());

@@ -46,9 +46,3 @@ impl Tried {
         self.value["changed"].as_array().unwrap().iter().map(|path| path.as_str().unwrap()).collect()
     }
 }
-
-/// Says loudly that something could not be looked at.
-fn skipped(why: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
-}

@@ -1,9 +1,8 @@
 //! What makes a fresh workspace buildable: included files, the setup and its cache. On a machine without overlays the
-//! tests of the setup say so and pass: there is nothing to look at.
+//! tests of the setup are not run: there is nothing to look at.
 
 use crate::environment::{PATCH, TestEnvironment, eventually};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -29,23 +28,27 @@ fn with_setup(setup: &[&str], script: &Value) -> Option<TestEnvironment> {
     env.configure(|config| {
         config["workspace"] = json!({"setup": setup, "cache_paths": ["out"]});
     });
-    can_set_up().then_some(env)
+    match why_no_setup() {
+        None => Some(env),
+        Some(tried) => {
+            not_run::because(format_args!("this machine cannot keep what a setup makes: {tried}"));
+            None
+        }
+    }
 }
 
-/// Whether this machine has overlays whose changes can be kept; found out once.
-fn can_set_up() -> bool {
-    static CAN: OnceLock<bool> = OnceLock::new();
-    *CAN.get_or_init(|| {
+/// What a run says on a machine without overlays whose changes can be kept; found out once.
+fn why_no_setup() -> Option<&'static str> {
+    static TRIED: OnceLock<Option<String>> = OnceLock::new();
+    let tried = TRIED.get_or_init(|| {
         let env = TestEnvironment::new(json!({}));
         env.configure(|config| config["workspace"] = json!({"setup": ["true"]}));
         let tried = env.norma(&["run", "1"]);
         let cannot =
             tried.raw_err.contains("needs a sandbox with overlays") || tried.raw.contains("could not be confined");
-        if cannot {
-            let _ = writeln!(std::io::stderr(), "skipped: this machine cannot keep what a setup makes: {tried}");
-        }
-        !cannot
-    })
+        cannot.then(|| tried.to_string())
+    });
+    tried.as_deref()
 }
 
 /// The same with agents that leave a copy of what they see of `out/`.

@@ -1,12 +1,13 @@
 //! `agent_registry.v1`: who there is, in which role, with which rights at most. It is a policy: no contract gives an
 //! agent more than the registry does.
 
-use super::{AgentRole, Filesystem, OrNull, absent_is_not_null};
+use super::{AgentRole, Filesystem, OrNull};
 use crate::json::Violation;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use crate::work::{NetworkRight, ShellRight};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The document.
@@ -151,21 +152,6 @@ pub struct Capabilities {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RoleContracts(pub BTreeMap<String, RoleDefaults>);
-
-impl JsonSchema for RoleContracts {
-    fn schema_name() -> Cow<'static, str> {
-        "RoleContracts".into()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        concat!(module_path!(), "::RoleContracts").into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let role = generator.subschema_for::<RoleDefaults>();
-        json_schema!({"type": "object", "patternProperties": {"^[A-Z_]+$": role}, "additionalProperties": false})
-    }
-}
 
 /// What a role is for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,8 +1,10 @@
 //! `agent_task_result.v1`: what an agent answers with under contract, in every role that has no report of its own.
 
 use super::task_result::TaskOutcome;
-use super::{Failure, Open, OrNull, absent_is_not_null};
-use schemars::JsonSchema;
+use super::{Failure, Open, OrNull};
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use serde::{Deserialize, Serialize};
 
 /// The document.

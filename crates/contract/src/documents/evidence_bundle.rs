@@ -1,8 +1,10 @@
 //! `evidence_bundle.v1`: what was asked, which sources were looked at, and what they say.
 
-use super::{ArtifactRef, Sha256, absent_is_not_null};
+use super::{ArtifactRef, Sha256};
 use crate::Timestamp;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use serde::{Deserialize, Serialize};
 
 /// The document.

@@ -1,6 +1,6 @@
 //! `evidence_report.v1`: whether the evidence of a run is all there.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The document.

@@ -9,9 +9,11 @@ pub use answer::{ANSWER_SCHEMA, CompileAnswer};
 pub use recording::{CompileOutput, RECORDING_BYTES_MAX, Recording, Transcript};
 pub use request::CompileRequest;
 
-use super::{Open, absent_is_not_null};
+use super::Open;
 use crate::json::Violation;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use serde::{Deserialize, Serialize};
 
 /// The document.

@@ -1,9 +1,11 @@
 //! `orchestrator_event.v1`: an event as outside tools read it. The lines of `events.jsonl` carry both spellings of the
 //! shared fields, so every one of them is such a document too.
 
-use super::{Open, OrNull, absent_is_not_null};
+use super::{Open, OrNull};
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use crate::{Digest, RunId, Timestamp};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The document.

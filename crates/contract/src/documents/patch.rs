@@ -1,9 +1,10 @@
 //! `Patch.v0`: a change that somebody proposes, file by file. It is text until somebody has judged it.
 
-use super::absent_is_not_null;
 use crate::RepoPath;
 use crate::json::Report;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

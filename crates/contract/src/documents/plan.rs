@@ -1,9 +1,11 @@
 //! `Plan.v0`: what is to be done, as nodes that wait for each other.
 
 use super::graph::Graph;
-use super::{Open, absent_is_not_null, read_value};
+use super::{Open, read_value};
 use crate::json::{self, Limits, Report, Violation};
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

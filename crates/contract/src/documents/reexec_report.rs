@@ -1,8 +1,9 @@
 //! `reexec_report.v1`: what differs when a run's result is made and tested once more.
 
-use super::absent_is_not_null;
 use crate::Timestamp;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;

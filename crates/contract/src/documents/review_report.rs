@@ -1,8 +1,10 @@
 //! `review_report.v1`: what a reviewer says of a change, which it must not touch.
 
-use super::{ArtifactRef, absent_is_not_null};
+use super::ArtifactRef;
 use crate::Timestamp;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use serde::{Deserialize, Serialize};
 
 /// The document.

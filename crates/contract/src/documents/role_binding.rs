@@ -1,7 +1,9 @@
 //! What a contract bound a role to, as a run's manifest tells it. It is for reading only: nothing is decided by it.
 
-use super::{OrNull, absent_is_not_null};
-use schemars::JsonSchema;
+use super::OrNull;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use serde::{Deserialize, Serialize};
 
 /// What the contract bound the role to. Nothing is decided by it.

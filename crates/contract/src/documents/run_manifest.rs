@@ -1,9 +1,11 @@
 //! `run_manifest.v1`: a run as a whole: from what, by which tasks, with which evidence.
 
 use super::role_binding::RoleBindingSummary;
-use super::{AgentRole, ArtifactRef, Grade, Sha256, absent_is_not_null};
+use super::{AgentRole, ArtifactRef, Grade, Sha256};
 use crate::Timestamp;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

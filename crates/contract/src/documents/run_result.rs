@@ -1,9 +1,10 @@
 //! `run_result.v1`: what came of a work item.
 
-use super::absent_is_not_null;
 use crate::receipt::LeftOut;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use crate::{Digest, ItemStatus};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

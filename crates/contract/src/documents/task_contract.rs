@@ -10,9 +10,11 @@ pub use bound::{schema_artifact, schema_of};
 pub use compile::{compile, read};
 pub use draft::Draft;
 
-use super::{AgentRef, AgentRole, Filesystem, Grade, OrNull, Sha256, absent_is_not_null};
+use super::{AgentRef, AgentRole, Filesystem, Grade, OrNull, Sha256};
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::{absent_is_not_null, one_or_more_or_null};
 use crate::work::{NetworkRight, ShellRight};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// The document.
@@ -476,10 +478,6 @@ pub struct Handoff {
     /// How many at most.
     #[schemars(schema_with = "one_or_more_or_null")]
     pub max_handoffs: OrNull<u64>,
-}
-
-fn one_or_more_or_null(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": ["integer", "null"], "minimum": 1})
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! `task_result.v1`: what came of a task, as norma tells it.
 
-use super::{AgentRole, ArtifactRef, Failure, GateVerdict, OrNull, absent_is_not_null};
+use super::{AgentRole, ArtifactRef, Failure, GateVerdict, OrNull};
 use crate::Timestamp;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use serde::{Deserialize, Serialize};
 
 /// The document.

@@ -1,8 +1,10 @@
 //! `test_report.v1`: what the acceptance tests of a contract said, command by command.
 
-use super::{ArtifactRef, Failure, OrNull, absent_is_not_null};
+use super::{ArtifactRef, Failure, OrNull};
 use crate::Timestamp;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use serde::{Deserialize, Serialize};
 
 /// The document.

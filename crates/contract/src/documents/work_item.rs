@@ -5,9 +5,11 @@ mod batch;
 
 pub use batch::{Batch, ITEMS_MAX, compile_batch, read_batch};
 
-use super::{Grade, absent_is_not_null};
+use super::Grade;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use crate::work::TestsPolicy;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The document. A batch is an array of them.

@@ -1,8 +1,10 @@
 //! `work_report.v1`: a task in brief, for counting. It does not stand for the task's result.
 
-use super::{GateVerdict, Open, Sha256, absent_is_not_null};
+use super::{GateVerdict, Open, Sha256};
 use crate::Timestamp;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::absent_is_not_null;
 use serde::{Deserialize, Serialize};
 
 /// The document.

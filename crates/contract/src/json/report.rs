@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Most violations listed: nobody reads more, and a hostile document could hold a million.

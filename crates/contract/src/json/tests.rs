@@ -10,6 +10,17 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{Digest, RepoPath, RunId, Timestamp};
 
+// The types of these tables have no file in `schemas/`; they are read as documents are, by schemas generated here.
+
+fn decode<T: DeserializeOwned + JsonSchema>(bytes: &[u8], limits: &Limits) -> Result<T, Vec<Violation>> {
+    decode_value(parse(bytes, limits)?)
+}
+
+fn decode_value<T: DeserializeOwned + JsonSchema>(value: Value) -> Result<T, Vec<Violation>> {
+    check::check(&crate::schema::generate::of::<T>(), &value).into_result()?;
+    decode_checked(value)
+}
+
 fn lines(violations: &[Violation]) -> Vec<String> {
     violations.iter().map(Violation::to_string).collect()
 }

@@ -9,7 +9,7 @@ mod split;
 mod words;
 
 use crate::json::{self, Limits, Violation};
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

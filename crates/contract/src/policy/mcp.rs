@@ -2,7 +2,7 @@
 //! in the registry.
 
 use crate::json::{self, Limits, Violation};
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The document.

@@ -5,7 +5,7 @@
 use super::pattern::{FoldedPath, PathPattern};
 use crate::json::{self, Limits, Violation};
 use crate::path::{RepoPath, lies_within};
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The default `protected_paths.json`.

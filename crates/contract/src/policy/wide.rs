@@ -3,8 +3,8 @@
 
 use super::allowed_path;
 use crate::json::{self, Limits, Violation};
+use crate::schema::JsonSchema;
 use crate::{RepoPath, path};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The file that counts where there is none.

@@ -51,7 +51,7 @@ fn a_request_among_the_pieces_goes_out() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(200), ..ProptestConfig::default() })]
 
     #[test]
     fn only_requests_go_out(bytes in anything()) {

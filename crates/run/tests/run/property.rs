@@ -408,7 +408,7 @@ fn script() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(2000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_history_that_follows_what_is_due_is_sound(script in script(), rounds in 1u32..4, retries in 0u32..3) {

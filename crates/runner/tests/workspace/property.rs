@@ -49,7 +49,7 @@ fn script(edits: &[Edit]) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(24), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_captured_tree_is_what_git_would_write(edits in prop::collection::vec(edit(), 1..12)) {

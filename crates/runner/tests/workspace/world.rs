@@ -106,7 +106,7 @@ impl World {
             script_command("unshare", &dir).current_dir(&dir).args(["-Urm", "sh", "-c", &mount]).output().unwrap();
         let problems = String::from_utf8_lossy(&output.stderr);
         if output.status.code() == Some(99) || problems.contains("unshare failed") {
-            eprintln!("SKIPPED: no overlay in a user namespace here: {problems}");
+            not_run::because(format_args!("no overlay in a user namespace here: {problems}"));
             return None;
         }
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

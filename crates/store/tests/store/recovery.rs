@@ -465,7 +465,7 @@ impl Damage {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(40), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever happened to the directory: recovery works, a second one writes nothing, and the run either is
     /// whole and goes on, or is frozen and says what it lost.

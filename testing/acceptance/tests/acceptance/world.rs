@@ -39,7 +39,7 @@ impl World {
         // Whoever is confined is somebody else, and has to get there.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         if backend == Backend::Native && sandbox::probe(&sandbox()).at_least(runner::LEVEL_MIN).is_none() {
-            eprintln!("SKIPPED: nothing can be confined on this machine");
+            not_run::because("nothing can be confined on this machine");
             return None;
         }
         let at = dir.path().canonicalize().unwrap();

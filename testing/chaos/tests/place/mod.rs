@@ -70,10 +70,13 @@ const DIRTY: [(&str, &str); 3] = [("other.txt", "changed\n"), ("staged.txt", "st
 /// How long processes of a killed norma may take to follow it. Not a promise, only an end to waiting.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The norma binary of this build, made by cargo once.
+/// The norma binary of this build, made by cargo once, unless `NORMA_PROGRAM` names one.
 pub(crate) fn norma() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
+        if let Some(path) = std::env::var_os("NORMA_PROGRAM") {
+            return path.into();
+        }
         // target/<profile>/deps/<this test>
         let exe = std::env::current_exe().unwrap();
         let profile = exe.ancestors().nth(2).unwrap();

@@ -1,7 +1,8 @@
 //! Hundreds of bad days in seconds: the real loop and the real store, in a world of dice ([`world`]), with crashes
 //! wherever they hurt and disks that lose what was not synced ([`damage`]), judged from outside ([`checker`]).
 //!
-//! `NORMA_SIM_SEEDS=10000` runs more days; `NORMA_SIM_SEED=42` runs one day again.
+//! `NORMA_SIM_SEEDS=10000` runs more days, from `NORMA_SIM_FIRST` on (`cargo xtask soak days`); `NORMA_SIM_SEED=42` runs
+//! one day again.
 #![allow(clippy::unwrap_used, reason = "a test that cannot make its world stops there")]
 
 mod checker;
@@ -226,15 +227,15 @@ fn no_bad_day_loses_a_fact_or_lands_what_did_not_pass() {
         println!("{}", check(seed).unwrap_or_else(|broken| panic!("{broken}")));
         return;
     }
-    let seeds = number("NORMA_SIM_SEEDS").unwrap_or(SEEDS);
-    let (next, broken, told) = (AtomicU64::new(0), Mutex::new(Vec::new()), Mutex::new(String::new()));
+    let (first, seeds) = (number("NORMA_SIM_FIRST").unwrap_or(0), number("NORMA_SIM_SEEDS").unwrap_or(SEEDS));
+    let (next, broken, told) = (AtomicU64::new(first), Mutex::new(Vec::new()), Mutex::new(String::new()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds {
+                    if seed >= first + seeds {
                         break;
                     }
                     match check(seed) {

@@ -1,7 +1,7 @@
 //! Ordinary work leaves no finding: what builds and tests leave lying about is ignored by the repository itself, and
 //! lies where such things may lie.
 
-use super::{Tried, attempt, confining, skipped};
+use super::{Tried, attempt, confining};
 use crate::environment::TestEnvironment;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn fine(env: &TestEnvironment, allow: &[&str], script: &str, changed: &[&str]) -
 
 #[test]
 fn a_build_and_tests_with_cargo_leave_no_finding() {
-    let Some(cargo) = on_path("cargo") else { return skipped("no cargo on PATH") };
+    let Some(cargo) = on_path("cargo") else { return not_run::because("no cargo on PATH") };
     let files = [
         ("Cargo.toml", "[package]\nname = \"small\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
         ("src/lib.rs", "pub fn two() -> u32 {\n    2\n}\n\n#[test]\nfn is_two() {\n    assert_eq!(two(), 2);\n}\n"),
@@ -49,7 +49,7 @@ fn a_build_and_tests_with_cargo_leave_no_finding() {
     env.env.insert("PATH".to_owned(), format!("{}:{}", cargo.display(), env.env["PATH"]));
     let script = "cargo build --offline --quiet\ncargo test --offline --quiet > /dev/null";
     if attempt(&env, &[], "cargo --version > /dev/null 2>&1 && touch src/version; true").changed().is_empty() {
-        return skipped("cargo does not start inside");
+        return not_run::because("cargo does not start inside");
     }
     let tried = fine(&env, &[], script, &["Cargo.lock"]);
     assert_eq!(tried.value["ignored_at"], json!(["target"]), "{}", tried.said);
@@ -59,7 +59,7 @@ fn a_build_and_tests_with_cargo_leave_no_finding() {
 
 #[test]
 fn an_installation_and_tests_with_npm_leave_no_finding() {
-    let Some(npm) = on_path("npm") else { return skipped("no npm on PATH") };
+    let Some(npm) = on_path("npm") else { return not_run::because("no npm on PATH") };
     let package =
         r#"{"name":"small","version":"1.0.0","scripts":{"test":"node test.js"},"dependencies":{"local":"file:local"}}"#;
     let files = [
@@ -81,7 +81,7 @@ fn an_installation_and_tests_with_npm_leave_no_finding() {
 #[test]
 fn tests_with_python_leave_no_finding() {
     if on_path("python3").is_none() || !Path::new("/usr/bin/python3").exists() {
-        return skipped("no python3 of the system");
+        return not_run::because("no python3 of the system");
     }
     let files = [
         ("small.py", "def two():\n    return 2\n"),

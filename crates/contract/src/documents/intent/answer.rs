@@ -2,7 +2,9 @@
 
 use super::super::{Patch, Plan, read_value};
 use crate::json::{Report, Violation};
-use schemars::{JsonSchema, Schema};
+use crate::schema::JsonSchema;
+#[cfg(test)]
+use crate::schema::generate::in_one_piece;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -67,13 +69,5 @@ impl CompileAnswer {
 fn at_most(pointer: &str, count: usize, most: usize, what: &str, report: &mut Report) {
     if count > most {
         report.push(pointer.to_owned(), format!("there are {count} {what}, and {most} are the most"));
-    }
-}
-
-/// The form becomes a part of that of a whole answer, where an `$id` would begin another document.
-fn in_one_piece(schema: &mut Schema) {
-    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
-    for property in properties.values_mut().filter_map(Value::as_object_mut) {
-        property.remove("$id");
     }
 }

@@ -5,8 +5,8 @@ use super::super::{Patch, Plan, read_value};
 use super::CompileRequest;
 use super::answer::CompileAnswer;
 use crate::json::{self, Limits, Violation};
+use crate::schema::JsonSchema;
 use crate::{Digest, hash};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Largest recording in bytes: a request and an answer of a document each, and what was said meanwhile.

@@ -6,9 +6,9 @@ use super::super::compile::Problems;
 use super::Intent;
 use super::answer::{ANSWER_SCHEMA, most};
 use crate::json::{self, Report, Violation};
+use crate::schema::JsonSchema;
 use crate::work::{Constraints, Item, OutputSchema, Rights, TestsPolicy};
 use crate::{Digest, Scope, TurnLimits, hash, schema};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The one item of a run that compiles an intent.

@@ -4,7 +4,7 @@
 use super::words::{self, Misfit, Operands, Style, Words, misspelled, shown};
 use super::{broken_examples, violation};
 use crate::json::Violation;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// See the module.

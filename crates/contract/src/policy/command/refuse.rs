@@ -5,7 +5,7 @@
 use super::words::{is_option, misspelled, shown};
 use super::{Style, broken_examples, violation};
 use crate::json::Violation;
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// See the module. Everything that is given must be found in a command for it to be refused.

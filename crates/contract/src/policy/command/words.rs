@@ -2,7 +2,7 @@
 //! What is not spelled out is not known: an abbreviation, an option of a later version or one more operand makes a
 //! command that no rule allows.
 
-use schemars::JsonSchema;
+use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Longest quotation of a word in a reason, in characters.

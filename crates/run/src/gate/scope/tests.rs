@@ -325,7 +325,7 @@ fn any_allowed() -> impl Strategy<Value = RepoPath> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(2000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn judging_never_panics_and_an_odd_path_never_goes_unnamed(observed in any_observed(), allow_binary in any::<bool>()) {

@@ -1,0 +1,106 @@
+//! `cargo xtask soak [--seeds N] [NAME]…`: the long series of suites whose short slice `cargo xtask test` runs: more
+//! simulated days, a kill at every system call, more generated cases. Each series is one test with other numbers, in
+//! its environment; a series that takes long is cut into slices, so that there is something to see.
+
+use crate::Outcome;
+use crate::parts::{Parts, cargo, must_pass, tell};
+use std::path::Path;
+
+/// Simulated days, unless somebody asks for another number.
+const SEEDS: u64 = 10_000;
+
+/// Days of a slice: about a minute on two processors.
+const SLICE: u64 = 1_000;
+
+/// Another series: arguments of `cargo test`, and the variable that makes it long.
+struct Series {
+    name: &'static str,
+    args: &'static [&'static str],
+    variable: Option<(&'static str, &'static str)>,
+}
+
+const SERIES: [Series; 6] = [
+    Series { name: "crashes", args: &["-p", "chaos", "--test", "crash_points"], variable: None },
+    Series {
+        name: "syscalls",
+        args: &["-p", "chaos", "--test", "syscalls"],
+        variable: Some(("NORMA_STRACE_SAMPLES", "1000")),
+    },
+    Series { name: "power", args: &["-p", "chaos", "--test", "power_loss"], variable: None },
+    Series {
+        name: "recovery",
+        args: &["-p", "store", "--test", "store", "recovery"],
+        variable: Some(("PROPTEST_CASES", "4000")),
+    },
+    Series {
+        name: "capture",
+        args: &["-p", "runner", "--test", "workspace", "property"],
+        variable: Some(("PROPTEST_CASES", "1000")),
+    },
+    Series {
+        name: "cases",
+        args: &["-p", "contract", "-p", "run", "-p", "session", "-p", "gateway"],
+        variable: Some(("PROPTEST_CASES", "20000")),
+    },
+];
+
+pub(crate) fn run(root: &Path, args: &[String]) -> Outcome {
+    let (seeds, named) = read(args)?;
+    let is_asked = |name: &str| named.is_empty() || named.iter().any(|one| one == name);
+    let mut parts = Parts::default();
+    if is_asked("days") {
+        parts.run("days", || days(root, seeds));
+    }
+    for series in SERIES.iter().filter(|series| is_asked(series.name)) {
+        tell(&format!("soak: {}", series.name));
+        parts.run(series.name, || test(root, series.args, series.variable.as_slice()));
+    }
+    parts.summary()
+}
+
+fn read(args: &[String]) -> Result<(u64, Vec<String>), Vec<String>> {
+    let names = || std::iter::once("days").chain(SERIES.iter().map(|series| series.name));
+    let usage = || vec![format!("usage: cargo xtask soak [--seeds N] [{}]…", names().collect::<Vec<_>>().join("|"))];
+    let (mut seeds, mut named, mut words) = (SEEDS, Vec::new(), args.iter());
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--seeds" => seeds = words.next().and_then(|count| count.parse().ok()).ok_or_else(usage)?,
+            name if names().any(|known| known == name) => named.push(word.clone()),
+            _ => return Err(usage()),
+        }
+    }
+    Ok((seeds, named))
+}
+
+/// Every slice is run, though one before it failed: each failure names the seed that repeats it.
+fn days(root: &Path, seeds: u64) -> Outcome {
+    let mut problems = Vec::new();
+    for first in (0..seeds).step_by(usize::try_from(SLICE).expect("BUG: it fits")) {
+        let count = SLICE.min(seeds - first);
+        tell(&format!("soak: days {first} to {} of {seeds}, {} slices failed", first + count, problems.len()));
+        let numbers = [("NORMA_SIM_FIRST", first.to_string()), ("NORMA_SIM_SEEDS", count.to_string())];
+        let numbers = numbers.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let args = ["-p", "chaos", "--test", "simulation", "no_bad_day"];
+        problems.extend(test(root, &args, &numbers).err().unwrap_or_default());
+    }
+    if problems.is_empty() { Ok(String::new()) } else { Err(problems) }
+}
+
+fn test(root: &Path, args: &[&str], variables: &[(&str, &str)]) -> Outcome {
+    let mut command = cargo(root, &["test", "--quiet"]);
+    must_pass(command.args(args).args(["--", "--nocapture"]).envs(variables.iter().copied()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn series_are_named_and_days_are_counted() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(read(&[]), Ok((SEEDS, vec![])));
+        assert_eq!(read(&words("--seeds 7 days power")), Ok((7, words("days power"))));
+        assert!(read(&words("--seeds x")).unwrap_err()[0].starts_with("usage: cargo xtask soak"));
+        assert!(read(&words("nothing")).is_err());
+    }
+}
