@@ -253,8 +253,8 @@ impl Surroundings {
             };
             match answer {
                 Some(Answer::Done { message, value }) => return Ok((message, value)),
-                Some(Answer::Refused { message, hint, code }) => {
-                    return Err(CommandError::refused(code, message, hint));
+                Some(Answer::Refused { message, causes, hint, code }) => {
+                    return Err(CommandError::refused(code, message, causes, hint));
                 }
                 None => std::thread::sleep(std::time::Duration::from_millis(20)),
             }

@@ -6,28 +6,15 @@ use crate::drive::{Control, Driver, Progress, Stop};
 use crate::git::{Objects, Repository};
 use crate::machine::{MARKER, Machine, diff};
 use crate::process::Supervisor;
+use crate::socket::{self, Listener};
 use crate::start::take_up;
 use crate::{Answer, Error, Keys, Request, Result, Trust, landing, workspace};
 use contract::{ApprovalDecision, Policies, Status};
-use rustix::net::sockopt::socket_peercred;
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{Layout, OwnerLock, Reader, Recovery, Store};
-
-/// A request is one line; nothing legitimate comes near this.
-const REQUEST_BYTES_MAX: u64 = 1 << 20;
-
-/// How long a client may take to say what it wants.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many layers of workspaces a clean-up leaves, besides those that these stand on: the next tree is made from one of
 /// the trees used last.
@@ -80,6 +67,9 @@ struct Shared {
     user: Repository,
     objects: Objects,
     keys: Keys,
+    /// Held while a request changes a run or moves a ref: each of these counts on what it has read, and clients are
+    /// served side by side.
+    changing: Mutex<()>,
     /// The run that is being driven, and how to stop it.
     current: Mutex<Option<(String, Control)>>,
 }
@@ -90,7 +80,7 @@ pub struct Owner {
     trust: Trust,
     /// What was found and done on taking the lock.
     pub recovery: Recovery,
-    listener: Option<(UnixListener, JoinHandle<()>)>,
+    listener: Option<Listener>,
     // Dropped last: the lock is given back when everything else is closed.
     _lock: OwnerLock,
 }
@@ -114,13 +104,14 @@ impl Owner {
             let note = "the file system cannot do WAL; norma.db uses a rollback journal, which is slower";
             recovery.notes.push(note.into());
         }
-        let (user, current) = (context.user.clone(), Mutex::new(None));
-        let shared = Arc::new(Shared { store, user, objects, keys, current });
+        let (user, changing, current) = (context.user.clone(), Mutex::default(), Mutex::default());
+        let shared = Arc::new(Shared { store, user, objects, keys, changing, current });
         recovery.notes.extend(finish_landings(&shared, context)?);
         clear_worktrees(&shared)?;
         workspace::clear_leftovers(&layout.cache());
         drop_bases(&shared, false)?;
-        let listener = Some(listen(layout, &shared)?);
+        let serving = shared.clone();
+        let listener = Some(socket::listen(layout, Arc::new(move |request| handle(&serving, request)))?);
         let trust = context.trust.clone();
         Ok(Taken::Ours(Box::new(Owner { shared, trust, recovery, listener, _lock: lock })))
     }
@@ -153,12 +144,7 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if let Some((listener, thread)) = self.listener.take() {
-            let _ = std::fs::remove_file(self.shared.store.layout.socket());
-            // Wakes the accepting thread with an error, which ends it.
-            let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
-            let _ = thread.join();
-        }
+        drop(self.listener.take());
         // Losing a checkpoint weakens a later `verify`; it must not fail what was done.
         if let Ok(head) = self.shared.store.audit_head() {
             let _ = self.trust.keep_checkpoint(head);
@@ -220,78 +206,13 @@ fn clear_worktrees(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-fn listen(layout: &Layout, shared: &Arc<Shared>) -> Result<(UnixListener, JoinHandle<()>)> {
-    let path = layout.socket();
-    let failed = |source| Error::io("listen on", &path, source);
-    let _ = std::fs::remove_file(&path);
-    let listener = reachable(layout).and_then(|(path, _dir)| UnixListener::bind(path)).map_err(failed)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    let (accepting, shared) = (listener.try_clone().map_err(failed)?, shared.clone());
-    let main = move || {
-        while let Ok((stream, _)) = accepting.accept() {
-            // One client that is slow or hostile must not keep the others waiting for ever.
-            let _ = stream.set_read_timeout(Some(REQUEST_TIMEOUT));
-            let _ = stream.set_write_timeout(Some(REQUEST_TIMEOUT));
-            let _ = serve(&stream, &shared);
-        }
-    };
-    let thread = std::thread::Builder::new().name("norma-socket".into()).spawn(main).map_err(failed)?;
-    Ok((listener, thread))
-}
-
-/// A socket path may have 107 bytes and a state directory may be deeper than that: it is reached through the
-/// descriptor of its directory, which must stay open meanwhile.
-fn reachable(layout: &Layout) -> std::io::Result<(PathBuf, std::fs::File)> {
-    let dir = std::fs::File::open(&layout.state)?;
-    let path = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join("norma.sock");
-    Ok((path, dir))
-}
-
-fn serve(stream: &UnixStream, shared: &Shared) -> std::io::Result<()> {
-    if socket_peercred(stream)?.uid != rustix::process::geteuid() {
-        return Ok(());
-    }
-    let mut line = String::new();
-    BufReader::new(stream).take(REQUEST_BYTES_MAX).read_line(&mut line)?;
-    let answer = match serde_json::from_str(&line) {
-        Ok(request) => handle(shared, request),
-        Err(why) => Answer::Refused { message: format!("not a request: {why}"), hint: None, code: 2 },
-    };
-    let mut text = serde_json::to_string(&answer).expect("BUG: an answer is plain data");
-    text.push('\n');
-    (&mut &*stream).write_all(text.as_bytes())
-}
-
-/// Whether a live process owns the state directory. Takes no lock.
-pub fn is_owned(layout: &Layout) -> bool {
-    reachable(layout).and_then(|(path, _dir)| UnixStream::connect(path)).is_ok()
-}
-
-/// Sends a request to the owner. `None`: there is none to be reached.
-pub fn send(layout: &Layout, request: &Request) -> Result<Option<Answer>> {
-    let Ok(mut stream) = reachable(layout).and_then(|(path, _dir)| UnixStream::connect(path)) else {
-        return Ok(None);
-    };
-    let failed = |source| Error::io("speak to", &layout.socket(), source);
-    let mut text = serde_json::to_string(request).expect("BUG: a request is plain data");
-    text.push('\n');
-    stream.write_all(text.as_bytes()).map_err(failed)?;
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).map_err(failed)?;
-    serde_json::from_str(&line).map(Some).map_err(|e| failed(std::io::Error::other(e)))
-}
-
 fn handle(shared: &Shared, request: Request) -> Answer {
-    carry_out(shared, request).unwrap_or_else(|error| Answer::Refused {
-        message: error.to_string(),
-        hint: error.hint().map(str::to_owned),
-        code: match error {
-            Error::Usage { .. } | Error::Store(store::Error::Refused(_)) => 2,
-            Error::Declined { .. } => 1,
-            Error::Waiting { .. } => 3,
-            _ => 4,
-        },
-    })
+    carry_out(shared, request).unwrap_or_else(|error| Answer::from(&error))
+}
+
+/// Waits for every other request that changes a run or moves a ref.
+fn alone(shared: &Shared) -> MutexGuard<'_, ()> {
+    shared.changing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
@@ -312,11 +233,13 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
         }
         Request::Cancel { run } => cancel(shared, &run),
         Request::Land { run } => {
+            let _alone = alone(shared);
             let landing = landing::land_later(&shared.store, &shared.user, &shared.objects, &run)?;
             let branch = landing::short_ref(&landing.target);
             done(format!("landed on {branch}; undo: norma undo {run}"), value(&landing))
         }
         Request::Undo { run } => {
+            let _alone = alone(shared);
             let back = landing::undo(&shared.store, &shared.user, &shared.objects, &run)?;
             let branch = landing::short_ref(&back.target);
             let message = match back.commit.as_str() {
@@ -368,6 +291,7 @@ fn cancel(shared: &Shared, slug: &str) -> Result<Answer> {
         control.request(Stop::Cancel);
         return done("the run is asked to end; its turn is being stopped");
     }
+    let _alone = alone(shared);
     let (run, mut log) = Reader::open(&shared.store.layout)?.load(slug)?;
     if run.status.is_terminal() {
         return Err(Error::declined(
@@ -403,14 +327,14 @@ fn drop_bases(shared: &Shared, gone_on_from: bool) -> Result<u64> {
     Ok(removed)
 }
 
-/// Removes what nobody needs any more of what is kept alive in the user's repository, and of what workspaces are made
-/// of. Events and evidence are never deleted.
 /// Whether this process works on a run at this moment.
 fn is_running(shared: &Shared, slug: &str) -> bool {
     let current = shared.current.lock().unwrap_or_else(PoisonError::into_inner);
     current.as_ref().is_some_and(|(running, _)| running == slug)
 }
 
+/// Removes what nobody needs any more of what is kept alive in the user's repository, and of what workspaces are made
+/// of. Events and evidence are never deleted.
 fn gc(shared: &Shared) -> Result<Answer> {
     let refs = drop_bases(shared, true)?;
     let mut message = format!("{refs} ref(s) of ended runs removed");

@@ -1,6 +1,7 @@
 //! What one norma process can ask of the one that owns the state directory, over `norma.sock`. The same
 //! function carries it out when nobody owns it and the asking process takes the lock itself.
 
+use crate::Error;
 use contract::documents::ReexecStatus;
 use contract::replay::ReplayMode;
 use contract::{ApprovalDecision, ApprovalTerms, Digest, Timestamp, Violation};
@@ -100,11 +101,25 @@ pub enum Answer {
     },
     /// Not done.
     Refused {
-        /// Why.
+        /// What kept it from being done.
         message: String,
+        /// What led to that, the nearest first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        causes: Vec<String>,
         /// What to do next.
         hint: Option<String>,
         /// The exit code that belongs to it.
         code: u8,
     },
+}
+
+impl From<&Error> for Answer {
+    fn from(error: &Error) -> Answer {
+        Answer::Refused {
+            message: error.to_string(),
+            causes: error.causes(),
+            hint: error.hint().map(str::to_owned),
+            code: error.exit_code(),
+        }
+    }
 }

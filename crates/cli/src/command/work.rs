@@ -51,9 +51,9 @@ impl Work {
         let (user, objects) = (&context.user, owner.objects());
         let submitted = runner::submit(user, objects, &context.layout, &settings, &bytes)?;
         if let Some(refusal) = submitted.refusal()
-            && let Answer::Refused { message, hint, code } = owner.handle(refusal)
+            && let Answer::Refused { message, causes, hint, code } = owner.handle(refusal)
         {
-            return Err(crate::error::CommandError::refused(code, message, hint));
+            return Err(crate::error::CommandError::refused(code, message, causes, hint));
         }
         let kind = submitted.kind;
         let items = submitted.into_items(&name)?;
