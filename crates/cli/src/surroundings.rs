@@ -271,6 +271,10 @@ impl Surroundings {
         for note in owner.recovery.notes.iter().filter(|_| !self.json) {
             crate::text::err(&format!("recovered: {}", safe(note)));
         }
+        for damage in owner.recovery.damaged.iter().filter(|_| !self.json) {
+            let store::Damage { run_id, why } = damage;
+            crate::text::err(&format!("damaged: run {run_id} was left as it is: {}; see norma doctor", safe(why)));
+        }
     }
 
     /// Prints a value as one JSON line, or the text for people.

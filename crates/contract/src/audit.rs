@@ -125,6 +125,19 @@ pub enum Audit {
         /// Why it does not belong.
         why: String,
     },
+    /// A person set a damaged run aside: its lines stay as they are, and it is not gone on with any more.
+    RunQuarantined {
+        /// Slug.
+        run_id: String,
+        /// What was wrong with it.
+        problem: String,
+        /// Where its directory is moved to, below the state directory; none if there was none.
+        to: Option<String>,
+        /// Why, in their words.
+        reason: String,
+        /// Who.
+        by: String,
+    },
     /// A run was judged or carried out again, and this is what came of it.
     Replayed {
         /// Slug.
@@ -162,6 +175,7 @@ impl Audit {
             | Audit::Undone { run_id, .. }
             | Audit::ApprovalAsked { run_id, .. }
             | Audit::ApprovalUsed { run_id, .. }
+            | Audit::RunQuarantined { run_id, .. }
             | Audit::Replayed { run_id, .. } => Some(run_id),
             // Spelled out: whatever has a run is exported with it, and a bundle with a line about no run is refused.
             Audit::Initialized { .. }

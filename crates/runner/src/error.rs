@@ -136,7 +136,9 @@ impl Error {
 
 fn store_hint(error: &store::Error) -> Option<&'static str> {
     match error {
-        store::Error::Damaged { .. } => Some("nothing was changed; `norma verify` names every problem"),
+        store::Error::Damaged { .. } => Some(
+            "nothing was changed; `norma verify RUN` names every problem, `norma quarantine RUN` sets a damaged run aside",
+        ),
         store::Error::Replaced(_) => Some(
             "your branch, index and files are as they were; put the state directory back, or start anew: norma init",
         ),

@@ -20,6 +20,12 @@ pub fn verify_run(reader: &Reader, trust: &Trust, slug: &str) -> Result<Verifica
     Ok(store::verify(reader, slug, trust.checkpoint(), &|envelope| crate::keys::open(envelope, &keys))?)
 }
 
+/// The same for every run, and for those that should be there.
+pub fn verify_all(reader: &Reader, trust: &Trust) -> Result<store::Roster> {
+    let keys = trust.public_keys()?;
+    Ok(store::verify_all(reader, trust.checkpoint(), &|envelope| crate::keys::open(envelope, &keys))?)
+}
+
 /// Writes the bundle of a sealed run that verifies: what this key signs here is vouched for by norma.
 pub fn export(reader: &Reader, trust: &Trust, user: &Repository, slug: &str, out: &mut dyn Write) -> Result<()> {
     let keys = trust.keys()?;

@@ -51,7 +51,7 @@ pub use approval::{Redeemed, ask, extent, reasons as approval_reasons, redeem};
 pub use confine::{LEVEL_MIN, check_sandbox, check_workspace};
 pub use drive::{Control, Driver, Hands, Progress, Stop};
 pub use error::{Error, Result, exit};
-pub use export::{export, verify_run};
+pub use export::{export, verify_all, verify_run};
 pub use intents::{compiled, patch_of_session};
 pub use items::ItemWorld;
 pub use keys::Keys;

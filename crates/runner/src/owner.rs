@@ -158,7 +158,9 @@ fn kill_leftovers(layout: &Layout) -> Result<Vec<String>> {
     let reader = Reader::open(layout)?;
     let mut notes = Vec::new();
     for slug in reader.unsealed()? {
-        if reader.run(&slug)?.is_some_and(|run| run.status == Status::Running) {
+        // Of a run whose rows cannot be read nobody knows; looking for what is not there does no harm.
+        let status = reader.run(&slug).map(|run| run.map(|run| run.status));
+        if status.is_err() || matches!(status, Ok(Some(Status::Running))) {
             let killed = crate::process::leftovers::kill(MARKER, &slug).unwrap_or(0);
             notes.extend((killed > 0).then(|| format!("{slug}: {killed} left-over process(es) were killed")));
         }
@@ -171,8 +173,8 @@ fn kill_leftovers(layout: &Layout) -> Result<Vec<String>> {
 fn finish_landings(shared: &Shared, context: &Context) -> Result<Vec<String>> {
     let reader = Reader::open(&shared.store.layout)?;
     let mut notes = Vec::new();
-    for slug in reader.unsealed()? {
-        let (run, log) = reader.load(&slug)?;
+    for (run, log) in reader.open_runs()? {
+        let slug = run.id.slug();
         let run::Stage::LandingOpen(open) = run.stage.clone() else { continue };
         let moved = shared.user.read_ref(&open.target)?.map(|id| id.to_string()) == Some(open.commit);
         if !moved || run.status != Status::Paused {
@@ -272,10 +274,15 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
             done(next, serde_json::to_value(answered).expect("BUG: an approval is plain data"))
         }
         Request::Reindex => {
-            let runs = store::reindex(&shared.store)?;
-            done(format!("the index was rebuilt from the logs of {runs} run(s)"), runs.into())
+            let store::Reindexed { runs, damaged } = store::reindex(&shared.store)?;
+            let left = match damaged.is_empty() {
+                true => String::new(),
+                false => format!("; damaged, so left as they were: {}", damaged.join(", ")),
+            };
+            done(format!("the index was rebuilt from the logs of {runs} run(s){left}"), runs.into())
         }
         Request::Gc => gc(shared),
+        Request::Quarantine { run, reason, by } => quarantine(shared, run, reason, by),
     }
 }
 
@@ -306,6 +313,29 @@ fn cancel(shared: &Shared, slug: &str) -> Result<Answer> {
     done("canceled")
 }
 
+/// Sets a damaged run aside. Whatever is not damaged has other ends.
+fn quarantine(shared: &Shared, slug: String, reason: String, by: String) -> Result<Answer> {
+    let _alone = alone(shared);
+    let reader = Reader::open(&shared.store.layout)?;
+    let done = |message: String, aside: &store::Quarantine| {
+        let value = serde_json::to_value(aside).expect("BUG: a quarantine is plain data");
+        Ok(Answer::Done { message, value })
+    };
+    if let Some(aside) = reader.quarantined_runs()?.into_iter().find(|aside| aside.run_id == slug) {
+        return done(format!("run {slug} was set aside already, by {}: {}", aside.by, aside.reason), &aside);
+    }
+    let missing = reader.missing_runs()?.into_iter().find(|missing| missing.run_id == slug);
+    let Some(damage) = reader.damage(&slug)?.or(missing) else {
+        return Err(Error::declined(
+            format!("the log of run {slug} is not damaged, so it is not set aside"),
+            format!("end it: norma cancel {slug}; look for changed evidence: norma verify {slug}"),
+        ));
+    };
+    let aside = shared.store.quarantine_run(damage, reason, by)?;
+    let moved = if aside.to.is_some() { "; its directory is in quarantine/" } else { "" };
+    done(format!("run {slug} is set aside{moved}; its lines stay in the log"), &aside)
+}
+
 /// Lets go of the bases of runs that have ended, and of those that never came to be: a process may have died
 /// between keeping a base and the first fact, or between the last fact and letting go. A stopped run keeps its
 /// base, so that it can be gone on from; `gone_on_from` lets go of those that were.
@@ -314,10 +344,13 @@ fn drop_bases(shared: &Shared, gone_on_from: bool) -> Result<u64> {
     let mut removed = 0;
     for (name, at) in shared.user.refs_below(crate::machine::BASES)? {
         let slug = name.split('/').nth(2).unwrap_or_default();
-        let keep = match reader.run(slug)?.map(|run| run.status) {
-            Some(Status::Running | Status::Paused | Status::Waiting) => true,
-            Some(Status::Stopped) => !(gone_on_from && reader.has_child(slug)?),
-            _ => false,
+        let keep = match reader.run(slug).map(|run| run.map(|run| run.status)) {
+            Ok(Some(Status::Running | Status::Paused | Status::Waiting)) => true,
+            Ok(Some(Status::Stopped)) => !(gone_on_from && reader.has_child(slug)?),
+            Ok(_) => false,
+            // Nobody knows whether it has ended.
+            Err(store::Error::Damaged { .. }) => true,
+            Err(error) => return Err(error.into()),
         };
         if !keep && name == crate::machine::base_ref(slug) {
             let _ = shared.user.swap_ref(&name, None, Some(at), "norma: run ended")?;

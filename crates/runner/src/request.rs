@@ -86,6 +86,15 @@ pub enum Request {
     Reindex,
     /// Remove what nobody needs any more.
     Gc,
+    /// Set a damaged run aside.
+    Quarantine {
+        /// Slug.
+        run: String,
+        /// Why, in their words.
+        reason: String,
+        /// Who asks for it.
+        by: String,
+    },
 }
 
 /// What came of it.

@@ -75,12 +75,11 @@ impl Work {
             return Ok(None);
         }
         let reader = Reader::open(&session.context.layout)?;
-        for slug in reader.unsealed()?.into_iter().rev() {
-            let (run, _) = reader.load(&slug)?;
+        for (run, _) in reader.open_runs()?.into_iter().rev() {
             let same =
                 || run.items.iter().map(|state| state.item.submitted).eq(items.iter().map(|item| item.submitted));
             if matches!(run.status, Status::Paused | Status::Waiting) && !run.items.is_empty() && same() {
-                return Ok(Some(slug));
+                return Ok(Some(run.id.slug()));
             }
         }
         Ok(None)

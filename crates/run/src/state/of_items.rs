@@ -33,7 +33,7 @@ impl Run {
     pub(super) fn open_item(&mut self, place: u32, step: StepRef, base: Option<&ItemBase>, ts: Timestamp) -> Outcome {
         let is_due = |due: crate::Due| due == crate::Due::Turn(step);
         if !self.due().any(is_due) {
-            return Err(format!("the turn {step:?} is not due"));
+            return Err(format!("turn {} is not due", step.dir_name()));
         }
         let base = base.filter(|base| **base == self.base_for(place)).cloned();
         let base = base.ok_or("an item starts from the run's line")?;
