@@ -23,6 +23,10 @@ pub mod exit {
     pub const INTERRUPTED: u8 = 130;
 }
 
+/// What to do about a state directory that was rolled back.
+pub const ACCEPT: &str =
+    "put the newer one back; or, if this is the one to go on with: norma verify --accept --reason TEXT";
+
 /// See the module.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -66,6 +70,9 @@ pub enum Error {
         /// What to do next.
         hint: Option<String>,
     },
+    /// The state directory is not the one that was left: an older one was put back, or it was rewritten.
+    #[error("{0}")]
+    RolledBack(String),
     /// It could be done, but not safely, so it was not.
     #[error("{message}")]
     Declined {
@@ -110,7 +117,7 @@ impl Error {
             Error::Usage { .. } | Error::Store(store::Error::Refused(_)) => exit::USAGE,
             Error::Declined { .. } => exit::FAILED,
             Error::Waiting { .. } => exit::WAITING,
-            Error::Store(store::Error::Damaged { .. }) => exit::INTEGRITY,
+            Error::Store(store::Error::Damaged { .. }) | Error::RolledBack(_) => exit::INTEGRITY,
             Error::Environment { .. } | Error::Store(_) | Error::Git(_) | Error::Io { .. } => exit::ENVIRONMENT,
         }
     }
@@ -124,6 +131,7 @@ impl Error {
             | Error::Waiting { hint, .. } => hint.as_deref(),
             Error::Store(error) => store_hint(error),
             Error::Git(error) => git_hint(error),
+            Error::RolledBack(_) => Some(ACCEPT),
             Error::Io { .. } => None,
         }
     }

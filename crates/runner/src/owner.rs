@@ -1,6 +1,7 @@
 //! The owner of a state directory: it holds the lock, has recovered what was left, and takes requests from
 //! other terminals over `norma.sock` while it works. Every verb that changes something goes through it.
 
+use crate::checkpoint::{self, Compared, Keeper};
 use crate::drive::keep_diff;
 use crate::drive::{Control, Driver, Progress, Stop};
 use crate::git::{Objects, Repository};
@@ -9,7 +10,7 @@ use crate::process::Supervisor;
 use crate::socket::{self, Listener};
 use crate::start::take_up;
 use crate::{Answer, Error, Keys, Request, Result, Trust, landing, workspace};
-use contract::{ApprovalDecision, Policies, Status};
+use contract::{ApprovalDecision, AuditHead, Policies, Status};
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -77,10 +78,10 @@ struct Shared {
 /// See the module.
 pub struct Owner {
     shared: Arc<Shared>,
-    trust: Trust,
     /// What was found and done on taking the lock.
     pub recovery: Recovery,
     listener: Option<Listener>,
+    checkpoints: Option<Keeper>,
     // Dropped last: the lock is given back when everything else is closed.
     _lock: OwnerLock,
 }
@@ -95,11 +96,12 @@ impl Owner {
             return Ok(Taken::Theirs(store::owner_of(layout)));
         };
         let store = Store::open(layout)?;
+        let keys = context.trust.keys()?;
+        let anew = require_own_history(&store, context, &keys)?;
         let objects = Objects::open_or_create(&layout.git(), &context.user)?;
         let killed = kill_leftovers(layout)?;
-        let keys = context.trust.keys()?;
         let mut recovery = store::recover(&store, &|said| keys.sign(said))?;
-        recovery.notes.extend(killed);
+        recovery.notes.extend(anew.into_iter().chain(killed));
         if store.journal != store::JournalMode::Wal {
             let note = "the file system cannot do WAL; norma.db uses a rollback journal, which is slower";
             recovery.notes.push(note.into());
@@ -110,10 +112,31 @@ impl Owner {
         clear_worktrees(&shared)?;
         workspace::clear_leftovers(&layout.cache());
         drop_bases(&shared, false)?;
+        let checkpoints = Some(keep_checkpoints(&shared, &context.trust)?);
         let serving = shared.clone();
         let listener = Some(socket::listen(layout, Arc::new(move |request| handle(&serving, request)))?);
-        let trust = context.trust.clone();
-        Ok(Taken::Ours(Box::new(Owner { shared, trust, recovery, listener, _lock: lock })))
+        Ok(Taken::Ours(Box::new(Owner { shared, recovery, listener, checkpoints, _lock: lock })))
+    }
+
+    /// Puts on record that a person goes on with a state directory that was rolled back. Nothing else is done to it.
+    pub fn accept_rollback(context: &Context, reason: String, by: String) -> Result<AuditHead> {
+        let Context { layout, trust, .. } = context;
+        let me = store::Owner { pid: std::process::id(), command: context.command.clone(), since: store::now() };
+        let Some(_lock) = OwnerLock::try_take(layout, &me)? else {
+            return Err(Error::environment(
+                "another norma is at work here",
+                "wait for it; see who it is: norma doctor",
+            ));
+        };
+        let store = Store::open(layout)?;
+        let Compared::RolledBack(rollback) = checkpoint::compare(&store, trust)? else {
+            return Err(Error::declined(
+                "the state directory is the one that norma left, so there is nothing to accept",
+                "look at a run: norma verify RUN",
+            ));
+        };
+        let heads = (rollback.expected, rollback.found);
+        checkpoint::accept(&store, trust, &trust.keys()?, heads, (reason, by))
     }
 
     /// The record.
@@ -144,12 +167,36 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        // First who could still add to the record, then what keeps where it ends.
         drop(self.listener.take());
-        // Losing a checkpoint weakens a later `verify`; it must not fail what was done.
-        if let Ok(head) = self.shared.store.audit_head() {
-            let _ = self.trust.keep_checkpoint(head);
-        }
+        drop(self.checkpoints.take());
     }
+}
+
+/// Refuses a state directory that was rolled back. One that was made anew where an earlier one was says so in its first
+/// lines; answers a note about that.
+fn require_own_history(store: &Store, context: &Context, keys: &Keys) -> Result<Option<String>> {
+    let expected = match checkpoint::compare(store, &context.trust)? {
+        Compared::Same => return Ok(None),
+        Compared::RolledBack(rollback) => return Err(rollback.into()),
+        Compared::Anew(expected) => expected,
+    };
+    let (seq, hash) = store.audit_head()?;
+    let heads = (Some(expected), AuditHead { seq, hash });
+    let said = ("the state directory was made anew".to_owned(), context.command.clone());
+    checkpoint::accept(store, &context.trust, keys, heads, said)?;
+    Ok(Some(format!(
+        "there was a state directory here before, with {} lines in its audit log; it is gone",
+        expected.seq
+    )))
+}
+
+fn keep_checkpoints(shared: &Arc<Shared>, trust: &Trust) -> Result<Keeper> {
+    let (keeping, elsewhere) = (shared.clone(), trust.clone());
+    Keeper::start(&shared.store, trust, move |head| {
+        // Losing a checkpoint weakens a later `verify`; it must not fail what was done.
+        let _ = elsewhere.keep_checkpoint(head, &keeping.keys);
+    })
 }
 
 /// Before anything is read or removed, nobody writes there any more. A run that is still running on record is one

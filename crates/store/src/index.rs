@@ -126,6 +126,7 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
         | Audit::Quarantined { .. }
         | Audit::Replayed { .. }
         | Audit::ContractRefused { .. }
+        | Audit::CheckpointAccepted { .. }
         | Audit::Reindexed { .. } => Ok(()),
     }
 }

@@ -4,6 +4,7 @@
 
 mod agents;
 mod approvals;
+mod audit_end;
 mod bundle;
 pub mod crash;
 mod damage;
@@ -26,6 +27,7 @@ mod seal;
 mod tasks;
 mod verify;
 
+pub use audit_end::AuditEnd;
 pub use damage::{Damage, Quarantine};
 pub use db::{JournalMode, Reindexed, SQLITE_VERSION_MIN, reindex, sqlite_version};
 pub use error::{Error, IoContext, Result};

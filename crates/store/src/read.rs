@@ -166,6 +166,31 @@ impl Reader {
         Ok(hashes.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// How many lines the state directory's log has.
+    pub fn audit_length(&self) -> Result<u64> {
+        Ok(self.db.query_row("SELECT coalesce(max(seq), 0) FROM audit", [], |row| row.get::<_, i64>(0))? as u64)
+    }
+
+    /// Whether the state directory's log leads over this line, and its chain holds from there on.
+    pub fn audit_follows(&self, (seq, hash): (u64, Digest)) -> Result<bool> {
+        let mut statement = self.db.prepare_cached("SELECT line, hash FROM audit WHERE seq >= ?1 ORDER BY seq")?;
+        let mut rows = statement.query([seq as i64])?;
+        let first = rows.next()?.map(|row| row.get::<_, String>(1)).transpose()?;
+        if first != Some(hash.to_string()) {
+            return Ok(false);
+        }
+        let (mut seq, mut prev) = (seq, hash);
+        while let Some(row) = rows.next()? {
+            let (line, listed): (String, String) = (row.get(0)?, row.get(1)?);
+            seq += 1;
+            prev = contract::hash::chain(seq, &prev, line.as_bytes());
+            if prev.to_string() != listed {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The lines of the state directory's log of one type, in order.
     pub(crate) fn audit_lines_of(&self, kind: &str) -> Result<Vec<String>> {
         let mut statement = self.db.prepare("SELECT line FROM audit WHERE type = ?1 ORDER BY seq")?;

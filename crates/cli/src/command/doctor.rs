@@ -7,7 +7,7 @@ use crate::surroundings::Surroundings;
 use crate::text::safe;
 use contract::{AgentConfig, Config, Role};
 use runner::git::Repository;
-use runner::{Context, LEVEL_MIN, Reach, Settings, Surveyed, load_settings};
+use runner::{Context, LEVEL_MIN, Reach, Settings, Surveyed, Trust, load_settings};
 use sandbox::{HeldBy, Level, Probe};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -139,7 +139,7 @@ fn examine(here: &Surroundings) -> Vec<Check> {
         checks.push(bad("state", Health::Fail, "there is no state directory", "norma init"));
         return checks;
     }
-    checks.extend(state(&layout));
+    checks.extend(state(&layout, &here.trust_of(&layout)));
     checks.extend(configuration(here, &user, &layout));
     checks
 }
@@ -189,7 +189,7 @@ fn head(user: &Repository) -> Check {
     }
 }
 
-fn state(layout: &Layout) -> Vec<Check> {
+fn state(layout: &Layout, trust: &Trust) -> Vec<Check> {
     let reader = match Reader::open(layout) {
         Ok(reader) => reader,
         Err(error) => return vec![bad("state", Health::Fail, error.to_string(), "restore norma.db from a backup")],
@@ -208,6 +208,11 @@ fn state(layout: &Layout) -> Vec<Check> {
     checks.push(match (runner::is_owned(layout), store::owner_of(layout)) {
         (true, Some(owner)) => ok("owner", format!("`{}` (pid {}) is at work", owner.command, owner.pid)),
         _ => ok("owner", "nobody is at work"),
+    });
+    checks.push(match runner::checkpoint_problem(&reader, trust) {
+        Ok(None) => ok("checkpoint", "the audit log goes on from where norma left it"),
+        Ok(Some(problem)) => broken("checkpoint", problem, runner::ACCEPT),
+        Err(error) => broken("checkpoint", error.to_string(), "restore norma.db from a backup"),
     });
     match records(&reader) {
         Ok(found) => checks.extend(found),

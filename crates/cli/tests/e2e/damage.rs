@@ -1,7 +1,7 @@
 //! Somebody, or a disk, changes what is on record: one run is damaged or gone, or the whole state directory is an older
 //! one. What is not touched goes on, and what is touched is named until a person has decided.
 
-use crate::environment::{Output, TestEnvironment};
+use crate::environment::{Output, TestEnvironment, eventually};
 use crate::terminals::waiting_run;
 use serde_json::json;
 
@@ -46,7 +46,8 @@ fn audit(env: &TestEnvironment, kind: &str) -> Vec<serde_json::Value> {
 fn a_damaged_run_keeps_no_other_from_going_on_and_can_be_set_aside() {
     let (env, slug) = with_paused_run();
     let healthy = env.norma(&["doctor"]);
-    assert_eq!(records(&healthy), ["ok    record     no run is damaged or missing"]);
+    let fine = "ok    checkpoint the audit log goes on from where norma left it";
+    assert_eq!(records(&healthy), [fine, "ok    record     no run is damaged or missing"]);
     tamper(&env, "UPDATE events SET line = replace(line, 'make two loud', 'make two LOUD') WHERE seq = 1");
     insta::assert_snapshot!(env.norma(&["task", "add", "another"]), @"
     2
@@ -68,7 +69,10 @@ fn a_damaged_run_keeps_no_other_from_going_on_and_can_be_set_aside() {
     env.norma(&["verify", &slug]).exits(5);
     let doctor = env.norma(&["doctor"]);
     doctor.exits(5);
-    insta::assert_snapshot!(records(&doctor).join("\n"), @"FAIL  damaged    run <run>: event 1: differs from its hash");
+    insta::assert_snapshot!(records(&doctor).join("\n"), @"
+    ok    checkpoint the audit log goes on from where norma left it
+    FAIL  damaged    run <run>: event 1: differs from its hash
+    ");
     env.norma(&["quarantine", &slug, "--reason", " "]).exits(2);
     insta::assert_snapshot!(env.norma(&["quarantine", &slug, "--reason", "the disk lost a block"]), @"
     run <run> is set aside; its directory is in quarantine/; its lines stay in the log
@@ -89,6 +93,7 @@ fn a_damaged_run_keeps_no_other_from_going_on_and_can_be_set_aside() {
     let doctor = env.norma(&["doctor"]);
     assert_eq!(doctor.code(), healthy.code(), "{doctor}");
     insta::assert_snapshot!(records(&doctor).join("\n"), @"
+    ok    checkpoint the audit log goes on from where norma left it
     info  quarantine run <run> was set aside by Ada <ada@example.org>: the disk lost a block
     ok    record     no run is damaged or missing
     ");
@@ -132,9 +137,101 @@ fn a_run_that_was_removed_is_missed() {
     ");
     let doctor = env.norma(&["doctor"]);
     doctor.exits(5);
-    assert!(records(&doctor)[0].contains("missing"), "{doctor}");
+    assert!(records(&doctor)[1].contains("missing"), "{doctor}");
     env.norma(&["reindex"]).success();
     env.norma(&["quarantine", &slug, "--reason", "I removed it myself"]).success();
     env.norma(&["verify", "--all"]).success();
     assert_ne!(env.norma(&["doctor"]).code(), Some(5));
+}
+
+/// Copies the state directory, to be put back later.
+fn copy(env: &TestEnvironment, from: &str, to: &str) {
+    let _ = std::fs::remove_dir_all(env.dir.join(to));
+    let status = std::process::Command::new("cp").arg("-a").args([env.dir.join(from), env.dir.join(to)]).status();
+    assert!(status.unwrap().success());
+}
+
+#[test]
+fn a_state_directory_that_was_rolled_back_is_gone_on_with_only_when_a_person_accepts_it() {
+    let env = crate::batches::with_worker("echo $id > $id.txt");
+    let item = |id: &str| crate::batches::item(id, json!({}));
+    crate::batches::batch(&env, &[item("a")], 0);
+    copy(&env, "repo/.norma", "older");
+    crate::batches::batch(&env, &[item("b")], 0);
+    env.norma(&["verify", "@last"]).success();
+    copy(&env, "older", "repo/.norma");
+    env.norma(&["verify", "@last"]).exits(5);
+    let refused = env.norma(&["batch", "items.json"]);
+    refused.exits(5);
+    assert!(refused.raw_err.starts_with("error: the state directory was rolled back: its audit log has "), "{refused}");
+    assert!(refused.raw_err.contains("next: put the newer one back; or, if this is the one"), "{refused}");
+    env.norma(&["task", "add", "another"]).exits(5);
+    env.norma(&["init"]).exits(5);
+    let doctor = env.norma(&["doctor"]);
+    doctor.exits(5);
+    assert!(records(&doctor)[0].starts_with("FAIL  checkpoint"), "{doctor}");
+    for reading in ["show", "events", "diff"] {
+        env.norma(&[reading, "@last"]).success();
+    }
+    env.norma(&["verify", "--accept"]).exits(2);
+    env.norma(&["verify", "--accept", "--reason", "restored from a backup"]).success();
+    let accepted = audit(&env, "checkpoint_accepted");
+    assert_eq!(accepted.len(), 1);
+    assert_eq!(
+        (&accepted[0]["reason"], &accepted[0]["by"]),
+        (&json!("restored from a backup"), &json!("Ada <ada@example.org>"))
+    );
+    assert!(accepted[0]["expected"]["seq"].as_u64() > accepted[0]["found"]["seq"].as_u64());
+    crate::batches::batch(&env, &[item("c")], 0);
+    env.norma(&["verify", "@last"]).success();
+    env.norma(&["verify", "--all"]).success();
+    env.norma(&["verify", "--accept", "--reason", "once more"]).exits(1);
+}
+
+#[test]
+fn a_state_directory_that_is_made_anew_says_so() {
+    let env = TestEnvironment::new(json!({}));
+    env.norma(&["run", "1"]).success();
+    std::fs::remove_dir_all(env.root.join(".norma")).unwrap();
+    let made = env.norma(&["init"]);
+    made.success();
+    assert!(made.raw_err.contains("there was a state directory here before"), "{made}");
+    assert_eq!(audit(&env, "checkpoint_accepted")[0]["by"], "norma init");
+    env.norma(&["task", "add", "another"]).success();
+}
+
+/// The checkpoint as it is kept outside the repository.
+fn checkpoint(env: &TestEnvironment) -> std::path::PathBuf {
+    let homes = std::fs::read_dir(env.dir.join("home/.local/share/norma")).unwrap();
+    homes.map(|home| home.unwrap().path().join("checkpoint.json")).find(|path| path.exists()).unwrap()
+}
+
+#[test]
+fn a_checkpoint_is_kept_when_a_run_is_sealed_and_not_only_at_the_end() {
+    let env = TestEnvironment::new(json!({}));
+    env.norma(&["task", "add", "the second"]).success();
+    let before = std::fs::read(checkpoint(&env)).unwrap();
+    let go = env.at("go");
+    let second = format!(
+        "test \"$(ls '{}' | wc -l)\" = 1 || {{ touch '{}'; until test -e '{go}'; do sleep 0.01; done; }}",
+        env.root.join(".norma/runs").display(),
+        env.at("second")
+    );
+    env.script_unconfined(json!({"plan": [[{"shell": second}]]}));
+    let running = env.spawn(&["run"]);
+    env.wait_for("second");
+    eventually("the first run's seal is in a checkpoint", || std::fs::read(checkpoint(&env)).unwrap() != before);
+    running.signal("KILL");
+    assert_eq!(running.wait().code(), None);
+    // A checkpoint that nobody signed is not believed, unless it is of the time before they were signed.
+    let signed = std::fs::read_to_string(checkpoint(&env)).unwrap();
+    std::fs::write(checkpoint(&env), signed.replace("\"sig\":\"M", "\"sig\":\"N")).unwrap();
+    env.norma(&["task", "add", "another"]).exits(5);
+    std::fs::write(checkpoint(&env), signed).unwrap();
+    env.norma(&["task", "add", "another"]).success();
+    let db = rusqlite::Connection::open(env.root.join(".norma/norma.db")).unwrap();
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
+    let (seq, hash) = db.query_row("SELECT seq, hash FROM audit WHERE seq = 2", [], read).unwrap();
+    std::fs::write(checkpoint(&env), json!({"seq": seq, "hash": hash}).to_string()).unwrap();
+    env.norma(&["task", "add", "another"]).success();
 }

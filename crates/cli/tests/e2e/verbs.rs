@@ -663,6 +663,7 @@ fn doctor_says_what_is_missing_and_how_to_mend_it() {
     ok    state      .norma
     ok    journal    WAL, synced at every commit
     ok    owner      nobody is at work
+    ok    checkpoint the audit log goes on from where norma left it
     ok    record     no run is damaged or missing
     ok    config     valid and trusted
     ok    policies   the built-in ones
@@ -677,6 +678,7 @@ fn doctor_says_what_is_missing_and_how_to_mend_it() {
     ok    state      .norma
     ok    journal    WAL, synced at every commit
     ok    owner      nobody is at work
+    ok    checkpoint the audit log goes on from where norma left it
     ok    record     no run is damaged or missing
     ok    config     valid and trusted
     ok    policies   the built-in ones
