@@ -20,6 +20,7 @@ mod init;
 mod intent;
 mod keys;
 mod land;
+mod quarantine;
 mod reindex;
 mod replay;
 mod resume;
@@ -86,6 +87,7 @@ pub(crate) enum Verb {
     Cancel(cancel::Args),
     Resume(resume::Args),
     Verify(verify::Args),
+    Quarantine(quarantine::Args),
     Replay(replay::Args),
     Export(export::Args),
     Keys(keys::Args),
@@ -143,6 +145,7 @@ impl Verb {
             Verb::Cancel(args) => args.run(here),
             Verb::Resume(args) => args.run(here),
             Verb::Verify(args) => args.run(here),
+            Verb::Quarantine(args) => args.run(here),
             Verb::Replay(args) => args.run(here),
             Verb::Export(args) => args.run(here),
             Verb::Keys(args) => args.run(here),

@@ -2,24 +2,10 @@
 
 use crate::text::out;
 use runner::git::GitError;
-use std::error::Error as _;
 use std::process::ExitCode;
 
 /// Exit codes; the same for every verb.
-pub(crate) mod code {
-    /// A run or a gate failed, or something was declined.
-    pub(crate) const FAILED: u8 = 1;
-    /// The request makes no sense.
-    pub(crate) const USAGE: u8 = 2;
-    /// A person has to say yes first.
-    pub(crate) const WAITING: u8 = 3;
-    /// The machine, the configuration or the lock is not ready.
-    pub(crate) const ENVIRONMENT: u8 = 4;
-    /// Recorded evidence does not verify.
-    pub(crate) const INTEGRITY: u8 = 5;
-    /// Ended by SIGINT or SIGTERM.
-    pub(crate) const INTERRUPTED: u8 = 130;
-}
+pub(crate) use runner::exit as code;
 
 /// An error at the edge.
 pub(crate) struct CommandError {
@@ -41,8 +27,9 @@ impl CommandError {
         CommandError::new(code::USAGE, message, hint)
     }
 
-    pub(crate) fn refused(code: u8, message: String, hint: Option<String>) -> CommandError {
-        CommandError { code, message, causes: Vec::new(), hint }
+    /// What the owner answered, in its words.
+    pub(crate) fn refused(code: u8, message: String, causes: Vec<String>, hint: Option<String>) -> CommandError {
+        CommandError { code, message, causes, hint }
     }
 
     /// Prints it, as text on stderr or as JSON on stdout, and answers the exit code.
@@ -66,14 +53,8 @@ impl CommandError {
 
 impl From<runner::Error> for CommandError {
     fn from(error: runner::Error) -> CommandError {
-        let (code, hint) = classify(&error);
-        let mut causes = Vec::new();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            causes.push(cause.to_string());
-            source = cause.source();
-        }
-        CommandError { code, message: error.to_string(), causes, hint: error.hint().map(str::to_owned).or(hint) }
+        let (message, causes) = (error.to_string(), error.causes());
+        CommandError { code: error.exit_code(), message, causes, hint: error.hint().map(str::to_owned) }
     }
 }
 
@@ -86,40 +67,5 @@ impl From<store::Error> for CommandError {
 impl From<GitError> for CommandError {
     fn from(error: GitError) -> CommandError {
         runner::Error::from(error).into()
-    }
-}
-
-fn classify(error: &runner::Error) -> (u8, Option<String>) {
-    let hint = |text: &str| Some(text.to_owned());
-    match error {
-        runner::Error::Usage { .. } => (code::USAGE, None),
-        runner::Error::Declined { .. } => (code::FAILED, None),
-        runner::Error::Waiting { .. } => (code::WAITING, None),
-        runner::Error::Store(store::Error::Refused(_)) => (code::USAGE, None),
-        runner::Error::Store(store::Error::Damaged { .. }) => {
-            (code::INTEGRITY, hint("nothing was changed; `norma verify` names every problem"))
-        }
-        runner::Error::Store(store::Error::Replaced(_)) => (
-            code::ENVIRONMENT,
-            hint(
-                "your branch, index and files are as they were; put the state directory back, or start anew: norma init",
-            ),
-        ),
-        runner::Error::Store(store::Error::NoState(_)) => (code::ENVIRONMENT, hint("make one: norma init")),
-        runner::Error::Store(error) if error.is_disk_full() => (
-            code::ENVIRONMENT,
-            hint("free some space; nothing that was acknowledged is lost, `norma resume @last` goes on"),
-        ),
-        runner::Error::Git(GitError::NotARepository { .. }) => {
-            (code::ENVIRONMENT, hint("norma works in a git repository: git init, or cd to one"))
-        }
-        runner::Error::Git(GitError::BareRepository { .. }) => {
-            (code::ENVIRONMENT, hint("make a checkout of it: git clone, or git worktree add"))
-        }
-        runner::Error::Git(GitError::NoCommits { .. }) => {
-            (code::ENVIRONMENT, hint("a run starts from a commit: git add … && git commit"))
-        }
-        runner::Error::Git(GitError::GitMissing) => (code::ENVIRONMENT, hint("install git")),
-        _ => (code::ENVIRONMENT, None),
     }
 }

@@ -253,8 +253,8 @@ impl Surroundings {
             };
             match answer {
                 Some(Answer::Done { message, value }) => return Ok((message, value)),
-                Some(Answer::Refused { message, hint, code }) => {
-                    return Err(CommandError::refused(code, message, hint));
+                Some(Answer::Refused { message, causes, hint, code }) => {
+                    return Err(CommandError::refused(code, message, causes, hint));
                 }
                 None => std::thread::sleep(std::time::Duration::from_millis(20)),
             }
@@ -270,6 +270,10 @@ impl Surroundings {
     pub(crate) fn tell_recovery(&self, owner: &Owner) {
         for note in owner.recovery.notes.iter().filter(|_| !self.json) {
             crate::text::err(&format!("recovered: {}", safe(note)));
+        }
+        for damage in owner.recovery.damaged.iter().filter(|_| !self.json) {
+            let store::Damage { run_id, why } = damage;
+            crate::text::err(&format!("damaged: run {run_id} was left as it is: {}; see norma doctor", safe(why)));
         }
     }
 

@@ -125,6 +125,30 @@ pub enum Audit {
         /// Why it does not belong.
         why: String,
     },
+    /// A person set a damaged run aside: its lines stay as they are, and it is not gone on with any more.
+    RunQuarantined {
+        /// Slug.
+        run_id: String,
+        /// What was wrong with it.
+        problem: String,
+        /// Where its directory is moved to, below the state directory; none if there was none.
+        to: Option<String>,
+        /// Why, in their words.
+        reason: String,
+        /// Who.
+        by: String,
+    },
+    /// The audit log was not the one that the last checkpoint was made of, and a person accepted that.
+    CheckpointAccepted {
+        /// What the checkpoint said; none if it could not be read.
+        expected: Option<AuditHead>,
+        /// Where the log ended instead.
+        found: AuditHead,
+        /// Why, in their words.
+        reason: String,
+        /// Who.
+        by: String,
+    },
     /// A run was judged or carried out again, and this is what came of it.
     Replayed {
         /// Slug.
@@ -162,6 +186,7 @@ impl Audit {
             | Audit::Undone { run_id, .. }
             | Audit::ApprovalAsked { run_id, .. }
             | Audit::ApprovalUsed { run_id, .. }
+            | Audit::RunQuarantined { run_id, .. }
             | Audit::Replayed { run_id, .. } => Some(run_id),
             // Spelled out: whatever has a run is exported with it, and a bundle with a line about no run is refused.
             Audit::Initialized { .. }
@@ -170,6 +195,7 @@ impl Audit {
             | Audit::TaskDone { .. }
             | Audit::Quarantined { .. }
             | Audit::Reindexed { .. }
+            | Audit::CheckpointAccepted { .. }
             | Audit::ApprovalAnswered { .. }
             | Audit::ContractRefused { .. } => None,
         }
@@ -197,6 +223,16 @@ impl Audit {
     pub fn from_parts(kind: &str, payload: Value) -> Result<Audit, String> {
         serde_json::from_value(json!({"type": kind, "payload": payload})).map_err(|e| e.to_string())
     }
+}
+
+/// A place in the audit log, for example its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AuditHead {
+    /// Which line, from 1.
+    pub seq: u64,
+    /// The chain's digest there.
+    pub hash: Digest,
 }
 
 /// One line of the audit log.

@@ -36,7 +36,7 @@ pub use approval::{
     APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalTerms, ApprovalView, approval_bound,
 };
 pub use attestation::Statement;
-pub use audit::{Audit, AuditLine};
+pub use audit::{Audit, AuditHead, AuditLine};
 pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ScopeConfig, TurnLimits, Usd};
 pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
 pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};

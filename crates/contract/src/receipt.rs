@@ -323,10 +323,12 @@ impl BatchReceipt {
 
     /// What the batch is, whenever and in whichever order it was made.
     pub fn content(&self) -> Digest {
-        let hasher = crate::hash::Hasher::new(Domain::Change);
-        let hasher = hasher.field(self.before_tree.as_bytes()).field(self.after_tree.as_bytes());
-        let all = self.tranches.iter().fold(hasher, |hasher, it| hasher.field(it.content_hash.as_bytes()));
-        all.finish()
+        let mut hasher = crate::hash::Hasher::new(Domain::Change);
+        hasher.field(self.before_tree.as_bytes()).field(self.after_tree.as_bytes());
+        for tranche in &self.tranches {
+            hasher.field(tranche.content_hash.as_bytes());
+        }
+        hasher.finish()
     }
 }
 

@@ -20,6 +20,7 @@ use crate::json::schema::Schema;
 use crate::policy::{
     CommandAllowlist, ForbiddenActions, McpAllowlist, ProtectedPathsFile, ScratchPathsFile, WidePathsFile,
 };
+use crate::receipt::BatchReceipt;
 use crate::replay::ReplayReport;
 use crate::{
     AgentRequest, AgentResponse, ApprovalView, AuditLine, Config, Contract, EventLine, Fact, Manifest, PromptBlocks,
@@ -108,6 +109,7 @@ schemas! {
     "agent_task_result.v1.json" => AgentTaskResult,
     "approval_view.v1.json" => ApprovalView,
     "audit_line.v1.json" => AuditLine,
+    "batch_receipt.v1.json" => BatchReceipt,
     "bundle_index.v1.json" => BundleIndex,
     "command_allowlist.v1.json" => CommandAllowlist,
     "compile_answer.v0.json" => CompileAnswer,
@@ -127,7 +129,6 @@ schemas! {
     "prompt_blocks.v1.json" => PromptBlocks,
     "protected_paths.v1.json" => ProtectedPathsFile,
     "receipt.v1.json" => Receipt,
-    "batch_receipt.v1.json" => crate::receipt::BatchReceipt,
     "recording.v1.json" => Recording,
     "reexec_report.v1.json" => ReexecReport,
     "replay_report.v1.json" => ReplayReport,

@@ -57,6 +57,23 @@ pub struct RunView {
     pub sandbox: String,
     /// Where its evidence is.
     pub run_dir: String,
+    /// What is wrong with its log, which then tells nothing that could be relied on: the rest is what was shown last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
+    /// Whether a person set it aside because it is damaged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quarantined: bool,
+}
+
+impl RunView {
+    /// One word for how the run is: its status, unless its log cannot be relied on.
+    pub fn word(&self) -> &'static str {
+        match (self.quarantined, &self.damaged) {
+            (true, _) => "quarantined",
+            (false, Some(_)) => "damaged",
+            (false, None) => self.status.as_str(),
+        }
+    }
 }
 
 /// What an item's agent left out of its change.

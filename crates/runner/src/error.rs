@@ -1,9 +1,31 @@
-//! What keeps norma itself from working, or makes it refuse. What an agent does wrong is never an error here:
+//! What keeps norma itself from working, or makes it refuse, with the exit code and the hint that belong to it,
+//! whether a verb does it itself or asks the owner over the socket. What an agent does wrong is never an error here:
 //! that is an outcome, and goes on record.
 
 use crate::git::GitError;
+use std::error::Error as _;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Exit codes; the same for every verb.
+pub mod exit {
+    /// A run or a gate failed, or something was declined.
+    pub const FAILED: u8 = 1;
+    /// The request makes no sense.
+    pub const USAGE: u8 = 2;
+    /// A person has to approve first.
+    pub const WAITING: u8 = 3;
+    /// The machine, the configuration or the lock is not ready.
+    pub const ENVIRONMENT: u8 = 4;
+    /// What is on record does not verify.
+    pub const INTEGRITY: u8 = 5;
+    /// Ended by SIGINT or SIGTERM.
+    pub const INTERRUPTED: u8 = 130;
+}
+
+/// What to do about a state directory that was rolled back.
+pub const ACCEPT: &str =
+    "put the newer one back; or, if this is the one to go on with: norma verify --accept --reason TEXT";
 
 /// See the module.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +70,9 @@ pub enum Error {
         /// What to do next.
         hint: Option<String>,
     },
+    /// The state directory is not the one that was left: an older one was put back, or it was rewritten.
+    #[error("{0}")]
+    RolledBack(String),
     /// It could be done, but not safely, so it was not.
     #[error("{message}")]
     Declined {
@@ -86,6 +111,17 @@ impl Error {
         Error::Io { action, path: path.to_owned(), source }
     }
 
+    /// The exit code of a verb that ends with it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage { .. } | Error::Store(store::Error::Refused(_)) => exit::USAGE,
+            Error::Declined { .. } => exit::FAILED,
+            Error::Waiting { .. } => exit::WAITING,
+            Error::Store(store::Error::Damaged { .. }) | Error::RolledBack(_) => exit::INTEGRITY,
+            Error::Environment { .. } | Error::Store(_) | Error::Git(_) | Error::Io { .. } => exit::ENVIRONMENT,
+        }
+    }
+
     /// What to do next, where it is known.
     pub fn hint(&self) -> Option<&str> {
         match self {
@@ -93,7 +129,41 @@ impl Error {
             | Error::Environment { hint, .. }
             | Error::Declined { hint, .. }
             | Error::Waiting { hint, .. } => hint.as_deref(),
-            _ => None,
+            Error::Store(error) => store_hint(error),
+            Error::Git(error) => git_hint(error),
+            Error::RolledBack(_) => Some(ACCEPT),
+            Error::Io { .. } => None,
         }
+    }
+
+    /// What led to it, the nearest first.
+    pub fn causes(&self) -> Vec<String> {
+        std::iter::successors(self.source(), |&cause| cause.source()).map(ToString::to_string).collect()
+    }
+}
+
+fn store_hint(error: &store::Error) -> Option<&'static str> {
+    match error {
+        store::Error::Damaged { .. } => Some(
+            "nothing was changed; `norma verify RUN` names every problem, `norma quarantine RUN` sets a damaged run aside",
+        ),
+        store::Error::Replaced(_) => Some(
+            "your branch, index and files are as they were; put the state directory back, or start anew: norma init",
+        ),
+        store::Error::NoState(_) => Some("make one: norma init"),
+        error if error.is_disk_full() => {
+            Some("free some space; nothing that was acknowledged is lost, `norma resume @last` goes on")
+        }
+        _ => None,
+    }
+}
+
+fn git_hint(error: &GitError) -> Option<&'static str> {
+    match error {
+        GitError::NotARepository { .. } => Some("norma works in a git repository: git init, or cd to one"),
+        GitError::BareRepository { .. } => Some("make a checkout of it: git clone, or git worktree add"),
+        GitError::NoCommits { .. } => Some("a run starts from a commit: git add … && git commit"),
+        GitError::GitMissing => Some("install git"),
+        _ => None,
     }
 }

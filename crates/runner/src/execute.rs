@@ -22,6 +22,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+/// Names the turn in the environment of every process of an agent that nothing confines, so that what outlives its
+/// supervisor can be found without meaning the turns of other items, which the run works on at the same time.
+const TURN_MARKER: &str = "NORMA_TURN";
+
 /// What stands ready for the next turn.
 #[derive(Default)]
 pub(crate) struct Waiting {
@@ -248,7 +252,7 @@ impl Machine<'_> {
         self.waiting.supervisor = supervisor;
         if outcome.end == End::Signaled(9) {
             // The supervisor itself may have been the victim; whatever it watched over must not go on.
-            let _ = process::leftovers::kill(MARKER, &order.run.id.slug());
+            let _ = process::leftovers::kill(TURN_MARKER, &turn_marker(order));
         }
         let mut notes = Vec::new();
         let spoken = match (engaged, conversation) {
@@ -291,6 +295,7 @@ impl Machine<'_> {
         }
         env.extend(agent.env.iter().map(|(name, value)| (name.into(), value.into())));
         env.insert(MARKER.into(), order.run.id.slug().into());
+        env.insert(TURN_MARKER.into(), turn_marker(order).into());
         env.insert("NORMA_STEP_DIR".into(), order.live_dir.into());
         // An agent that deletes its private `.git` must not find the user's repository further up.
         env.insert("GIT_CEILING_DIRECTORIES".into(), tree.parent().unwrap_or(tree).into());
@@ -330,6 +335,11 @@ impl Machine<'_> {
         let entry = self.objects.tree_entry(id(&on.tree)?, path.as_str().as_bytes())?;
         Ok(entry.is_some_and(|(mode, _)| mode & 0o170_000 == 0o100_000))
     }
+}
+
+/// What [`TURN_MARKER`] says: the run, and the turn within it.
+fn turn_marker(order: &TurnOrder<'_>) -> String {
+    format!("{}/{}", order.run.id.slug(), order.spec.step.dir_name())
 }
 
 fn missing(agent: &AgentConfig) -> ProcessEnd {

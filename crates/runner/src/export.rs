@@ -8,7 +8,7 @@ use crate::git::{GitError, ObjectId, Objects, Repository};
 use crate::keys::Keys;
 use crate::{Error, Result, Trust};
 use contract::bundle::SEAL;
-use contract::{Event, Fact, Receipt};
+use contract::{Digest, Event, Fact, Receipt};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +17,19 @@ use store::{Reader, Verification};
 /// Verifies a run as it is on this machine, seal and all.
 pub fn verify_run(reader: &Reader, trust: &Trust, slug: &str) -> Result<Verification> {
     let keys = trust.public_keys()?;
-    Ok(store::verify(reader, slug, trust.checkpoint(), &|envelope| crate::keys::open(envelope, &keys))?)
+    let checkpoint = expected(trust)?;
+    Ok(store::verify(reader, slug, checkpoint, &|envelope| crate::keys::open(envelope, &keys))?)
+}
+
+/// The same for every run, and for those that should be there.
+pub fn verify_all(reader: &Reader, trust: &Trust) -> Result<store::Roster> {
+    let keys = trust.public_keys()?;
+    Ok(store::verify_all(reader, expected(trust)?, &|envelope| crate::keys::open(envelope, &keys))?)
+}
+
+/// The line of the audit log that must be there.
+fn expected(trust: &Trust) -> Result<Option<(u64, Digest)>> {
+    Ok(trust.checkpoint().map_err(Error::RolledBack)?.map(|head| (head.seq, head.hash)))
 }
 
 /// Writes the bundle of a sealed run that verifies: what this key signs here is vouched for by norma.

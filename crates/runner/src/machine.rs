@@ -20,7 +20,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Names the turn in the environment of every process that belongs to it, so that what outlives a killed norma
+/// Names the run in the environment of every process that belongs to it, so that what outlives a killed norma
 /// can be found.
 pub(crate) const MARKER: &str = "NORMA_RUN_ID";
 

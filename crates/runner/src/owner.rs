@@ -1,33 +1,21 @@
 //! The owner of a state directory: it holds the lock, has recovered what was left, and takes requests from
 //! other terminals over `norma.sock` while it works. Every verb that changes something goes through it.
 
+use crate::checkpoint::{self, Compared, Keeper};
 use crate::drive::keep_diff;
 use crate::drive::{Control, Driver, Progress, Stop};
 use crate::git::{Objects, Repository};
 use crate::machine::{MARKER, Machine, diff};
 use crate::process::Supervisor;
+use crate::socket::{self, Listener};
 use crate::start::take_up;
 use crate::{Answer, Error, Keys, Request, Result, Trust, landing, workspace};
-use contract::{ApprovalDecision, Policies, Status};
-use rustix::net::sockopt::socket_peercred;
+use contract::{ApprovalDecision, AuditHead, Policies, Status};
 use sandbox::Sandbox;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{Layout, OwnerLock, Reader, Recovery, Store};
-
-/// A request is one line; nothing legitimate comes near this.
-const REQUEST_BYTES_MAX: u64 = 1 << 20;
-
-/// How long a client may take to say what it wants.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many layers of workspaces a clean-up leaves, besides those that these stand on: the next tree is made from one of
 /// the trees used last.
@@ -80,6 +68,9 @@ struct Shared {
     user: Repository,
     objects: Objects,
     keys: Keys,
+    /// Held while a request changes a run or moves a ref: each of these counts on what it has read, and clients are
+    /// served side by side.
+    changing: Mutex<()>,
     /// The run that is being driven, and how to stop it.
     current: Mutex<Option<(String, Control)>>,
 }
@@ -87,10 +78,10 @@ struct Shared {
 /// See the module.
 pub struct Owner {
     shared: Arc<Shared>,
-    trust: Trust,
     /// What was found and done on taking the lock.
     pub recovery: Recovery,
-    listener: Option<(UnixListener, JoinHandle<()>)>,
+    listener: Option<Listener>,
+    checkpoints: Option<Keeper>,
     // Dropped last: the lock is given back when everything else is closed.
     _lock: OwnerLock,
 }
@@ -105,24 +96,47 @@ impl Owner {
             return Ok(Taken::Theirs(store::owner_of(layout)));
         };
         let store = Store::open(layout)?;
+        let keys = context.trust.keys()?;
+        let anew = require_own_history(&store, context, &keys)?;
         let objects = Objects::open_or_create(&layout.git(), &context.user)?;
         let killed = kill_leftovers(layout)?;
-        let keys = context.trust.keys()?;
         let mut recovery = store::recover(&store, &|said| keys.sign(said))?;
-        recovery.notes.extend(killed);
+        recovery.notes.extend(anew.into_iter().chain(killed));
         if store.journal != store::JournalMode::Wal {
             let note = "the file system cannot do WAL; norma.db uses a rollback journal, which is slower";
             recovery.notes.push(note.into());
         }
-        let (user, current) = (context.user.clone(), Mutex::new(None));
-        let shared = Arc::new(Shared { store, user, objects, keys, current });
+        let (user, changing, current) = (context.user.clone(), Mutex::default(), Mutex::default());
+        let shared = Arc::new(Shared { store, user, objects, keys, changing, current });
         recovery.notes.extend(finish_landings(&shared, context)?);
         clear_worktrees(&shared)?;
         workspace::clear_leftovers(&layout.cache());
         drop_bases(&shared, false)?;
-        let listener = Some(listen(layout, &shared)?);
-        let trust = context.trust.clone();
-        Ok(Taken::Ours(Box::new(Owner { shared, trust, recovery, listener, _lock: lock })))
+        let checkpoints = Some(keep_checkpoints(&shared, &context.trust)?);
+        let serving = shared.clone();
+        let listener = Some(socket::listen(layout, Arc::new(move |request| handle(&serving, request)))?);
+        Ok(Taken::Ours(Box::new(Owner { shared, recovery, listener, checkpoints, _lock: lock })))
+    }
+
+    /// Puts on record that a person goes on with a state directory that was rolled back. Nothing else is done to it.
+    pub fn accept_rollback(context: &Context, reason: String, by: String) -> Result<AuditHead> {
+        let Context { layout, trust, .. } = context;
+        let me = store::Owner { pid: std::process::id(), command: context.command.clone(), since: store::now() };
+        let Some(_lock) = OwnerLock::try_take(layout, &me)? else {
+            return Err(Error::environment(
+                "another norma is at work here",
+                "wait for it; see who it is: norma doctor",
+            ));
+        };
+        let store = Store::open(layout)?;
+        let Compared::RolledBack(rollback) = checkpoint::compare(&store, trust)? else {
+            return Err(Error::declined(
+                "the state directory is the one that norma left, so there is nothing to accept",
+                "look at a run: norma verify RUN",
+            ));
+        };
+        let heads = (rollback.expected, rollback.found);
+        checkpoint::accept(&store, trust, &trust.keys()?, heads, (reason, by))
     }
 
     /// The record.
@@ -149,7 +163,7 @@ impl Owner {
     /// listening.
     pub fn handle(&self, context: &Context, request: Request) -> Answer {
         match request {
-            Request::Land { run } => land(&self.shared, Some(context), &run).unwrap_or_else(refused),
+            Request::Land { run } => land(&self.shared, Some(context), &run).unwrap_or_else(|error| Answer::from(&error)),
             request => handle(&self.shared, request),
         }
     }
@@ -157,17 +171,36 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if let Some((listener, thread)) = self.listener.take() {
-            let _ = std::fs::remove_file(self.shared.store.layout.socket());
-            // Wakes the accepting thread with an error, which ends it.
-            let _ = rustix::net::shutdown(&listener, rustix::net::Shutdown::Both);
-            let _ = thread.join();
-        }
-        // Losing a checkpoint weakens a later `verify`; it must not fail what was done.
-        if let Ok(head) = self.shared.store.audit_head() {
-            let _ = self.trust.keep_checkpoint(head);
-        }
+        // First who could still add to the record, then what keeps where it ends.
+        drop(self.listener.take());
+        drop(self.checkpoints.take());
     }
+}
+
+/// Refuses a state directory that was rolled back. One that was made anew where an earlier one was says so in its first
+/// lines; answers a note about that.
+fn require_own_history(store: &Store, context: &Context, keys: &Keys) -> Result<Option<String>> {
+    let expected = match checkpoint::compare(store, &context.trust)? {
+        Compared::Same => return Ok(None),
+        Compared::RolledBack(rollback) => return Err(rollback.into()),
+        Compared::Anew(expected) => expected,
+    };
+    let (seq, hash) = store.audit_head()?;
+    let heads = (Some(expected), AuditHead { seq, hash });
+    let said = ("the state directory was made anew".to_owned(), context.command.clone());
+    checkpoint::accept(store, &context.trust, keys, heads, said)?;
+    Ok(Some(format!(
+        "there was a state directory here before, with {} lines in its audit log; it is gone",
+        expected.seq
+    )))
+}
+
+fn keep_checkpoints(shared: &Arc<Shared>, trust: &Trust) -> Result<Keeper> {
+    let (keeping, elsewhere) = (shared.clone(), trust.clone());
+    Keeper::start(&shared.store, trust, move |head| {
+        // Losing a checkpoint weakens a later `verify`; it must not fail what was done.
+        let _ = elsewhere.keep_checkpoint(head, &keeping.keys);
+    })
 }
 
 /// Before anything is read or removed, nobody writes there any more. A run that is still running on record is one
@@ -176,7 +209,9 @@ fn kill_leftovers(layout: &Layout) -> Result<Vec<String>> {
     let reader = Reader::open(layout)?;
     let mut notes = Vec::new();
     for slug in reader.unsealed()? {
-        if reader.run(&slug)?.is_some_and(|run| run.status == Status::Running) {
+        // Of a run whose rows cannot be read nobody knows; looking for what is not there does no harm.
+        let status = reader.run(&slug).map(|run| run.map(|run| run.status));
+        if status.is_err() || matches!(status, Ok(Some(Status::Running))) {
             let killed = crate::process::leftovers::kill(MARKER, &slug).unwrap_or(0);
             notes.extend((killed > 0).then(|| format!("{slug}: {killed} left-over process(es) were killed")));
         }
@@ -189,8 +224,8 @@ fn kill_leftovers(layout: &Layout) -> Result<Vec<String>> {
 fn finish_landings(shared: &Shared, context: &Context) -> Result<Vec<String>> {
     let reader = Reader::open(&shared.store.layout)?;
     let mut notes = Vec::new();
-    for slug in reader.unsealed()? {
-        let (run, log) = reader.load(&slug)?;
+    for (run, log) in reader.open_runs()? {
+        let slug = run.id.slug();
         let run::Stage::LandingOpen(open) = run.stage.clone() else { continue };
         let moved = shared.user.read_ref(&open.target)?.map(|id| id.to_string()) == Some(open.commit);
         if !moved || run.status != Status::Paused || run.started.contract.unknown_rules().is_some() {
@@ -225,86 +260,18 @@ fn clear_worktrees(shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-fn listen(layout: &Layout, shared: &Arc<Shared>) -> Result<(UnixListener, JoinHandle<()>)> {
-    let path = layout.socket();
-    let failed = |source| Error::io("listen on", &path, source);
-    let _ = std::fs::remove_file(&path);
-    let listener = reachable(layout).and_then(|(path, _dir)| UnixListener::bind(path)).map_err(failed)?;
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    let (accepting, shared) = (listener.try_clone().map_err(failed)?, shared.clone());
-    let main = move || {
-        while let Ok((stream, _)) = accepting.accept() {
-            // One client that is slow or hostile must not keep the others waiting for ever.
-            let _ = stream.set_read_timeout(Some(REQUEST_TIMEOUT));
-            let _ = stream.set_write_timeout(Some(REQUEST_TIMEOUT));
-            let _ = serve(&stream, &shared);
-        }
-    };
-    let thread = std::thread::Builder::new().name("norma-socket".into()).spawn(main).map_err(failed)?;
-    Ok((listener, thread))
-}
-
-/// A socket path may have 107 bytes and a state directory may be deeper than that: it is reached through the
-/// descriptor of its directory, which must stay open meanwhile.
-fn reachable(layout: &Layout) -> std::io::Result<(PathBuf, std::fs::File)> {
-    let dir = std::fs::File::open(&layout.state)?;
-    let path = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join("norma.sock");
-    Ok((path, dir))
-}
-
-fn serve(stream: &UnixStream, shared: &Shared) -> std::io::Result<()> {
-    if socket_peercred(stream)?.uid != rustix::process::geteuid() {
-        return Ok(());
-    }
-    let mut line = String::new();
-    BufReader::new(stream).take(REQUEST_BYTES_MAX).read_line(&mut line)?;
-    let answer = match serde_json::from_str(&line) {
-        Ok(request) => handle(shared, request),
-        Err(why) => Answer::Refused { message: format!("not a request: {why}"), hint: None, code: 2 },
-    };
-    let mut text = serde_json::to_string(&answer).expect("BUG: an answer is plain data");
-    text.push('\n');
-    (&mut &*stream).write_all(text.as_bytes())
-}
-
-/// Whether a live process owns the state directory. Takes no lock.
-pub fn is_owned(layout: &Layout) -> bool {
-    reachable(layout).and_then(|(path, _dir)| UnixStream::connect(path)).is_ok()
-}
-
-/// Sends a request to the owner. `None`: there is none to be reached.
-pub fn send(layout: &Layout, request: &Request) -> Result<Option<Answer>> {
-    let Ok(mut stream) = reachable(layout).and_then(|(path, _dir)| UnixStream::connect(path)) else {
-        return Ok(None);
-    };
-    let failed = |source| Error::io("speak to", &layout.socket(), source);
-    let mut text = serde_json::to_string(request).expect("BUG: a request is plain data");
-    text.push('\n');
-    stream.write_all(text.as_bytes()).map_err(failed)?;
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).map_err(failed)?;
-    serde_json::from_str(&line).map(Some).map_err(|e| failed(std::io::Error::other(e)))
-}
-
 fn handle(shared: &Shared, request: Request) -> Answer {
-    carry_out(shared, request).unwrap_or_else(refused)
+    carry_out(shared, request).unwrap_or_else(|error| Answer::from(&error))
 }
 
-fn refused(error: Error) -> Answer {
-    Answer::Refused {
-        message: error.to_string(),
-        hint: error.hint().map(str::to_owned),
-        code: match error {
-            Error::Usage { .. } | Error::Store(store::Error::Refused(_)) => 2,
-            Error::Declined { .. } => 1,
-            Error::Waiting { .. } => 3,
-            _ => 4,
-        },
-    }
+/// Waits for every other request that changes a run or moves a ref.
+fn alone(shared: &Shared) -> MutexGuard<'_, ()> {
+    shared.changing.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Lands a run on demand. Without a context there is nothing to run tests with.
 fn land(shared: &Shared, context: Option<&Context>, run: &str) -> Result<Answer> {
+    let _alone = alone(shared);
     let control = Control::new()?;
     let mut machine =
         context.map(|context| Machine::new(context, &shared.objects, &shared.keys, control.cancel.clone()));
@@ -333,6 +300,7 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
         Request::Cancel { run } => cancel(shared, &run),
         Request::Land { run } => land(shared, None, &run),
         Request::Undo { run } => {
+            let _alone = alone(shared);
             let back = landing::undo(&shared.store, &shared.user, &shared.objects, &run)?;
             let branch = landing::short_ref(&back.target);
             let message = match back.commit.as_str() {
@@ -365,10 +333,15 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
             done(next, serde_json::to_value(answered).expect("BUG: an approval is plain data"))
         }
         Request::Reindex => {
-            let runs = store::reindex(&shared.store)?;
-            done(format!("the index was rebuilt from the logs of {runs} run(s)"), runs.into())
+            let store::Reindexed { runs, damaged } = store::reindex(&shared.store)?;
+            let left = match damaged.is_empty() {
+                true => String::new(),
+                false => format!("; damaged, so left as they were: {}", damaged.join(", ")),
+            };
+            done(format!("the index was rebuilt from the logs of {runs} run(s){left}"), runs.into())
         }
         Request::Gc => gc(shared),
+        Request::Quarantine { run, reason, by } => quarantine(shared, run, reason, by),
     }
 }
 
@@ -384,6 +357,7 @@ fn cancel(shared: &Shared, slug: &str) -> Result<Answer> {
         control.request(Stop::Cancel);
         return done("the run is asked to end; its turn is being stopped");
     }
+    let _alone = alone(shared);
     let (run, mut log) = Reader::open(&shared.store.layout)?.load(slug)?;
     if run.status.is_terminal() {
         return Err(Error::declined(
@@ -398,6 +372,29 @@ fn cancel(shared: &Shared, slug: &str) -> Result<Answer> {
     done("canceled")
 }
 
+/// Sets a damaged run aside. Whatever is not damaged has other ends.
+fn quarantine(shared: &Shared, slug: String, reason: String, by: String) -> Result<Answer> {
+    let _alone = alone(shared);
+    let reader = Reader::open(&shared.store.layout)?;
+    let done = |message: String, aside: &store::Quarantine| {
+        let value = serde_json::to_value(aside).expect("BUG: a quarantine is plain data");
+        Ok(Answer::Done { message, value })
+    };
+    if let Some(aside) = reader.quarantined_runs()?.into_iter().find(|aside| aside.run_id == slug) {
+        return done(format!("run {slug} was set aside already, by {}: {}", aside.by, aside.reason), &aside);
+    }
+    let missing = reader.missing_runs()?.into_iter().find(|missing| missing.run_id == slug);
+    let Some(damage) = reader.damage(&slug)?.or(missing) else {
+        return Err(Error::declined(
+            format!("the log of run {slug} is not damaged, so it is not set aside"),
+            format!("end it: norma cancel {slug}; look for changed evidence: norma verify {slug}"),
+        ));
+    };
+    let aside = shared.store.quarantine_run(damage, reason, by)?;
+    let moved = if aside.to.is_some() { "; its directory is in quarantine/" } else { "" };
+    done(format!("run {slug} is set aside{moved}; its lines stay in the log"), &aside)
+}
+
 /// Lets go of the bases of runs that have ended, and of those that never came to be: a process may have died
 /// between keeping a base and the first fact, or between the last fact and letting go. A stopped run keeps its
 /// base, so that it can be gone on from; `gone_on_from` lets go of those that were.
@@ -406,10 +403,13 @@ fn drop_bases(shared: &Shared, gone_on_from: bool) -> Result<u64> {
     let mut removed = 0;
     for (name, at) in shared.user.refs_below(crate::machine::BASES)? {
         let slug = name.split('/').nth(2).unwrap_or_default();
-        let keep = match reader.run(slug)?.map(|run| run.status) {
-            Some(Status::Running | Status::Paused | Status::Waiting) => true,
-            Some(Status::Stopped) => !(gone_on_from && reader.has_child(slug)?),
-            _ => false,
+        let keep = match reader.run(slug).map(|run| run.map(|run| run.status)) {
+            Ok(Some(Status::Running | Status::Paused | Status::Waiting)) => true,
+            Ok(Some(Status::Stopped)) => !(gone_on_from && reader.has_child(slug)?),
+            Ok(_) => false,
+            // Nobody knows whether it has ended.
+            Err(store::Error::Damaged { .. }) => true,
+            Err(error) => return Err(error.into()),
         };
         if !keep && name == crate::machine::base_ref(slug) {
             let _ = shared.user.swap_ref(&name, None, Some(at), "norma: run ended")?;
@@ -419,14 +419,14 @@ fn drop_bases(shared: &Shared, gone_on_from: bool) -> Result<u64> {
     Ok(removed)
 }
 
-/// Removes what nobody needs any more of what is kept alive in the user's repository, and of what workspaces are made
-/// of. Events and evidence are never deleted.
 /// Whether this process works on a run at this moment.
 fn is_running(shared: &Shared, slug: &str) -> bool {
     let current = shared.current.lock().unwrap_or_else(PoisonError::into_inner);
     current.as_ref().is_some_and(|(running, _)| running == slug)
 }
 
+/// Removes what nobody needs any more of what is kept alive in the user's repository, and of what workspaces are made
+/// of. Events and evidence are never deleted.
 fn gc(shared: &Shared) -> Result<Answer> {
     let refs = drop_bases(shared, true)?;
     let mut message = format!("{refs} ref(s) of ended runs removed");

@@ -1,6 +1,7 @@
 //! What one norma process can ask of the one that owns the state directory, over `norma.sock`. The same
 //! function carries it out when nobody owns it and the asking process takes the lock itself.
 
+use crate::Error;
 use contract::documents::ReexecStatus;
 use contract::replay::ReplayMode;
 use contract::{ApprovalDecision, ApprovalTerms, Digest, Timestamp, Violation};
@@ -85,6 +86,15 @@ pub enum Request {
     Reindex,
     /// Remove what nobody needs any more.
     Gc,
+    /// Set a damaged run aside.
+    Quarantine {
+        /// Slug.
+        run: String,
+        /// Why, in their words.
+        reason: String,
+        /// Who asks for it.
+        by: String,
+    },
 }
 
 /// What came of it.
@@ -100,11 +110,25 @@ pub enum Answer {
     },
     /// Not done.
     Refused {
-        /// Why.
+        /// What kept it from being done.
         message: String,
+        /// What led to that, the nearest first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        causes: Vec<String>,
         /// What to do next.
         hint: Option<String>,
         /// The exit code that belongs to it.
         code: u8,
     },
+}
+
+impl From<&Error> for Answer {
+    fn from(error: &Error) -> Answer {
+        Answer::Refused {
+            message: error.to_string(),
+            causes: error.causes(),
+            hint: error.hint().map(str::to_owned),
+            code: error.exit_code(),
+        }
+    }
 }

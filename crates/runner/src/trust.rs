@@ -5,7 +5,8 @@
 
 use crate::policy::load_policies;
 use crate::{Error, Keys, Result};
-use contract::{Config, Digest, Policies, Violation};
+use contract::attestation::predicate::{CHECKPOINT, checkpoint};
+use contract::{AuditHead, Config, Digest, Policies, Violation};
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,9 @@ use store::Layout;
 
 /// A configuration is at most this large.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
+
+/// Where the last checkpoint is.
+const CHECKPOINT_FILE: &str = "checkpoint.json";
 
 /// How many started contracts are remembered; older ones have long ended.
 const CONTRACTS_MAX: usize = 1000;
@@ -33,13 +37,6 @@ struct Kept {
     /// Digests of contracts that were started here, newest last.
     #[serde(default)]
     contracts: Vec<Digest>,
-}
-
-/// The end of the audit log when it was last looked at.
-#[derive(Debug, Serialize, Deserialize)]
-struct Checkpoint {
-    seq: u64,
-    hash: Digest,
 }
 
 impl Trust {
@@ -103,17 +100,30 @@ impl Trust {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    /// The last checkpoint, if there is one.
-    pub fn checkpoint(&self) -> Option<(u64, Digest)> {
-        let text = std::fs::read(self.dir.join("checkpoint.json")).ok()?;
-        let kept: Checkpoint = serde_json::from_slice(&text).ok()?;
-        Some((kept.seq, kept.hash))
+    /// The last checkpoint, if there is one; or why it cannot be relied on. Before checkpoints were signed it was only
+    /// the place in the log.
+    pub fn checkpoint(&self) -> std::result::Result<Option<AuditHead>, String> {
+        let path = self.dir.join(CHECKPOINT_FILE);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(format!("the checkpoint {} cannot be read: {e}", path.display())),
+        };
+        if let Ok(unsigned) = serde_json::from_slice(&bytes) {
+            return Ok(Some(unsigned));
+        }
+        let keys = self.public_keys().map_err(|error| error.to_string())?;
+        let said = crate::keys::open(&bytes, &keys).and_then(|said| match said.predicate_type.as_str() {
+            CHECKPOINT => serde_json::from_value(said.predicate).map_err(|e| format!("cannot be read: {e}")),
+            other => Err(format!("says {other}, which is no checkpoint")),
+        });
+        said.map(Some).map_err(|why| format!("the checkpoint {} {why}", path.display()))
     }
 
-    /// Remembers the end of the audit log.
-    pub fn keep_checkpoint(&self, (seq, hash): (u64, Digest)) -> Result<()> {
+    /// Remembers where the audit log ends, under this signature.
+    pub fn keep_checkpoint(&self, head: AuditHead, keys: &Keys) -> Result<()> {
         let _alone = self.alone()?;
-        self.write("checkpoint.json", &Checkpoint { seq, hash })
+        self.write_bytes(CHECKPOINT_FILE, &keys.sign(&checkpoint(&head)))
     }
 
     /// The key of this state directory, made on first need.
@@ -137,14 +147,17 @@ impl Trust {
     }
 
     fn write(&self, name: &str, value: &impl Serialize) -> Result<()> {
+        self.write_bytes(name, &serde_json::to_vec_pretty(value).expect("BUG: what is kept is plain data"))
+    }
+
+    fn write_bytes(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.dir.join(name);
         let failed = |source| Error::io("write", &path, source);
         // Always the same name: what a killed process left of it is written over.
         let tmp = path.with_extension("json.tmp");
-        let bytes = serde_json::to_vec_pretty(value).expect("BUG: what is kept is plain data");
         let options = std::fs::File::options().write(true).create(true).truncate(true).mode(0o600).clone();
         let mut file = options.open(&tmp).map_err(failed)?;
-        std::io::Write::write_all(&mut file, &bytes).and_then(|()| file.sync_all()).map_err(failed)?;
+        std::io::Write::write_all(&mut file, bytes).and_then(|()| file.sync_all()).map_err(failed)?;
         std::fs::rename(&tmp, &path).map_err(failed)?;
         // What follows may be on another disk and must not be there without this.
         std::fs::File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(failed)

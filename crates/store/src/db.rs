@@ -117,22 +117,31 @@ fn migrate(db: &mut Connection) -> Result<()> {
     Ok(tx.commit()?)
 }
 
+/// What rebuilding the index tables came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reindexed {
+    /// How many runs there are.
+    pub runs: u64,
+    /// Those of which nothing could be rebuilt, since their lines cannot be read; what was shown of them stays.
+    pub damaged: Vec<String>,
+}
+
 /// Rebuilds the index tables from the logs. `runs` rows are updated in place, never deleted, since `events`
-/// hangs on them. Answers how many runs there are.
-pub fn reindex(store: &crate::Store) -> Result<u64> {
+/// hangs on them.
+pub fn reindex(store: &crate::Store) -> Result<Reindexed> {
     store
         .submit(|tx| {
             let db = tx.db;
-            db.execute_batch(
-                "DELETE FROM steps; DELETE FROM items; DELETE FROM kv_run; DELETE FROM task_edges; DELETE FROM tasks;
-                 DELETE FROM approvals;",
-            )?;
+            db.execute_batch("DELETE FROM task_edges; DELETE FROM tasks; DELETE FROM approvals;")?;
             let slugs: Vec<String> = db
                 .prepare("SELECT DISTINCT run_id FROM events ORDER BY run_id")?
                 .query_map([], |row| row.get(0))?
                 .collect::<rusqlite::Result<_>>()?;
+            let mut damaged = Vec::new();
             for slug in &slugs {
-                replay(db, slug)?;
+                if !reindex_run(db, slug)? {
+                    damaged.push(slug.clone());
+                }
             }
             let audits: Vec<(String, String, String)> = db
                 .prepare("SELECT type, data_json, ts FROM audit ORDER BY seq")?
@@ -143,9 +152,26 @@ pub fn reindex(store: &crate::Store) -> Result<u64> {
             }
             let runs = slugs.len() as u64;
             tx.audit(&Audit::Reindexed { runs }, now())?;
-            Ok(runs)
+            Ok(Reindexed { runs, damaged })
         })
         .wait()
+}
+
+/// Rebuilds the rows of one run; if its lines cannot be read, they stay as they were. Answers which.
+fn reindex_run(db: &Connection, slug: &str) -> Result<bool> {
+    db.execute_batch("SAVEPOINT one_run")?;
+    let tables = ["steps", "items", "kv_run"];
+    let cleared = tables.iter().try_for_each(|table| {
+        db.execute(&format!("DELETE FROM {table} WHERE run_id = ?1"), [slug]).map(drop).map_err(Error::from)
+    });
+    match cleared.and_then(|()| replay(db, slug)) {
+        Ok(()) => db.execute_batch("RELEASE one_run").map(|()| true).map_err(Error::from),
+        Err(Error::Damaged { .. }) => {
+            db.execute_batch("ROLLBACK TO one_run; RELEASE one_run")?;
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 fn replay(db: &Connection, slug: &str) -> Result<()> {
@@ -153,7 +179,8 @@ fn replay(db: &Connection, slug: &str) -> Result<()> {
     let lines: Vec<String> = statement.query_map([slug], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     for line in lines {
         let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
-        let line = EventLine::parse(line.as_bytes()).map_err(|violations| damaged(format!("{violations:?}")))?;
+        let line = EventLine::parse(line.as_bytes())
+            .map_err(|violations| damaged(violations.first().map(ToString::to_string).unwrap_or_default()))?;
         let event = line.event().map_err(damaged)?;
         index::fact(db, &line.run_uuid, &event)?;
     }

@@ -8,6 +8,10 @@ use contract::{
 };
 use rusqlite::{Connection, params};
 
+/// What `runs.sealed` says of a run that was set aside. Older versions take it for one that is sealed, and leave it
+/// alone too.
+pub(crate) const QUARANTINED: i64 = 2;
+
 /// Projects one fact of a run.
 pub(crate) fn fact(db: &Connection, run: &RunId, event: &Event) -> Result<()> {
     let slug = run.slug();
@@ -84,10 +88,13 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
             let word = TaskStatus::after_run(*status, *reason).as_str();
             exec(
                 db,
-                "UPDATE tasks SET status = ?2, run_id = ?3, updated_at = ?4 WHERE id = ?1",
+                // A run that was removed from the database is missed by `verify`; its task is still there.
+                "UPDATE tasks SET status = ?2, run_id = (SELECT run_id FROM runs WHERE run_id = ?3), updated_at = ?4
+                 WHERE id = ?1",
                 params![task, word, run_id, ts],
             )
         }
+        Audit::RunQuarantined { run_id, to, .. } => set_aside(db, run_id, to.as_deref(), ts),
         Audit::RunSealed { run_id, .. } => exec(db, "UPDATE runs SET sealed = 1 WHERE run_id = ?1", params![run_id]),
         Audit::Landed { run_id, landing } => set_landing(db, run_id, Some(landing)),
         Audit::Undone { run_id, .. } => set_landing(db, run_id, None),
@@ -119,8 +126,24 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
         | Audit::Quarantined { .. }
         | Audit::Replayed { .. }
         | Audit::ContractRefused { .. }
+        | Audit::CheckpointAccepted { .. }
         | Audit::Reindexed { .. } => Ok(()),
     }
+}
+
+/// A run that was set aside is open no more, and its task waits for another one.
+fn set_aside(db: &Connection, slug: &str, to: Option<&str>, ts: &str) -> Result<()> {
+    exec(
+        db,
+        "UPDATE runs SET sealed = ?2, run_dir = coalesce(replace(run_dir, 'runs/' || run_id, ?3), run_dir)
+         WHERE run_id = ?1",
+        params![slug, QUARANTINED, to],
+    )?;
+    exec(
+        db,
+        "UPDATE tasks SET status = 'todo', run_id = NULL, updated_at = ?2 WHERE run_id = ?1 AND status <> 'done'",
+        params![slug, ts],
+    )
 }
 
 fn exec(db: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<()> {

@@ -4,8 +4,10 @@
 
 mod agents;
 mod approvals;
+mod audit_end;
 mod bundle;
 pub mod crash;
+mod damage;
 mod db;
 mod error;
 mod evidence;
@@ -25,7 +27,9 @@ mod seal;
 mod tasks;
 mod verify;
 
-pub use db::{JournalMode, SQLITE_VERSION_MIN, reindex, sqlite_version};
+pub use audit_end::AuditEnd;
+pub use damage::{Damage, Quarantine};
+pub use db::{JournalMode, Reindexed, SQLITE_VERSION_MIN, reindex, sqlite_version};
 pub use error::{Error, IoContext, Result};
 pub use evidence::{Prepared, Preparing, SMALL_FILE_BYTES_MAX, StepFile, read_manifest, remove_tree, temporary_name};
 pub use export::export;
@@ -37,4 +41,4 @@ pub use read::{LandedReceipt, Reader};
 pub use recordings::{keep_recording, recording};
 pub use recover::{Recovery, lost_evidence, make_way, recover};
 pub use seal::{Sign, seal, write_whole};
-pub use verify::{Open, Verification, verify};
+pub use verify::{Open, Roster, Verification, verify, verify_all};

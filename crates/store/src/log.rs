@@ -6,7 +6,7 @@ use crate::crash;
 use crate::db::{self, JournalMode};
 use crate::mirror::Mirror;
 use crate::place::Place;
-use crate::{Error, Layout, Result, StepFile, approvals, index};
+use crate::{AuditEnd, Error, Layout, Result, StepFile, approvals, index};
 use contract::{Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX, LogName, RunId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
@@ -113,6 +113,8 @@ struct Ends {
     audit: (u64, Digest),
     /// How many events each run's log has.
     runs: HashMap<RunId, u64>,
+    /// Whether a run was sealed since the last commit.
+    sealed: bool,
 }
 
 impl Tx<'_> {
@@ -129,6 +131,7 @@ impl Tx<'_> {
             .execute(params![seq as i64, ts, line.kind, line.payload.to_string(), text, hash.to_string()])?;
         index::audit(self.db, fact, &ts)?;
         self.ends.audit = (seq, hash);
+        self.ends.sealed |= matches!(fact, Audit::RunSealed { .. });
         Ok(())
     }
 
@@ -300,6 +303,9 @@ pub struct Store {
     pub layout: Layout,
     /// How SQLite keeps its journal here; `doctor` warns about anything but WAL.
     pub journal: JournalMode,
+    /// Whether there was no log before: its first line was written now.
+    pub is_new: bool,
+    end: Arc<AuditEnd>,
     queue: Option<mpsc::Sender<Work>>,
     writer: Option<JoinHandle<()>>,
     mirror: Mirror,
@@ -315,18 +321,20 @@ impl Store {
         // Not "is there a file": a process may have died between making it and writing the first line.
         let fresh = head.0 == 0;
         let place = Place::of(&layout.db())?;
+        let end = Arc::new(AuditEnd::new(head));
         let mirror = Mirror::start();
         let (queue, jobs) = mpsc::channel();
         let writer = {
-            let (layout, place, mirror) = (layout.clone(), place.clone(), mirror.handle());
-            let main = move || write_loop(&db, (&layout, &place), head, &jobs, &mirror);
+            let (layout, place, mirror, end) = (layout.clone(), place.clone(), mirror.handle(), end.clone());
+            let main = move || write_loop(&db, (&layout, &place), (head, &end), &jobs, &mirror);
             std::thread::Builder::new().name("norma-log".into()).spawn(main).map_err(|source| Error::Io {
                 action: "start the writer of",
                 path: PathBuf::from("norma.db"),
                 source,
             })?
         };
-        let store = Store { layout: layout.clone(), journal, queue: Some(queue), writer: Some(writer), mirror, place };
+        let (queue, writer) = (Some(queue), Some(writer));
+        let store = Store { layout: layout.clone(), journal, is_new: fresh, end, queue, writer, mirror, place };
         if fresh {
             store.audit(Audit::Initialized { version: env!("CARGO_PKG_VERSION").to_owned() }).wait()?;
         }
@@ -394,6 +402,11 @@ impl Store {
         self.submit(|tx| Ok(tx.ends.audit)).wait()
     }
 
+    /// The same for whoever waits for it to change.
+    pub fn audit_end(&self) -> Arc<AuditEnd> {
+        self.end.clone()
+    }
+
     /// Refuses to go on if the database is no longer where it was opened: whatever is written now is lost.
     pub fn check_place(&self) -> Result<()> {
         self.place.check()
@@ -457,11 +470,11 @@ fn no_transaction() -> Error {
 fn write_loop(
     db: &Connection,
     place: (&Layout, &Place),
-    audit: (u64, Digest),
+    (audit, end): ((u64, Digest), &AuditEnd),
     jobs: &mpsc::Receiver<Work>,
     mirror: &crate::mirror::Handle,
 ) {
-    let mut ends = Ends { audit, runs: HashMap::new() };
+    let mut ends = Ends { audit, runs: HashMap::new(), sealed: false };
     while let Ok(first) = jobs.recv() {
         let more = std::iter::from_fn(|| jobs.try_recv().ok());
         let batch: Vec<Work> = std::iter::once(first).chain(more).take(BATCH_MAX).collect();
@@ -470,12 +483,15 @@ fn write_loop(
         let outcome = commit_batch(db, place, &mut ends, batch, &mut acknowledge);
         let (told, go_on) = match outcome {
             Ok(mirrored) => {
+                if ends.audit != committed {
+                    end.publish(ends.audit, std::mem::take(&mut ends.sealed));
+                }
                 mirror.append(mirrored);
                 (Ok(()), true)
             }
             // It did not come to a commit and was taken back: nothing is in doubt.
             Err(error) if not_begun(&error) => {
-                ends = Ends { audit: committed, runs: HashMap::new() };
+                ends = Ends { audit: committed, runs: HashMap::new(), sealed: false };
                 (Err(Failed::from(error)), true)
             }
             // After a failed commit the disk's word cannot be relied on: write nothing more.

@@ -2,13 +2,14 @@
 //! nothing. Views are made here from the index tables.
 
 use crate::agents::{Agents, TELLING};
+use crate::damage::Chain;
+use crate::index::QUARANTINED;
 use crate::log::now;
 use crate::{Error, IoContext, Layout, Result, RunLog, db};
 use contract::{
     ApprovalState, ApprovalView, Digest, Event, EventLine, Fact, LogName, Role, RunId, RunView, Status, StepStatus,
     StepView, TaskStatus, TaskView, Verdict,
 };
-use run::Run;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 
 /// A read-only view of the store.
 pub struct Reader {
-    db: Connection,
+    pub(crate) db: Connection,
     layout: Layout,
 }
 
@@ -32,7 +33,7 @@ pub struct LandedReceipt {
 
 /// The columns of [`Reader::run_row`], in order.
 const RUN_COLUMNS: &str = "run_id, id, goal, state, reason, message, verdict, iteration, created_at, ended_at, base, result, \
-                           landing_json, task_id, parent, sandbox, run_dir";
+                           landing_json, task_id, parent, sandbox, run_dir, sealed";
 
 impl Reader {
     /// Opens the database of a state directory.
@@ -153,14 +154,64 @@ impl Reader {
         Ok(lines.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// A run's whole log: its events and its end.
+    /// Has everything that is read until the end of its life be of one moment.
+    pub(crate) fn snapshot(&self) -> Result<Option<rusqlite::Transaction<'_>>> {
+        Ok(if self.db.is_autocommit() { Some(self.db.unchecked_transaction()?) } else { None })
+    }
+
+    /// The hashes of a run's lines, in order.
+    pub(crate) fn hashes(&self, slug: &str) -> Result<Vec<String>> {
+        let mut statement = self.db.prepare_cached("SELECT hash FROM events WHERE run_id = ?1 ORDER BY seq")?;
+        let hashes = statement.query_map([slug], |row| row.get(0))?;
+        Ok(hashes.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// How many lines the state directory's log has.
+    pub fn audit_length(&self) -> Result<u64> {
+        Ok(self.db.query_row("SELECT coalesce(max(seq), 0) FROM audit", [], |row| row.get::<_, i64>(0))? as u64)
+    }
+
+    /// Whether the state directory's log leads over this line, and its chain holds from there on.
+    pub fn audit_follows(&self, (seq, hash): (u64, Digest)) -> Result<bool> {
+        let mut statement = self.db.prepare_cached("SELECT line, hash FROM audit WHERE seq >= ?1 ORDER BY seq")?;
+        let mut rows = statement.query([seq as i64])?;
+        let first = rows.next()?.map(|row| row.get::<_, String>(1)).transpose()?;
+        if first != Some(hash.to_string()) {
+            return Ok(false);
+        }
+        let (mut seq, mut prev) = (seq, hash);
+        while let Some(row) = rows.next()? {
+            let (line, listed): (String, String) = (row.get(0)?, row.get(1)?);
+            seq += 1;
+            prev = contract::hash::chain(seq, &prev, line.as_bytes());
+            if prev.to_string() != listed {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The lines of the state directory's log of one type, in order.
+    pub(crate) fn audit_lines_of(&self, kind: &str) -> Result<Vec<String>> {
+        let mut statement = self.db.prepare("SELECT line FROM audit WHERE type = ?1 ORDER BY seq")?;
+        let lines = statement.query_map([kind], |row| row.get(0))?;
+        Ok(lines.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// A run's whole log: its events and its end. Its chain must hold.
     pub fn log(&self, slug: &str) -> Result<(RunId, Vec<Event>, RunLog)> {
         let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
         let (mut events, mut items) = (Vec::new(), Vec::new());
         let (mut task, mut last) = (None, None);
-        for text in self.lines(slug, 0, i64::MAX as u64)? {
-            let line = EventLine::parse(text.as_bytes()).map_err(|v| damaged(format!("{v:?}")))?;
-            let event = line.event().map_err(damaged)?;
+        let mut chain = Chain::of(slug);
+        let mut statement =
+            self.db.prepare_cached("SELECT seq, line, hash FROM events WHERE run_id = ?1 ORDER BY seq")?;
+        let mut rows = statement.query([slug])?;
+        while let Some(row) = rows.next()? {
+            let (seq, text, hash): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let (line, problems) = chain.follow(seq, &text, &hash);
+            let line = line.filter(|_| problems.is_empty()).ok_or_else(|| damaged(problems.join("; ")))?;
+            let event = line.event().map_err(|why| damaged(format!("event {seq}: carries no fact: {why}")))?;
             match &event.fact {
                 // Lines about items have the item's name there.
                 Fact::RunStarted(_) => task = line.task_id.parse().ok(),
@@ -178,13 +229,6 @@ impl Reader {
         Ok((last.run_uuid, events, RunLog { name, seq: last.seq, head, items: Arc::new(items) }))
     }
 
-    /// A run as its log tells it, and the log's end.
-    pub fn load(&self, slug: &str) -> Result<(Run, RunLog)> {
-        let (id, events, log) = self.log(slug)?;
-        let damaged = |why: run::Illegal| Error::Damaged { log: slug.to_owned(), why: why.to_string() };
-        Ok((Run::fold(id, &events).map_err(damaged)?, log))
-    }
-
     /// Slugs of runs whose directory may still change, oldest first.
     pub fn unsealed(&self) -> Result<Vec<String>> {
         let mut statement = self.db.prepare("SELECT run_id FROM runs WHERE sealed = 0 ORDER BY run_id")?;
@@ -194,7 +238,9 @@ impl Reader {
 
     /// Whether a run's directory is complete and on disk.
     pub fn is_sealed(&self, slug: &str) -> Result<bool> {
-        Ok(self.db.query_row("SELECT sealed FROM runs WHERE run_id = ?1", [slug], |row| row.get(0))?)
+        let sql = "SELECT sealed FROM runs WHERE run_id = ?1";
+        let sealed: Option<i64> = self.db.query_row(sql, [slug], |row| row.get(0)).optional()?;
+        Ok(sealed == Some(1))
     }
 
     /// The receipt of a change that was made before and still stands where it landed.
@@ -239,9 +285,19 @@ impl Reader {
         Ok(self.db.query_row("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)", [slug], |row| row.get(0))?)
     }
 
-    /// The slugs of all runs.
+    /// The slugs of all runs that have a directory below `runs/`.
     pub(crate) fn run_ids(&self) -> Result<HashSet<String>> {
-        let mut statement = self.db.prepare("SELECT run_id FROM runs")?;
+        let mut statement = self.db.prepare("SELECT run_id FROM runs WHERE sealed <> ?1")?;
+        let ids = statement.query_map([QUARANTINED], |row| row.get(0))?;
+        Ok(ids.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The slugs of all runs that the state directory's log names, oldest first.
+    pub(crate) fn runs_in_audit(&self) -> Result<Vec<String>> {
+        // A line that is no JSON is what `verify` finds in the chain.
+        let sql = "SELECT DISTINCT json_extract(data_json, '$.run_id') AS run FROM audit
+                   WHERE type = 'run_state' AND json_valid(data_json) AND run IS NOT NULL ORDER BY run";
+        let mut statement = self.db.prepare(sql)?;
         let ids = statement.query_map([], |row| row.get(0))?;
         Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
@@ -331,7 +387,7 @@ impl Reader {
 
     /// Approvals, newest first; or only those that somebody can still answer for a run that still waits.
     pub fn approvals(&self, pending_only: bool) -> Result<Vec<ApprovalView>> {
-        let waits = "run_id IN (SELECT run_id FROM runs WHERE ended_at IS NULL)";
+        let waits = "run_id IN (SELECT run_id FROM runs WHERE ended_at IS NULL AND sealed = 0)";
         let sql = match pending_only {
             true => format!("{APPROVAL_SELECT} WHERE decision IS NULL AND {waits} ORDER BY id DESC"),
             false => format!("{APPROVAL_SELECT} ORDER BY id DESC"),
@@ -453,7 +509,7 @@ fn run_row(row: &Row<'_>) -> RowView<RunView> {
     let (created, ended): (String, Option<String>) = (row.get(8)?, row.get(9)?);
     let (run_id, goal, message, iteration) = (row.get(0)?, row.get(2)?, row.get(5)?, row.get(7)?);
     let (base, result, task_id, parent) = (row.get(10)?, row.get(11)?, row.get(13)?, row.get(14)?);
-    let (sandbox, run_dir) = (row.get(15)?, row.get(16)?);
+    let (sandbox, run_dir, sealed): (_, _, i64) = (row.get(15)?, row.get(16)?, row.get(17)?);
     let build = || {
         let landing: Option<contract::Landing> =
             landing.map(|text| serde_json::from_str(&text).map_err(|_| damaged_row("a landing"))).transpose()?;
@@ -479,6 +535,8 @@ fn run_row(row: &Row<'_>) -> RowView<RunView> {
             parent,
             sandbox,
             run_dir,
+            damaged: None,
+            quarantined: sealed == QUARANTINED,
         })
     };
     Ok(build())

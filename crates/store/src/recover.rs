@@ -6,7 +6,7 @@
 use crate::evidence::{difference, evidence_digest, files_in, read_manifest, remove_tree, temporary_name};
 use crate::log::now;
 use crate::seal::{write_via, write_whole};
-use crate::{IoContext, Reader, Result, RunLog, Sign, StepFile, Store};
+use crate::{Damage, Error, IoContext, Layout, Reader, Result, RunLog, Sign, StepFile, Store, damage};
 use contract::{Audit, End, Event, Fact, Manifest, ManifestFile, Reason, Status, StepRef};
 use run::{ItemStage, Run, Stage};
 use std::ffi::OsString;
@@ -22,6 +22,8 @@ pub struct Recovery {
     pub notes: Vec<String>,
     /// Runs that were under way when their process ended.
     pub interrupted: Vec<String>,
+    /// Runs that were left as they are, since their log cannot be relied on.
+    pub damaged: Vec<Damage>,
 }
 
 /// Brings the state directory into a state that could have been left on purpose.
@@ -30,7 +32,11 @@ pub fn recover(store: &Store, sign: Sign<'_>) -> Result<Recovery> {
     let mut found = Recovery::default();
     quarantine_strays(store, &reader, &mut found)?;
     for slug in reader.unsealed()? {
-        recover_run(store, &reader, &slug, sign, &mut found)?;
+        match recover_run(store, &reader, &slug, sign, &mut found) {
+            // It alone is left as it is: what is wrong with one run is no reason to stop the others.
+            Err(Error::Damaged { log, why }) if log == slug => found.damaged.push(Damage { run_id: slug, why }),
+            done => done?,
+        }
     }
     Ok(found)
 }
@@ -352,8 +358,16 @@ fn quarantine_strays(store: &Store, reader: &Reader, found: &mut Recovery) -> Re
     let known = reader.run_ids()?;
     // What a listing says is enough: a start must not cost a look at every run there ever was.
     for (name, is_dir) in entries(&runs)? {
-        if !is_dir || !name.to_str().is_some_and(|name| known.contains(name)) {
+        if is_dir && name.to_str().is_some_and(|name| known.contains(name)) {
+            continue;
+        }
+        let aside = reader.quarantined_runs()?.into_iter().find(|aside| name.to_str() == Some(&aside.run_id));
+        if aside.as_ref().is_none_or(|aside| aside.to.is_none()) {
             quarantine(store, &runs.join(name), "no run of this name is on record", found)?;
+        } else if let Some(aside) = aside
+            && damage::complete(&store.layout, &aside)?
+        {
+            found.notes.push(format!("{}: its directory was moved to quarantine, as a person asked", aside.run_id));
         }
     }
     Ok(())
@@ -370,16 +384,21 @@ pub fn make_way(store: &Store, path: &Path, why: &str) -> Result<Option<String>>
 }
 
 fn quarantine(store: &Store, path: &Path, why: &str, found: &mut Recovery) -> Result<()> {
-    let dir = store.layout.quarantine();
-    std::fs::create_dir_all(&dir).at("create", &dir)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let random = crate::new_run_id().slug();
-    let to = dir.join(format!("{random}-{name}"));
-    std::fs::rename(path, &to).at("move to quarantine", path)?;
+    let to = store.layout.quarantine().join(format!("{random}-{name}"));
+    move_aside(&store.layout, path, &to)?;
     let below = |path: &Path| path.strip_prefix(&store.layout.state).unwrap_or(path).to_string_lossy().into_owned();
     let (path, to) = (below(path), below(&to));
     found.notes.push(format!("{path} was moved to {to}: {why}"));
     store.audit(Audit::Quarantined { path, to, why: why.to_owned() }).wait()
+}
+
+/// Moves something to a place in the quarantine.
+pub(crate) fn move_aside(layout: &Layout, from: &Path, to: &Path) -> Result<()> {
+    let dir = layout.quarantine();
+    std::fs::create_dir_all(&dir).at("create", &dir)?;
+    std::fs::rename(from, to).at("move to quarantine", from)
 }
 
 fn names(dir: &Path) -> Result<Vec<OsString>> {

@@ -2,10 +2,11 @@
 //! machine is run over the facts, every file is compared with the digests that the chain carries, and the
 //! state directory's own log must know the run with the same head, and so must the signature that sealed it.
 
+use crate::damage::Chain;
 use crate::evidence::{contrast, difference, evidence_digest, files_in, hashed, read_bounded, read_manifest};
 use crate::read::{AuditRow, EventRow as Row};
 use crate::seal::run_seal;
-use crate::{Error, Reader, Result};
+use crate::{Damage, Error, Quarantine, Reader, Result};
 use contract::bundle::SEAL;
 use contract::documents::RunManifest;
 use contract::documents::run_manifest::{EVIDENCE, RunStatus};
@@ -37,15 +38,71 @@ pub struct Verification {
 /// Opens an envelope that this state directory's own key signed, or says what is wrong with it.
 pub type Open<'a> = &'a dyn Fn(&[u8]) -> std::result::Result<Statement, String>;
 
+/// What verifying every run came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Roster {
+    /// Whether every run that was not set aside is there and verifies.
+    pub verified: bool,
+    /// Each of them, oldest first.
+    pub runs: Vec<Verification>,
+    /// Those that the audit log names and that are not there.
+    pub missing: Vec<Damage>,
+    /// Those that a person set aside.
+    pub quarantined: Vec<Quarantine>,
+}
+
+/// The state directory's own log, read once for all runs.
+struct Audited {
+    facts: Vec<(Audit, Timestamp)>,
+    problems: Vec<String>,
+}
+
 /// Verifies one run. `Err` means that it could not be done; a problem is part of the answer.
 pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, open: Open<'_>) -> Result<Verification> {
-    let rows = reader.event_rows(slug)?;
-    if rows.is_empty() {
-        return Err(Error::Refused(format!("there is no log of {slug}")));
+    let (rows, audited) = {
+        // Of one moment, or a run that is at work would contradict itself.
+        let _snapshot = reader.snapshot()?;
+        (reader.event_rows(slug)?, audited(reader, checkpoint)?)
+    };
+    verify_rows(reader, slug, &rows, &audited, open)
+}
+
+/// Verifies every run but those that were set aside, and looks for the ones that are not there any more.
+pub fn verify_all(reader: &Reader, checkpoint: Option<(u64, Digest)>, open: Open<'_>) -> Result<Roster> {
+    let (missing, quarantined) = (reader.missing_runs()?, reader.quarantined_runs()?);
+    let gone = |slug: &String| missing.iter().any(|it| it.run_id == *slug);
+    let mut slugs: Vec<String> = reader.run_ids()?.into_iter().filter(|slug| !gone(slug)).collect();
+    slugs.sort();
+    let audited = audited(reader, checkpoint)?;
+    let mut runs = Vec::new();
+    for slug in slugs {
+        let rows = reader.event_rows(&slug)?;
+        let found = verify_rows(reader, &slug, &rows, &audited, open)?;
+        // Somebody may be at work on it: then the audit log of a moment ago does not fit.
+        runs.push(if found.verified { found } else { verify(reader, &slug, checkpoint, open)? });
     }
-    let (facts, chain) = check_chain(slug, &rows);
-    let (audit, mut audited) = check_audit_chain(&reader.audit_rows()?, checkpoint);
-    check_known(slug, &audit, &rows, &mut audited);
+    let verified = missing.is_empty() && runs.iter().all(|run| run.verified);
+    Ok(Roster { verified, runs, missing, quarantined })
+}
+
+fn audited(reader: &Reader, checkpoint: Option<(u64, Digest)>) -> Result<Audited> {
+    let (facts, problems) = check_audit_chain(&reader.audit_rows()?, checkpoint);
+    Ok(Audited { facts, problems })
+}
+
+fn verify_rows(
+    reader: &Reader,
+    slug: &str,
+    rows: &[Row],
+    Audited { facts: audit, problems }: &Audited,
+    open: Open<'_>,
+) -> Result<Verification> {
+    if rows.is_empty() {
+        return Err(Error::Damaged { log: slug.to_owned(), why: "there are no events".to_owned() });
+    }
+    let (facts, chain) = check_chain(slug, rows);
+    let mut audited = problems.clone();
+    check_known(slug, audit, rows, &mut audited);
     // The audit log says what is sealed; the column only saves looking there.
     let seal = audit.iter().rev().find_map(|(fact, _)| match fact {
         Audit::RunSealed { run_id, evidence } if run_id == slug => Some(*evidence),
@@ -56,12 +113,12 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, op
     }
     let dir = reader.layout().run(slug);
     let (files, evidence, found) = check_evidence(&dir, slug, &facts, seal);
-    let approvals = run::approval_problems(&run_of(&rows), &facts, &audit);
+    let approvals = run::approval_problems(&run_of(rows), &facts, audit);
     let checks = vec![
         chain,
-        check_columns(&rows),
-        check_machine(reader, slug, &rows)?,
-        check_mirror(&dir, &rows, seal.is_some()),
+        check_columns(rows),
+        check_machine(reader, slug, rows)?,
+        check_mirror(&dir, rows, seal.is_some()),
         evidence,
         check_seal(reader, slug, found.as_deref(), open)?,
         Check { name: "approvals", problems: approvals },
@@ -72,33 +129,15 @@ pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, op
 }
 
 fn check_chain(slug: &str, rows: &[Row]) -> (Vec<Fact>, Check) {
-    let mut problems = Vec::new();
-    let mut facts = Vec::new();
-    let mut prev: Option<Digest> = None;
-    for (expected, Row { seq, line: text, hash, .. }) in (1..).zip(rows) {
-        let mut bad = |why: String| problems.push(format!("event {seq}: {why}"));
-        let line = match EventLine::parse(text.as_bytes()) {
-            Ok(line) => line,
-            Err(violations) => {
-                bad(format!("cannot be read: {}", violations.first().map(ToString::to_string).unwrap_or_default()));
-                continue;
-            }
-        };
-        if line.seq != expected || *seq != expected as i64 || line.run_id != *slug {
-            bad("is out of its place".into());
-        }
-        let before = prev.unwrap_or_else(|| line.chain_start());
-        if line.prev != before {
-            bad("does not follow the line before".into());
-        }
-        let found = contract::hash::chain(line.seq, &before, text.as_bytes());
-        if found.to_string() != *hash {
-            bad("differs from its hash".into());
-        }
-        prev = Some(found);
-        match line.event() {
-            Ok(event) => facts.push(event.fact),
-            Err(why) => bad(format!("carries no fact: {why}")),
+    let (mut problems, mut facts) = (Vec::new(), Vec::new());
+    let mut chain = Chain::of(slug);
+    for Row { seq, line, hash, .. } in rows {
+        let (line, found) = chain.follow(*seq, line, hash);
+        problems.extend(found);
+        match line.map(|line| line.event()) {
+            Some(Ok(event)) => facts.push(event.fact),
+            Some(Err(why)) => problems.push(format!("event {seq}: carries no fact: {why}")),
+            None => {}
         }
     }
     (facts, Check { name: "chain", problems })
@@ -393,6 +432,11 @@ fn audit_fact(row: &AuditRow) -> std::result::Result<(Audit, Timestamp), String>
 fn check_known(slug: &str, audit: &[(Audit, Timestamp)], rows: &[Row], problems: &mut Vec<String>) {
     let mut known = false;
     for (fact, _) in audit {
+        if let Audit::RunQuarantined { run_id, reason, by, .. } = fact
+            && run_id == slug
+        {
+            problems.push(format!("the run is damaged and was set aside by {by}: {reason}"));
+        }
         let Audit::RunState { run_id, seq, head, .. } = fact else { continue };
         if run_id != slug {
             continue;

@@ -9,6 +9,8 @@
 mod approvals;
 #[path = "store/commit.rs"]
 mod commit;
+#[path = "store/damage.rs"]
+mod damage;
 #[path = "store/fixture.rs"]
 mod fixture;
 #[path = "store/path_locks.rs"]

@@ -7,7 +7,7 @@ use crate::surroundings::Surroundings;
 use crate::text::safe;
 use contract::{AgentConfig, Config, Role};
 use runner::git::Repository;
-use runner::{Context, LEVEL_MIN, Reach, Settings, Surveyed, load_settings};
+use runner::{Context, LEVEL_MIN, Reach, Settings, Surveyed, Trust, load_settings};
 use sandbox::{HeldBy, Level, Probe};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -39,6 +39,9 @@ pub(super) struct Check {
     status: Health,
     message: String,
     fix: Option<String>,
+    /// The exit code if this fails.
+    #[serde(skip)]
+    code: u8,
 }
 
 impl Check {
@@ -48,11 +51,16 @@ impl Check {
 }
 
 fn ok(name: &'static str, message: impl Into<String>) -> Check {
-    Check { name, status: Health::Ok, message: message.into(), fix: None }
+    Check { name, status: Health::Ok, message: message.into(), fix: None, code: code::ENVIRONMENT }
 }
 
 fn bad(name: &'static str, status: Health, message: impl Into<String>, fix: &str) -> Check {
-    Check { name, status, message: message.into(), fix: Some(fix.to_owned()) }
+    Check { name, status, message: message.into(), fix: Some(fix.to_owned()), code: code::ENVIRONMENT }
+}
+
+/// What is on record contradicts itself.
+fn broken(name: &'static str, message: impl Into<String>, fix: &str) -> Check {
+    Check { code: code::INTEGRITY, ..bad(name, Health::Fail, message, fix) }
 }
 
 impl Args {
@@ -65,7 +73,8 @@ impl Args {
         checks.extend(sandbox_checks(probe));
         let healthy = checks.iter().all(Check::is_good);
         here.print(&serde_json::json!({"healthy": healthy, "checks": checks, "sandbox": probe}), || told(&checks));
-        Ok(if healthy { ExitCode::SUCCESS } else { ExitCode::from(code::ENVIRONMENT) })
+        let worst = checks.iter().filter(|check| !check.is_good()).map(|check| check.code).max();
+        Ok(worst.map_or(ExitCode::SUCCESS, ExitCode::from))
     }
 }
 
@@ -130,7 +139,7 @@ fn examine(here: &Surroundings) -> Vec<Check> {
         checks.push(bad("state", Health::Fail, "there is no state directory", "norma init"));
         return checks;
     }
-    checks.extend(state(&layout));
+    checks.extend(state(&layout, &here.trust_of(&layout)));
     checks.extend(configuration(here, &user, &layout));
     checks
 }
@@ -180,7 +189,7 @@ fn head(user: &Repository) -> Check {
     }
 }
 
-fn state(layout: &Layout) -> Vec<Check> {
+fn state(layout: &Layout, trust: &Trust) -> Vec<Check> {
     let reader = match Reader::open(layout) {
         Ok(reader) => reader,
         Err(error) => return vec![bad("state", Health::Fail, error.to_string(), "restore norma.db from a backup")],
@@ -200,7 +209,38 @@ fn state(layout: &Layout) -> Vec<Check> {
         (true, Some(owner)) => ok("owner", format!("`{}` (pid {}) is at work", owner.command, owner.pid)),
         _ => ok("owner", "nobody is at work"),
     });
+    checks.push(match runner::checkpoint_problem(&reader, trust) {
+        Ok(None) => ok("checkpoint", "the audit log goes on from where norma left it"),
+        Ok(Some(problem)) => broken("checkpoint", problem, runner::ACCEPT),
+        Err(error) => broken("checkpoint", error.to_string(), "restore norma.db from a backup"),
+    });
+    match records(&reader) {
+        Ok(found) => checks.extend(found),
+        Err(error) => checks.push(broken("record", error.to_string(), "restore norma.db from a backup")),
+    }
     checks
+}
+
+/// Runs whose log is damaged, that are missing, or that were set aside. Evidence is for `norma verify` to look at.
+fn records(reader: &Reader) -> store::Result<Vec<Check>> {
+    let fix = |slug: &str| {
+        format!(
+            "see everything that is wrong: norma verify {slug}; set it aside: norma quarantine {slug} --reason TEXT"
+        )
+    };
+    let mut checks = Vec::new();
+    for (word, found) in [("damaged", reader.damaged_runs()?), ("missing", reader.missing_runs()?)] {
+        let told = found.iter().map(|it| broken(word, format!("run {}: {}", it.run_id, it.why), &fix(&it.run_id)));
+        checks.extend(told);
+    }
+    for aside in reader.quarantined_runs()? {
+        let message = format!("run {} was set aside by {}: {}", aside.run_id, aside.by, aside.reason);
+        checks.push(Check { status: Health::Info, ..ok("quarantine", message) });
+    }
+    if checks.iter().all(Check::is_good) {
+        checks.push(ok("record", "no run is damaged or missing"));
+    }
+    Ok(checks)
 }
 
 fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec<Check> {

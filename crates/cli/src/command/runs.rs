@@ -31,6 +31,11 @@ impl Args {
         if let Some(newest) = runs.iter_mut().find(|run| run.status == contract::Status::Running) {
             *newest = here.truthful(&layout, newest.clone());
         }
+        for damage in reader.damaged_runs()? {
+            for run in runs.iter_mut().filter(|run| run.run_id == damage.run_id) {
+                run.damaged = Some(damage.why.clone());
+            }
+        }
         let count = reader.run_count()?;
         Ok(here.print(&runs, || {
             if runs.is_empty() {
@@ -49,5 +54,5 @@ fn line(run: &RunView) -> String {
     let landed = if run.landed.is_some() { "landed" } else { "" };
     let verdict = run.verdict.map_or("-", contract::Verdict::as_str);
     let reason = run.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-    format!("{}  {:<9}  {verdict:<4}  {landed:<6}  {}{reason}", run.run_id, run.status, short(&run.goal, 60))
+    format!("{}  {:<9}  {verdict:<4}  {landed:<6}  {}{reason}", run.run_id, run.word(), short(&run.goal, 60))
 }

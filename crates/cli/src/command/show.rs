@@ -22,14 +22,15 @@ impl Args {
         let reader = Reader::open(&layout)?;
         let slug = reader.find_run(&self.run)?;
         let view = reader.run(&slug)?.ok_or_else(|| store::Error::Refused(format!("there is no run {slug}")))?;
-        let view = here.truthful(&layout, view);
+        let mut view = here.truthful(&layout, view);
+        view.damaged = reader.damage(&slug)?.map(|damage| damage.why);
         Ok(here.print(&view, || describe(&view)))
     }
 }
 
 fn describe(view: &RunView) -> String {
-    let mut text = format!("run {} · {}", view.run_id, view.status);
-    if let Some(reason) = view.reason {
+    let mut text = format!("run {} · {}", view.run_id, view.word());
+    if let Some(reason) = view.reason.filter(|_| view.damaged.is_none()) {
         text.push_str(&format!(" ({reason})"));
     }
     text.push_str(&format!(
@@ -37,6 +38,10 @@ fn describe(view: &RunView) -> String {
         view.verdict.map_or("-", contract::Verdict::as_str),
         view.iteration
     ));
+    if let Some(why) = &view.damaged {
+        let next = if view.quarantined { "" } else { "; set it aside: norma quarantine RUN --reason TEXT" };
+        text.push_str(&format!("its log is damaged, so what follows may be wrong: {}{next}\n", safe(why)));
+    }
     text.push_str(&format!("goal: {}\n", safe(&view.goal)));
     if let Some(message) = &view.message {
         text.push_str(&format!("      {}\n", safe(message)));

@@ -1,28 +1,82 @@
 //! `norma verify`: is a run what its log says?
 
-use crate::error::{Outcome, code};
+use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::safe;
+use runner::Owner;
 use std::process::ExitCode;
-use store::{Reader, Verification};
+use store::{Reader, Roster, Verification};
 
 /// Check a run's log, chain and evidence
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  norma verify @last   # exit 0 verified, 5 not")]
+#[command(
+    after_help = "Examples:\n  norma verify @last   # exit 0 verified, 5 not\n  norma verify --all   # every run, and whether one is missing\n  norma verify --accept --reason \"restored from Monday's backup\"   # go on with a state directory that was rolled back"
+)]
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
-    run: String,
+    #[arg(required_unless_present_any = ["all", "accept"], conflicts_with_all = ["all", "accept"])]
+    run: Option<String>,
+    /// Every run, and whether each that the audit log names is there
+    #[arg(long)]
+    all: bool,
+    /// Go on with a state directory that is older than its last checkpoint, or was rewritten; goes on record
+    #[arg(long, requires = "reason", conflicts_with = "all")]
+    accept: bool,
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT", requires = "accept")]
+    reason: Option<String>,
 }
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
+        if let Some(reason) = self.reason {
+            return accept(here, reason);
+        }
         let layout = here.layout_of(&here.repository()?);
-        let reader = Reader::open(&layout)?;
-        let slug = reader.find_run(&self.run)?;
-        let verified = runner::verify_run(&reader, &here.trust_of(&layout), &slug)?;
-        here.print(&verified, || describe(&verified));
-        Ok(if verified.verified { ExitCode::SUCCESS } else { ExitCode::from(code::INTEGRITY) })
+        let (reader, trust) = (Reader::open(&layout)?, here.trust_of(&layout));
+        let verified = match &self.run {
+            Some(given) => {
+                let found = runner::verify_run(&reader, &trust, &reader.find_run(given)?)?;
+                here.print(&found, || describe(&found));
+                found.verified
+            }
+            None => {
+                let found = runner::verify_all(&reader, &trust)?;
+                here.print(&found, || describe_all(&found));
+                found.verified
+            }
+        };
+        Ok(if verified { ExitCode::SUCCESS } else { ExitCode::from(code::INTEGRITY) })
     }
+}
+
+fn accept(here: &Surroundings, reason: String) -> Outcome<ExitCode> {
+    if reason.trim().is_empty() {
+        return Err(CommandError::usage("the reason is empty", "say why, for whoever reads the record later"));
+    }
+    let context = here.context()?;
+    let head = Owner::accept_rollback(&context, reason, here.person(&context.user))?;
+    Ok(here.print(&head, || format!("accepted, on record as line {} of the audit log", head.seq)))
+}
+
+/// A line for each run; of one that does not verify, everything that is wrong.
+fn describe_all(found: &Roster) -> String {
+    let mut text = String::new();
+    for run in &found.runs {
+        match run.verified {
+            true => text.push_str(&format!("{}  verified\n", run.run_id)),
+            false => text.push_str(&format!("{}  NOT verified\n{}\n", run.run_id, describe(run))),
+        }
+    }
+    for missing in &found.missing {
+        text.push_str(&format!("{}  MISSING: {}\n", missing.run_id, safe(&missing.why)));
+    }
+    for aside in &found.quarantined {
+        text.push_str(&format!("{}  set aside by {}: {}\n", aside.run_id, safe(&aside.by), safe(&aside.reason)));
+    }
+    let verdict = if found.verified { "verified" } else { "NOT verified" };
+    text.push_str(&format!("{verdict}: {} runs, {} missing", found.runs.len(), found.missing.len()));
+    text
 }
 
 fn describe(verified: &Verification) -> String {

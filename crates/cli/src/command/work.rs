@@ -51,9 +51,9 @@ impl Work {
         let (user, objects) = (&context.user, owner.objects());
         let submitted = runner::submit(user, objects, &context.layout, &settings, &bytes)?;
         if let Some(refusal) = submitted.refusal()
-            && let Answer::Refused { message, hint, code } = owner.handle(&context, refusal)
+            && let Answer::Refused { message, causes, hint, code } = owner.handle(&context, refusal)
         {
-            return Err(crate::error::CommandError::refused(code, message, hint));
+            return Err(crate::error::CommandError::refused(code, message, causes, hint));
         }
         let kind = submitted.kind;
         let items = submitted.into_items(&name)?;
@@ -76,11 +76,10 @@ impl Work {
             return Ok(None);
         }
         let reader = Reader::open(&session.context.layout)?;
-        for slug in reader.unsealed()?.into_iter().rev() {
-            let (run, _) = reader.load(&slug)?;
+        for (run, _) in reader.open_runs()?.into_iter().rev() {
             let same = || submitted(run.items.iter().map(|state| &*state.item)) == submitted(items.iter());
             if matches!(run.status, Status::Paused | Status::Waiting) && !run.items.is_empty() && same() {
-                return Ok(Some(slug));
+                return Ok(Some(run.id.slug()));
             }
         }
         Ok(None)

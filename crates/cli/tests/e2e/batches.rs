@@ -1,6 +1,6 @@
 //! Contracts and batches: what lands whole, what leaves no trace, and in which order.
 
-use crate::environment::TestEnvironment;
+use crate::environment::{TestEnvironment, eventually};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -98,6 +98,37 @@ fn an_item_that_fails_leaves_the_state_bit_for_bit_as_it_was() {
         after.keys().filter(|key| *key != "items.json").collect::<Vec<_>>()
     );
     assert!(results[0]["receipt_id"].is_string());
+}
+
+#[test]
+fn an_agent_that_is_killed_does_not_take_the_others_with_it() {
+    let env = TestEnvironment::initialized();
+    let (started, killed) = (env.at("b-started"), env.at("a-killed"));
+    // One waits until the other has been killed, and that one is not killed before the first one is there.
+    let script = format!(
+        r#"case "$(cat)" in *'"contract":{{"id":"a"'*) until test -e '{started}'; do sleep 0.01; done; kill -9 $$ ;; esac
+touch '{started}'; until test -e '{killed}'; do sleep 0.01; done
+echo hi > b.txt; echo '{{"version":1,"status":"ok","summary":"did it"}}'
+"#
+    );
+    std::fs::write(env.dir.join("worker.sh"), script).unwrap();
+    env.configure(|config| {
+        config["sandbox"] = json!({"backend": "none"});
+        config["agents"] = json!({"worker": {"type": "exec", "cmd": ["/bin/sh", env.at("worker.sh")]}});
+    });
+    env.write("items.json", &Value::from(vec![item("a", json!({})), item("b", json!({}))]).to_string());
+    let running = env.spawn(&["batch", "items.json", "--jobs", "2", "--json"]);
+    env.wait_for("b-started");
+    eventually("the killed turn is on record", || {
+        env.events().iter().any(|event| event["task_id"] == "a" && event["type"] == "step_committed")
+    });
+    env.touch("a-killed");
+    let output = running.wait();
+    output.exits(1);
+    let results: Vec<Value> = serde_json::from_str(&output.raw).unwrap();
+    assert_eq!(statuses(&results), ["failure", "success"], "{output}");
+    assert!(results[0]["error"].as_str().unwrap().contains("signal 9"), "{output}");
+    assert_eq!(env.read("b.txt"), "hi\n");
 }
 
 #[test]

@@ -338,9 +338,14 @@ impl Running {
         std::fs::read_to_string(self.err.path()).unwrap()
     }
 
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();
+        let status = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status().unwrap();
         assert!(status.success());
     }
 }

@@ -11,6 +11,7 @@ mod bundle;
 mod commands;
 mod conformance;
 mod contract;
+mod damage;
 mod environment;
 mod hooks;
 mod ignored;

@@ -271,6 +271,60 @@ fn the_socket_is_its_owners_alone_and_gone_afterwards() {
 }
 
 #[test]
+fn a_client_that_says_nothing_delays_nobody() {
+    use std::io::Read;
+    let env = TestEnvironment::new(json!({}));
+    let running = waiting_run(&env, &["run", "1"]);
+    let connect = || std::os::unix::net::UnixStream::connect(env.root.join(".norma/norma.sock")).unwrap();
+    let mut silent: Vec<_> = (0..8).map(|_| connect()).collect();
+    env.norma(&["cancel", "@last"]).success();
+    for client in &mut silent {
+        client.set_nonblocking(true).unwrap();
+        let unanswered = client.read(&mut [0]).unwrap_err();
+        assert_eq!(unanswered.kind(), std::io::ErrorKind::WouldBlock, "it was served before the cancel was");
+        client.set_nonblocking(false).unwrap();
+    }
+    // Nor does it keep the owner from ending.
+    running.wait().exits(1);
+    for client in &mut silent {
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    }
+}
+
+#[test]
+fn more_clients_than_are_served_at_once_are_told_so() {
+    use std::io::Read;
+    let env = TestEnvironment::new(json!({}));
+    let running = waiting_run(&env, &["run", "1"]);
+    let connect = || std::os::unix::net::UnixStream::connect(env.root.join(".norma/norma.sock")).unwrap();
+    let silent: Vec<_> = (0..64).map(|_| connect()).collect();
+    let mut answer = String::new();
+    connect().read_to_string(&mut answer).unwrap();
+    insta::assert_snapshot!(answer, @r#"{"refused":{"message":"64 other terminals are being served","hint":"try again in a moment","code":4}}"#);
+    drop(silent);
+    env.norma(&["cancel", "@last"]).success();
+    running.wait().exits(1);
+}
+
+#[test]
+fn an_owner_that_was_stopped_is_named_and_not_waited_for() {
+    let env = TestEnvironment::new(json!({}));
+    let running = waiting_run(&env, &["run", "1"]);
+    running.signal("STOP");
+    let pid = running.pid().to_string();
+    insta::assert_snapshot!(env.norma(&["cancel", "@last"]).to_string().replace(&pid, "<pid>"), @"
+    ! error: `norma run 1` (pid <pid>) owns the state directory and does not answer
+    ! next: if it was stopped: kill -CONT <pid>; if it hangs: kill -KILL <pid>, nothing that was acknowledged is lost
+    [exit 4]
+    ");
+    running.signal("CONT");
+    // Whoever was told that there is no answer has not asked for anything any more.
+    env.touch("go");
+    running.wait().success();
+    assert_eq!(env.last()["status"], "succeeded");
+}
+
+#[test]
 fn waiting_for_the_lock_can_be_interrupted() {
     let env = TestEnvironment::new(json!({}));
     env.norma(&["task", "add", "the second"]).success();

@@ -581,6 +581,7 @@ fn every_verb_has_help_with_an_example() {
       cancel       End a run; its evidence stays
       resume       Go on with a paused run; with --budget, from where a stopped one ended
       verify       Check a run's log, chain and evidence
+      quarantine   Set a damaged run aside, so that its task can be run again; nothing is deleted
       replay       Judge a run again: on its evidence, with its tests, or by carrying it out again
       export       Write a sealed run into one file that can be checked elsewhere
       keys         Show the key that norma signs with here, or give its public part away
@@ -662,6 +663,8 @@ fn doctor_says_what_is_missing_and_how_to_mend_it() {
     ok    state      .norma
     ok    journal    WAL, synced at every commit
     ok    owner      nobody is at work
+    ok    checkpoint the audit log goes on from where norma left it
+    ok    record     no run is damaged or missing
     ok    config     valid and trusted
     ok    policies   the built-in ones
     FAIL  agents     no agent for plan, do, check, act
@@ -675,6 +678,8 @@ fn doctor_says_what_is_missing_and_how_to_mend_it() {
     ok    state      .norma
     ok    journal    WAL, synced at every commit
     ok    owner      nobody is at work
+    ok    checkpoint the audit log goes on from where norma left it
+    ok    record     no run is damaged or missing
     ok    config     valid and trusted
     ok    policies   the built-in ones
     ok    agents     every program is there

@@ -1,11 +1,12 @@
 //! What norma says of a change, of a run and of a bundle. Three kinds of statement about a change are other people's
 //! formats, so that their tools can judge it: SLSA provenance, in-toto test result, SLSA verification summary. All are
-//! made from the receipt alone. Two are norma's own: the seal of a run and the index of a bundle.
+//! made from the receipt alone. Three are norma's own: the seal of a run, the index of a bundle, and the end of
+//! a state directory's log.
 
 use super::{Statement, Subject};
 use crate::receipt::Phase;
 use crate::work::{Gate, ItemStatus};
-use crate::{Digest, Receipt};
+use crate::{AuditHead, Digest, Receipt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -20,6 +21,9 @@ pub const VERIFICATION_SUMMARY: &str = "https://slsa.dev/verification_summary/v1
 
 /// A run is complete and this is its evidence.
 pub const RUN_SEAL: &str = "urn:norma:run-seal:v1";
+
+/// The audit log of a state directory went up to here.
+pub const CHECKPOINT: &str = "urn:norma:checkpoint:v1";
 
 /// A bundle holds these files.
 pub const BUNDLE: &str = "urn:norma:bundle:v1";
@@ -177,6 +181,12 @@ impl RunSeal {
         .flatten()
         .collect()
     }
+}
+
+/// Says where the audit log of a state directory ends.
+pub fn checkpoint(head: &AuditHead) -> Statement {
+    let predicate = serde_json::to_value(head).expect("BUG: a place in a log is plain data");
+    Statement::new(CHECKPOINT, vec![Subject::of("audit log", [("blake3", head.hash.to_string())])], predicate)
 }
 
 /// Says which files a bundle holds, by its index.
