@@ -237,9 +237,11 @@ fn require_awake(layout: &Layout, asked: &UnixStream) -> Result<()> {
     if said.is_ok() {
         return Ok(());
     }
-    let who =
-        store::owner_of(layout).map_or_else(|| "another norma".to_owned(), |owner| format!("`{}`", owner.command));
-    let pid = socket_peercred(asked).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
+    let owner = store::owner_of(layout);
+    let who = owner.as_ref().map_or_else(|| "another norma".to_owned(), |owner| format!("`{}`", owner.command));
+    // Never a made-up number: `kill` takes 0 for the whole group of whoever types it.
+    let pid = socket_peercred(asked).ok().map(|peer| peer.pid.as_raw_nonzero().get().to_string());
+    let pid = pid.or_else(|| owner.map(|owner| owner.pid.to_string())).unwrap_or_else(|| "PID".to_owned());
     Err(Error::environment(
         format!("{who} (pid {pid}) owns the state directory and does not answer"),
         format!(
