@@ -16,11 +16,14 @@ use std::collections::BTreeMap;
 /// | version | since then |
 /// |---|---|
 /// | 1 | items that changed the same path conflict |
-/// | 2 | items that changed the same text are merged line by line |
+/// | 2 | items that changed the same text are merged line by line; `gates.json` has every finding with its rule |
 pub const RULES: u32 = 2;
 
 /// The first version of the rules that merges texts line by line.
 pub const RULES_MERGE_LINES: u32 = 2;
+
+/// The first version of the rules under which `gates.json` has every finding.
+pub const RULES_ALL_FINDINGS: u32 = 2;
 
 /// The version of contracts that name none.
 const RULES_FIRST: u32 = 1;

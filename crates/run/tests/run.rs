@@ -743,3 +743,19 @@ fn a_run_starts_only_under_the_contract_it_names() {
     late.seq = 2;
     assert!(Run::start(history.run.id, &late).is_err());
 }
+
+#[test]
+fn a_turn_looks_back_on_the_last_steps_and_knows_how_many_came_before() {
+    let mut limited = history::contract(history::budgets(20), 0);
+    limited.limits.look_back = Some(3);
+    let agent = contract::AgentConfig::of(contract::AgentType::Exec);
+    limited.agents = Role::PDCA.into_iter().map(|role| (role, agent.clone())).collect();
+    let mut history = History::under(limited);
+    history.failing_round();
+    history.answered(Role::Act);
+    let step = history.open();
+    let spec = history.run.spec(step).unwrap();
+    assert_eq!(spec.look_back.dirs, ["steps/002-do", "steps/003-check", "steps/004-act"]);
+    assert_eq!(spec.look_back.earlier, 1);
+    assert!(history.run.spec(StepRef { index: 9, ..step }).is_none(), "only what is open has a spec");
+}

@@ -163,7 +163,9 @@ impl Owner {
     /// listening.
     pub fn handle(&self, context: &Context, request: Request) -> Answer {
         match request {
-            Request::Land { run } => land(&self.shared, Some(context), &run).unwrap_or_else(|error| Answer::from(&error)),
+            Request::Land { run } => {
+                land(&self.shared, Some(context), &run).unwrap_or_else(|error| Answer::from(&error))
+            }
             request => handle(&self.shared, request),
         }
     }

@@ -3,7 +3,8 @@
 use super::run::{Interrupts, JOBS_DEFAULT, Session, trusted_settings, wait_for_lock};
 use crate::error::{CommandError, Outcome};
 use crate::surroundings::Surroundings;
-use contract::{Budgets, RunView, Usd, Workflow};
+use crate::text::out;
+use contract::{Budgets, RunView, Status, Usd, Workflow};
 use run::Run;
 use runner::Order;
 use std::process::ExitCode;
@@ -15,11 +16,15 @@ const ONLY_OF_THE_LOOP: [&str; 4] = ["max_iterations", "max_patch_kb", "max_chan
 /// Go on with a paused run; with --budget, from where a stopped one ended
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma resume @last\n  norma resume @last --budget max_iterations=10   # the loop\n  norma resume @last --budget max_tokens=200000   # a contract or a batch: what succeeded stays done"
+    after_help = "Examples:\n  norma resume @last\n  norma resume --all   # every paused run, oldest first\n  norma resume @last --budget max_iterations=10   # the loop\n  norma resume @last --budget max_tokens=200000   # a contract or a batch: what succeeded stays done"
 )]
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
-    run: String,
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    run: Option<String>,
+    /// Every paused run, oldest first
+    #[arg(long, conflicts_with = "budget")]
+    all: bool,
     /// A new limit for a run that was stopped by its budget; makes a new run from its tree (can be repeated)
     #[arg(long, value_name = "NAME=N")]
     budget: Vec<String>,
@@ -35,8 +40,9 @@ impl Args {
         let settings = trusted_settings(here, &context)?;
         let owner = wait_for_lock(here, &context, self.no_wait)?;
         let reader = Reader::open(&context.layout)?;
-        let slug = reader.find_run(&self.run)?;
         let session = Session { here, context: &context, owner: &owner, settings, interrupts };
+        let Some(run) = &self.run else { return session.resume_all(&reader) };
+        let slug = reader.find_run(run)?;
         let view = match self.budget.is_empty() {
             true => session.resume(&slug, JOBS_DEFAULT)?,
             false => session.start_child(reader.load(&slug)?.0, &self.budget)?,
@@ -46,6 +52,27 @@ impl Args {
 }
 
 impl Session<'_> {
+    /// Resumes every paused run; answers the code of the first that did not succeed. One that is interrupted ends it.
+    fn resume_all(&self, reader: &Reader) -> Outcome<ExitCode> {
+        let paused = reader.open_runs()?.into_iter().filter(|(run, _)| run.status == Status::Paused);
+        let slugs: Vec<String> = paused.map(|(run, _)| run.id.slug()).collect();
+        if slugs.is_empty() && !self.here.json {
+            out("no run is paused");
+        }
+        let mut failed = None;
+        for slug in slugs {
+            let view = self.resume(&slug, JOBS_DEFAULT)?;
+            let ended = self.finish(&view)?;
+            if view.status != Status::Succeeded {
+                failed = failed.or(Some(ended));
+            }
+            if view.status == Status::Paused {
+                break;
+            }
+        }
+        Ok(failed.unwrap_or(ExitCode::SUCCESS))
+    }
+
     /// A new run from the tree of a stopped one, with more to use up.
     fn start_child(&self, parent: Run, given: &[String]) -> Outcome<RunView> {
         self.require_own(&parent, "it is not gone on from")?;

@@ -3,9 +3,9 @@
 use crate::batches::{item, with_worker};
 use crate::environment::{PATCH, TestEnvironment};
 use crate::terminals::waiting_run;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is wrong with a bundle for somebody who trusts a key.
 pub(crate) fn problems(env: &TestEnvironment, bundle: &str, keys: &str) -> Vec<String> {
@@ -139,4 +139,89 @@ fn a_key_that_others_can_read_signs_nothing() {
     env.norma(&["verify", "@last"]).success();
     env.norma(&["run", "1", "--new"]);
     env.norma(&["verify", "@last"]).success();
+}
+
+/// The receipt of a change of a run.
+fn receipt(env: &TestEnvironment, run_dir: &Path, change: u32) -> Value {
+    let path = run_dir.join(format!("changes/{change:03}/RECEIPT.json"));
+    serde_json::from_slice(
+        &std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", env.redact(&path.display().to_string()))),
+    )
+    .unwrap()
+}
+
+#[test]
+fn a_loops_change_has_a_receipt_whatever_came_of_it() {
+    let env = TestEnvironment::with_patch(PATCH);
+    env.norma(&["run", "1"]).success();
+    let applied = receipt(&env, &env.run_dir(), 1);
+    assert_eq!(
+        (&applied["status"], &applied["task_id"], &applied["agent_id"]),
+        (&json!("success"), &json!("task-1"), &json!("act"))
+    );
+    let gates: Vec<&str> =
+        applied["gates"].as_array().unwrap().iter().map(|gate| gate["gate"].as_str().unwrap()).collect();
+    assert_eq!(gates, ["inputs", "output", "scope", "admission", "outputs"]);
+    let sha256 = contract::hash::sha256(&std::fs::read(env.run_dir().join("changes/001/RECEIPT.json")).unwrap());
+    assert!(env.git(&["log", "-1", "--format=%B"]).contains(&format!("Norma-Receipt: sha256:{sha256}\n")));
+    verifies_elsewhere(&env);
+    env.norma(&["replay", "@last"]).success();
+
+    for (patch, status, gate) in [
+        ("--- a/nowhere\n+++ b/nowhere\n@@ -1 +1 @@\n-a\n+b\n", "failure", "output"),
+        ("--- /dev/null\n+++ b/.github/workflows/x.yml\n@@ -0,0 +1 @@\n+x\n", "denied", "scope"),
+    ] {
+        let env = TestEnvironment::with_patch(patch);
+        env.norma(&["run", "1"]).exits(1);
+        let dropped = receipt(&env, &env.run_dir(), 1);
+        assert_eq!(dropped["status"], status, "{dropped}");
+        let last = dropped["gates"].as_array().unwrap().last().unwrap();
+        assert_eq!((&last["gate"], &last["passed"]), (&json!(gate), &json!(false)));
+        let judged: Value =
+            serde_json::from_slice(&std::fs::read(env.run_dir().join("changes/001/gates.json")).unwrap()).unwrap();
+        let finding = &judged["gates"].as_array().unwrap().last().unwrap()["findings"][0];
+        assert!(finding["rule"].is_string() && finding["message"].is_string(), "{judged}");
+        verifies_elsewhere(&env);
+        env.norma(&["replay", "@last"]).success();
+    }
+}
+
+#[test]
+fn receipts_form_one_chain_over_the_runs_of_a_repository() {
+    let env = with_worker("echo $id > src/$id");
+    let mut previous = Value::Null;
+    for id in ["a", "b"] {
+        env.write("items.json", &json!([item(id, json!({})), item(&format!("{id}2"), json!({}))]).to_string());
+        env.norma(&["batch", "items.json"]).success();
+        for change in [1, 2] {
+            let receipt = receipt(&env, &env.run_dir(), change);
+            assert_eq!(receipt["previous_receipt_hash"], previous, "{id} {change}");
+            previous = receipt["receipt_hash"].clone();
+        }
+        verifies_elsewhere(&env);
+    }
+}
+
+#[test]
+fn the_same_items_in_another_order_end_with_the_same_tree_and_one_receipt_covers_them() {
+    let run = |order: [&str; 3]| {
+        // All three change the same line: the first to land wins, the others are refused.
+        let env = with_worker("echo $id > src/lib.txt");
+        let items = order.map(|id| item(id, json!({})));
+        env.write("items.json", &json!(items).to_string());
+        let ran = env.norma(&["batch", "items.json", "--json"]);
+        ran.exits(1);
+        let results: Vec<Value> = serde_json::from_str(&ran.raw).unwrap();
+        let listed: Vec<&str> = results.iter().map(|result| result["id"].as_str().unwrap()).collect();
+        assert_eq!(listed, order, "results come in the order of the file");
+        let receipt: Value =
+            serde_json::from_slice(&std::fs::read(env.run_dir().join("receipts/RECEIPT.json")).unwrap()).unwrap();
+        assert_eq!((&receipt["tranches_merged"], &receipt["status"]), (&json!(1), &json!("failure")));
+        assert_eq!(receipt["tranches"].as_array().unwrap().len(), 3);
+        (env.git(&["rev-parse", "HEAD^{tree}"]), receipt["content_hash"].clone())
+    };
+    let (tree, content) = run(["x", "y", "z"]);
+    for order in [["z", "y", "x"], ["y", "z", "x"]] {
+        assert_eq!(run(order), (tree.clone(), content.clone()), "{order:?}");
+    }
 }

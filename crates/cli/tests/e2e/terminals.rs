@@ -135,6 +135,28 @@ fn a_killed_norma_takes_its_agents_with_it_and_resume_finishes() {
 }
 
 #[test]
+fn every_run_that_was_left_is_resumed_by_one_command() {
+    let env = TestEnvironment::new(json!({}));
+    env.norma(&["task", "add", "the second"]).success();
+    for task in ["1", "2"] {
+        let running = waiting_run(&env, &["run", task]);
+        running.signal("KILL");
+        assert_eq!(running.wait().code(), None);
+        std::fs::remove_file(env.at("started")).unwrap();
+    }
+    env.touch("go");
+    env.norma(&["resume", "--all"]).success();
+    let runs = env.json(&["runs"]);
+    let statuses: Vec<&str> = runs.as_array().unwrap().iter().map(|run| run["status"].as_str().unwrap()).collect();
+    assert_eq!(statuses, ["succeeded", "succeeded"]);
+    insta::assert_snapshot!(env.norma(&["resume", "--all"]), @"
+    no run is paused
+    [exit 0]
+    ");
+    env.norma(&["resume", "@last", "--all"]).exits(2);
+}
+
+#[test]
 fn a_second_run_waits_for_the_first_and_names_it() {
     let env = TestEnvironment::new(json!({}));
     env.norma(&["task", "add", "the second"]).success();

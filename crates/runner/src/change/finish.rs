@@ -23,7 +23,7 @@ pub(crate) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option
     if !ending.judged.change.patch.is_empty() {
         evidence.write("patch.diff", &ending.judged.change.patch)?;
     }
-    evidence.write("gates.json", &receipt::gates_json(&ending, &receipt))?;
+    evidence.write("gates.json", &receipt::gates_json(&driver.run, &ending, &receipt))?;
     for (name, bytes) in ending.judged.tests.iter().flat_map(|tests| &tests.files) {
         evidence.write(name, bytes)?;
     }

@@ -29,7 +29,7 @@ pub(crate) struct Judged {
     /// The tree that was proposed, once it is known.
     pub(crate) tree: Option<String>,
     /// What each gate said.
-    pub(crate) gates: Vec<GateResult>,
+    pub(crate) gates: Vec<Asked>,
     /// How the candidate differs from its base.
     pub(crate) change: Difference,
     /// Ignored files that its agent left, and that are no part of the change.
@@ -43,6 +43,25 @@ pub(crate) struct Judged {
     pub(crate) risky: Vec<String>,
     /// The budget that it exceeds.
     pub(crate) budget: Option<BudgetExceeded>,
+}
+
+/// A gate that was asked, and everything that it found.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) gate: Gate,
+    pub(crate) findings: Vec<Finding>,
+}
+
+impl Asked {
+    pub(crate) fn passed(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// The same as the log has it: as much as fits.
+    pub(crate) fn result(&self) -> GateResult {
+        let findings = run::bounded(self.findings.iter().map(Finding::to_string).collect());
+        GateResult { gate: self.gate, passed: self.passed(), findings }
+    }
 }
 
 /// What is to become of a tree.
@@ -136,6 +155,11 @@ impl Judged {
         }
     }
 
+    /// What each gate said, as the log has it.
+    pub(crate) fn results(&self) -> Vec<GateResult> {
+        self.gates.iter().map(Asked::result).collect()
+    }
+
     /// The number of the turn that proposed it, if there was one.
     pub(crate) fn step(&self) -> Option<u32> {
         match &self.proposal {
@@ -147,10 +171,8 @@ impl Judged {
 
     /// Puts on record what a gate said; whether it passed.
     pub(crate) fn asked(&mut self, gate: Gate, findings: &[Finding]) -> bool {
-        let findings = run::bounded(findings.iter().map(Finding::to_string).collect());
-        let passed = findings.is_empty();
-        self.gates.push(GateResult { gate, passed, findings });
-        passed
+        self.gates.push(Asked { gate, findings: findings.to_vec() });
+        findings.is_empty()
     }
 
     /// Puts on record what came of its tests; why it ends, if they do not pass.
@@ -172,7 +194,7 @@ impl Judged {
     }
 
     fn last_words(&self) -> String {
-        self.gates.last().map(|last| last.findings.join("; ")).unwrap_or_default()
+        self.gates.last().map(|last| last.result().findings.join("; ")).unwrap_or_default()
     }
 
     /// The item ends here.

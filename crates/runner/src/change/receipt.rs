@@ -2,11 +2,12 @@
 //! facts. No clock and no chance: whoever replays the end gives the id and the time that are on record, and gets the
 //! same bytes.
 
-use super::judged::{Judged, Proposal};
+use super::judged::{Asked, Judged, Proposal};
 use crate::acceptance::Acceptance;
 use crate::git::CommitSpec;
 use crate::landing::id;
 use crate::{Machine, Result};
+use contract::RULES_ALL_FINDINGS;
 use contract::receipt::{LeftOut, Phase, Receipt, ReceiptGit, ReceiptSchema};
 use contract::work::{Gate, GateResult};
 use contract::{ChangeDropped, Digest, Fact, ItemEnded, ItemStatus, PatchApplied, Reason, ReceiptRef, Timestamp};
@@ -59,14 +60,14 @@ pub(crate) fn refusals(ending: &Ending) -> Vec<Fact> {
             _ => Fact::GateFailed { item, gate, findings },
         }
     };
-    ending.judged.gates.iter().filter(|result| !result.passed).map(fact).collect()
+    ending.judged.results().iter().filter(|result| !result.passed).map(fact).collect()
 }
 
 /// The receipt of a change; `hashes` are the state hashes of the trees of the line before and after.
 pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: String, at: Timestamp) -> Receipt {
     let (before, after) = ending.trees();
     let (before_hash, after_hash) = hashes;
-    let Judged { number, item, base, change, left_out, gates, tests, .. } = &ending.judged;
+    let Judged { number, item, base, change, left_out, tests, .. } = &ending.judged;
     let contract = &run.started.contract;
     let success = ending.status == ItemStatus::Success;
     let candidate_tree = ending.judged.tree.clone();
@@ -109,7 +110,7 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
         tool_trace: ending.judged.tool_trace.clone(),
         tool_ops: ending.judged.tool_ops,
         tool_ops_source: ending.judged.tool_ops_source,
-        gates: gates.clone(),
+        gates: ending.judged.results(),
         tests: tests.as_ref().and_then(|tests| tests.counts),
         test_log_path: tests
             .as_ref()
@@ -186,7 +187,8 @@ pub(crate) fn end(run: &Run, ending: Ending, receipt: &Receipt, made: Made) -> F
 fn applied(ending: Ending, patch_bytes: u64, made: Made) -> PatchApplied {
     let (before, after) = ending.trees();
     let (before, after) = (before.to_owned(), after.to_owned());
-    let Judged { number, proposal, change, risky, gates, .. } = ending.judged;
+    let gates = ending.judged.results();
+    let Judged { number, proposal, change, risky, .. } = ending.judged;
     let Proposal::Patch { step, .. } = proposal else { unreachable!("BUG: only patches are applied") };
     PatchApplied {
         change: number,
@@ -205,7 +207,8 @@ fn applied(ending: Ending, patch_bytes: u64, made: Made) -> PatchApplied {
 }
 
 fn dropped(ending: Ending, made: Made) -> ChangeDropped {
-    let Judged { number, on, gates, budget, .. } = &ending.judged;
+    let gates = ending.judged.results();
+    let Judged { number, on, budget, .. } = &ending.judged;
     ChangeDropped {
         change: *number,
         step: ending.judged.step().unwrap_or_default(),
@@ -213,7 +216,7 @@ fn dropped(ending: Ending, made: Made) -> ChangeDropped {
         reason: ending.reason.unwrap_or(Reason::PatchFailed),
         findings: gates.iter().flat_map(|result| result.findings.clone()).collect(),
         budget: budget.clone(),
-        gates: gates.clone(),
+        gates,
         receipt: Some(made.receipt),
         evidence: made.evidence,
     }
@@ -223,6 +226,7 @@ fn ended(run: &Run, place: u32, ending: Ending, receipt: &Receipt, made: Made) -
     let (before, after) = ending.trees();
     let (before, after) = (before.to_owned(), after.to_owned());
     let since = run.items[place as usize].turns.first().map(|turn| turn.since);
+    let gates = ending.judged.results();
     ItemEnded {
         item: place,
         change: ending.judged.number,
@@ -240,18 +244,27 @@ fn ended(run: &Run, place: u32, ending: Ending, receipt: &Receipt, made: Made) -
         tool_ops_source: ending.judged.tool_ops_source,
         tests: receipt.tests,
         took_ms: since.map_or(0, |since| receipt.timestamp_iso.unix_ms().saturating_sub(since.unix_ms())),
-        gates: ending.judged.gates,
+        gates,
         receipt: made.receipt,
         evidence: made.evidence,
     }
 }
 
-/// `gates.json`: what was judged, for people and for whoever judges again.
-pub(crate) fn gates_json(ending: &Ending, receipt: &Receipt) -> Vec<u8> {
+/// `gates.json`: what was judged, with every finding, for people and for whoever judges again. Under the first rules it
+/// had what fits into the log.
+pub(crate) fn gates_json(run: &Run, ending: &Ending, receipt: &Receipt) -> Vec<u8> {
+    let full = |asked: &Asked| match asked.passed() {
+        true => json!({"gate": asked.gate, "passed": true}),
+        false => json!({"gate": asked.gate, "passed": false, "findings": asked.findings}),
+    };
+    let gates = match run.started.contract.rules >= RULES_ALL_FINDINGS {
+        true => ending.judged.gates.iter().map(full).collect(),
+        false => json!(receipt.gates),
+    };
     let value = json!({
         "status": ending.status,
         "git": receipt.git,
-        "gates": receipt.gates,
+        "gates": gates,
         "files": receipt.artifacts.iter().map(|it| it.path.as_str()).collect::<Vec<_>>(),
         "weight": {
             "files": receipt.artifacts.len(),

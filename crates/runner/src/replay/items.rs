@@ -149,7 +149,7 @@ pub(super) fn written_down(
         differs(format!("{dir}/RECEIPT.json: {what}"));
     }
     let patch = (!ending.judged.change.patch.is_empty()).then(|| ending.judged.change.patch.clone());
-    let gates_json = Some(change::gates_json(&ending, &receipt));
+    let gates_json = Some(change::gates_json(run, &ending, &receipt));
     for (name, bytes) in [("patch.diff", patch), ("gates.json", gates_json), ("RECEIPT.json", Some(bytes))] {
         if std::fs::read(walk.dir.join(&dir).join(name)).ok() != bytes {
             differs(format!("{dir}/{name} is not what follows from the evidence"));
@@ -212,7 +212,7 @@ pub(super) fn verify_again(
         Err(error) => return tallies.gates.compare(Some(seq), Err(error)),
     };
     let same = |old: &GateResult, new: &GateResult| old.passed == new.passed;
-    tallies.gates.compare(Some(seq), Ok(gates(&ended.gates, &ending.judged.gates, same)))?;
+    tallies.gates.compare(Some(seq), Ok(gates(&ended.gates, &ending.judged.results(), same)))?;
     let dir = format!("changes/{:03}", ended.change);
     if let Some(acceptance) = &ending.judged.tests {
         let compared = tests::on_record(&walk.dir.join(&dir)).map(|recorded| tests::compare(&recorded, acceptance));
@@ -221,8 +221,8 @@ pub(super) fn verify_again(
         notes.into_iter().for_each(|note| tallies.tests.note(note));
     }
     // What adds a secret is kept without it, and makes no tree.
-    let passed = |gate: Gate| ending.judged.gates.iter().any(|result| result.gate == gate && result.passed);
-    let merged = !ending.judged.gates.iter().any(|result| result.gate == Gate::Merged && !result.passed);
+    let passed = |gate: Gate| ending.judged.gates.iter().any(|asked| asked.gate == gate && asked.passed());
+    let merged = !ending.judged.gates.iter().any(|asked| asked.gate == Gate::Merged && !asked.passed());
     if !passed(Gate::Scope) || !merged || ending.judged.change.patch.is_empty() {
         return Ok(());
     }
