@@ -20,26 +20,14 @@ struct Series {
 }
 
 const SERIES: [Series; 6] = [
-    Series { name: "crashes", args: &["-p", "chaos", "--test", "crash_points"], variable: None },
-    Series {
-        name: "syscalls",
-        args: &["-p", "chaos", "--test", "syscalls"],
-        variable: Some(("NORMA_STRACE_SAMPLES", "1000")),
-    },
-    Series { name: "power", args: &["-p", "chaos", "--test", "power_loss"], variable: None },
-    Series {
-        name: "recovery",
-        args: &["-p", "store", "--test", "store", "recovery"],
-        variable: Some(("PROPTEST_CASES", "4000")),
-    },
-    Series {
-        name: "capture",
-        args: &["-p", "runner", "--test", "workspace", "property"],
-        variable: Some(("PROPTEST_CASES", "1000")),
-    },
+    Series { name: "crashes", args: &["--test", "crash_points"], variable: None },
+    Series { name: "syscalls", args: &["--test", "syscalls"], variable: Some(("NORMA_STRACE_SAMPLES", "1000")) },
+    Series { name: "power", args: &["--test", "power_loss"], variable: None },
+    Series { name: "recovery", args: &["--test", "store", "recovery"], variable: Some(("PROPTEST_CASES", "4000")) },
+    Series { name: "capture", args: &["--test", "workspace", "property"], variable: Some(("PROPTEST_CASES", "1000")) },
     Series {
         name: "cases",
-        args: &["-p", "contract", "-p", "run", "-p", "session", "-p", "gateway"],
+        args: &["--lib", "--test", "run", "--test", "gateway"],
         variable: Some(("PROPTEST_CASES", "20000")),
     },
 ];
@@ -80,14 +68,15 @@ fn days(root: &Path, seeds: u64) -> Outcome {
         tell(&format!("soak: days {first} to {} of {seeds}, {} slices failed", first + count, problems.len()));
         let numbers = [("NORMA_SIM_FIRST", first.to_string()), ("NORMA_SIM_SEEDS", count.to_string())];
         let numbers = numbers.each_ref().map(|(name, value)| (*name, value.as_str()));
-        let args = ["-p", "chaos", "--test", "simulation", "no_bad_day"];
+        let args = ["--test", "simulation", "no_bad_day"];
         problems.extend(test(root, &args, &numbers).err().unwrap_or_default());
     }
     if problems.is_empty() { Ok(String::new()) } else { Err(problems) }
 }
 
 fn test(root: &Path, args: &[&str], variables: &[(&str, &str)]) -> Outcome {
-    let mut command = cargo(root, &["test", "--quiet"]);
+    // With the features that `cargo xtask test` builds with, so that nothing is built again.
+    let mut command = cargo(root, &["test", "--quiet", "--workspace"]);
     must_pass(command.args(args).args(["--", "--nocapture"]).envs(variables.iter().copied()))
 }
 

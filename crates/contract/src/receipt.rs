@@ -253,7 +253,7 @@ pub enum DeltaKind {
     Modify,
 }
 
-/// One receipt over all changes of a batch: `receipts/RECEIPT.json`. What it says of them does not depend on the order in
+/// One receipt over all changes of a batch: `receipts/BATCH_RECEIPT.json`. What it says of them does not depend on the order in
 /// which they were submitted or made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -282,8 +282,7 @@ pub struct BatchReceipt {
     pub total_artifacts: u64,
     /// Entries of their deltas together.
     pub total_delta_size: u64,
-    /// What the batch is, apart from when and in which order it was made: its base, its result and the content hashes of
-    /// its changes.
+    /// What the batch is, apart from when and in which order it was made: its base, its result and what became of each item.
     pub content_hash: Digest,
     /// Over everything else in this document.
     pub receipt_hash: Digest,
@@ -321,12 +320,13 @@ impl BatchReceipt {
         hash_without_itself(self)
     }
 
-    /// What the batch is, whenever and in whichever order it was made.
+    /// What the batch is, whenever and in whichever order it was made. The receipts' own hashes are over the submitted file,
+    /// in which the order shows.
     pub fn content(&self) -> Digest {
         let mut hasher = crate::hash::Hasher::new(Domain::Change);
         hasher.field(self.before_tree.as_bytes()).field(self.after_tree.as_bytes());
         for tranche in &self.tranches {
-            hasher.field(tranche.content_hash.as_bytes());
+            hasher.field(tranche.task_id.as_bytes()).field(tranche.status.as_str().as_bytes());
         }
         hasher.finish()
     }

@@ -89,7 +89,7 @@ fn of_run(record: &Record<'_>) -> Vec<Piece> {
         Piece::json("reports/work_report.json", &reports::work_report(record, &about)),
     ];
     pieces.extend(reports::task_result(&about).map(|it| Piece::json("reports/task_result.json", &it)));
-    pieces.extend(batch_receipt::batch_receipt(record).map(|it| Piece::json("receipts/RECEIPT.json", &it)));
+    pieces.extend(batch_receipt::batch_receipt(record).map(|it| Piece::json("receipts/BATCH_RECEIPT.json", &it)));
     for name in ["patch.diff", "diff_name_only.txt"] {
         if record.files.contains_key(name) {
             pieces.push(Piece::copies(format!("git/{name}"), vec![name.to_owned()]));

@@ -18,7 +18,6 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0002.sql"),
     include_str!("migrations/0003.sql"),
     include_str!("migrations/0004.sql"),
-    include_str!("migrations/0005.sql"),
 ];
 
 /// How SQLite keeps its journal here.

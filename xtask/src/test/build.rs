@@ -21,7 +21,7 @@ pub(super) struct Built {
 /// A test program, and what `cargo test` would set for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Program {
-    /// `package::target`.
+    /// `package::target` for integration tests, `package (lib target)` for unit tests.
     pub(super) name: String,
     pub(super) path: PathBuf,
     /// The folder of its package, which it runs in.
@@ -67,9 +67,12 @@ fn program_of(message: &Value) -> Option<Program> {
     let path = PathBuf::from(message["executable"].as_str().filter(|_| is_test)?);
     let package_dir = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
     let target = &message["target"];
-    let kind = target["kind"][0].as_str().filter(|kind| *kind == "bin").map_or("", |_| " (bin)");
-    let package = package_name(message["package_id"].as_str()?);
-    Some(Program { name: format!("{package}::{}{kind}", target["name"].as_str()?), path, package_dir })
+    let (package, target_name) = (package_name(message["package_id"].as_str()?), target["name"].as_str()?);
+    let name = match target["kind"][0].as_str()? {
+        "test" => format!("{package}::{target_name}"),
+        kind => format!("{package} ({kind} {target_name})"),
+    };
+    Some(Program { name, path, package_dir })
 }
 
 /// `path+file:///…/crates/store#0.1.0` or `path+file:///…/crates/cli#norma@0.1.0`: the name is left out where the folder
@@ -93,7 +96,7 @@ mod tests {
         assert_eq!((program.name.as_str(), program.package_dir.to_str()), ("norma::e2e", Some("/r/crates/cli")));
         message["package_id"] = "path+file:///r/crates/store#0.1.0".into();
         message["target"] = json!({"name": "store", "kind": ["bin"]});
-        assert_eq!(program_of(&message).unwrap().name, "store::store (bin)");
+        assert_eq!(program_of(&message).unwrap().name, "store (bin store)");
         message["profile"]["test"] = false.into();
         message["target"]["name"] = "norma".into();
         let found = read(&format!("cargo says something\n{message}\n"));

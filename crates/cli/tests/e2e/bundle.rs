@@ -108,6 +108,7 @@ fn schema_of(path: &str) -> Option<String> {
         path if path.starts_with("results/") && path.ends_with("result.json") => "task_result",
         path if path.starts_with("reviews/") => "review_report",
         path if path.starts_with("ci/") => "test_report",
+        "receipts/BATCH_RECEIPT.json" => "batch_receipt",
         path if path.ends_with("/RECEIPT.json") => "receipt",
         _ => report?,
     };
@@ -151,7 +152,7 @@ fn a_bundle_says_what_happened_and_what_did_not() {
     assert_eq!(document(&dir, "reports/review_report.json")["summary"], "not requested");
     assert_eq!(document(&dir, "reports/evidence_report.json"), json!({"status": "ok", "missing": []}));
     let manifest = document(&dir, "manifest.json");
-    assert_eq!((&manifest["status"], &manifest["tasks"][2]["status"]), (&json!("FAILURE"), &json!("BLOCKED")));
+    assert_eq!((&manifest["status"], &manifest["tasks"][4]["status"]), (&json!("FAILURE"), &json!("BLOCKED")));
     assert_eq!(manifest["repo"]["final_ref"], json!(env.git(&["rev-parse", "HEAD"])));
     let read = |path: &str| std::fs::read_to_string(dir.join(path)).unwrap();
     assert_eq!(read("git/baseline_commit.txt").trim(), env.git(&["rev-parse", "HEAD~2"]));

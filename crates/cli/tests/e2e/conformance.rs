@@ -112,6 +112,7 @@ fn a_run_passes_after_the_patch_of_act_is_applied() {
     make two loud
 
     Norma-Run: <run>
+    Norma-Receipt: sha256:<hash>
     Norma-Contract: <hash>
     ");
     insta::assert_snapshot!(env.event_types().join("\n"), @r"
@@ -484,7 +485,7 @@ fn a_patch_is_applied_whole_or_not_at_all() {
     ");
     assert_eq!(env.repository(), before);
     let gates = read_json(&env.run_dir().join("changes/001/gates.json"));
-    assert_eq!((&gates["verdict"], &gates["after"]), (&json!("fail"), &gates["before"]));
+    assert_eq!((&gates["status"], &gates["git"]["after_tree"]), (&json!("failure"), &gates["git"]["before_tree"]));
     assert_eq!(env.last()["steps"][3]["status"], "fail");
 }
 

@@ -445,6 +445,8 @@ fn known_word(word: &str, before: &str) -> (String, bool) {
         return (format!("<run>{}", &word[slug.len()..]), false);
     } else if hex && [10, 12, 40, 64].contains(&word.len()) && shape.contains('0') {
         "<hash>"
+    } else if word.strip_prefix("sha256:").is_some_and(|digits| digits.len() == 64) {
+        "sha256:<hash>"
     } else if word.len() == 36 && word.split('-').map(str::len).eq([8, 4, 4, 4, 12]) {
         "<uuid>"
     } else if shape.starts_with("0000-00-00T00:00:00") {

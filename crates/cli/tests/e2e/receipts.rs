@@ -215,7 +215,7 @@ fn the_same_items_in_another_order_end_with_the_same_tree_and_one_receipt_covers
         let listed: Vec<&str> = results.iter().map(|result| result["id"].as_str().unwrap()).collect();
         assert_eq!(listed, order, "results come in the order of the file");
         let receipt: Value =
-            serde_json::from_slice(&std::fs::read(env.run_dir().join("receipts/RECEIPT.json")).unwrap()).unwrap();
+            serde_json::from_slice(&std::fs::read(env.run_dir().join("receipts/BATCH_RECEIPT.json")).unwrap()).unwrap();
         assert_eq!((&receipt["tranches_merged"], &receipt["status"]), (&json!(1), &json!("failure")));
         assert_eq!(receipt["tranches"].as_array().unwrap().len(), 3);
         (env.git(&["rev-parse", "HEAD^{tree}"]), receipt["content_hash"].clone())

@@ -41,7 +41,7 @@ fn a_run_is_replayed_any_number_of_times_without_a_byte_of_it_changing() {
     columns        ok     22
     state machine  ok     22
     events.jsonl   ok     22
-    evidence       ok     120
+    evidence       ok     124
     seal           ok     1
     approvals      ok     1
     audit log      ok     1
@@ -97,8 +97,8 @@ fn what_is_changed_of_the_evidence_is_named_and_nothing_of_it_is_run() {
     let cases = [
         ("steps/003-check/verdict.json", "FAIL", "PASS", "gate verdict"),
         ("steps/001-plan/logs/stdout.txt", "did", "Did", "gate output: steps/001-plan: summary is"),
-        ("changes/001/gates.json", "\"pass\"", "\"fail\"", "changes/001/gates.json is not what follows from the turn"),
-        ("changes/001/patch.diff", "+TWO", "+TOO", "changes/001/patch.diff is not what follows from the turn"),
+        ("changes/001/gates.json", "true", "false", "changes/001/gates.json is not what follows from the evidence"),
+        ("changes/001/patch.diff", "+TWO", "+TOO", "changes/001/patch.diff is not what follows from the evidence"),
         ("steps/004-act/patch.diff", "+TWO", "+TOO", "gate patch: after is"),
         ("patch.diff", "+TWO", "+TOO", "patch.diff is not what the run changed"),
     ];

@@ -22,7 +22,8 @@ fn findings(env: &TestEnvironment) -> Vec<(String, String)> {
     let gates = std::fs::read(env.run_dir().join("changes/001/gates.json")).unwrap();
     let gates: Value = serde_json::from_slice(&gates).unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    gates["findings"].as_array().unwrap().iter().map(|found| (text(&found["rule"]), text(&found["path"]))).collect()
+    let refused = gates["gates"].as_array().unwrap().last().unwrap();
+    refused["findings"].as_array().unwrap().iter().map(|found| (text(&found["rule"]), text(&found["path"]))).collect()
 }
 
 #[track_caller]

@@ -162,7 +162,8 @@ fn a_base_that_the_user_prunes_meanwhile_is_kept_until_the_run_has_ended() {
     let env = TestEnvironment::new(json!({}));
     let base = env.git(&["rev-parse", "HEAD"]);
     let running = waiting_run(&env);
-    env.write("README.md", "rewritten\n");
+    // What the run changes too, so that its result has to stay on a branch of its own.
+    env.write("src/lib.txt", "one\nrewritten\nthree\n");
     env.git(&["commit", "--quiet", "--all", "--amend", "--message", "rewritten"]);
     env.git(&["reflog", "expire", "--expire=now", "--all"]);
     env.git(&["gc", "--quiet", "--prune=now"]);

@@ -479,7 +479,7 @@ fn verify_notices_what_was_changed_after_the_run() {
     seal           ok
     approvals      ok
     audit log      ok
-    verified: 22 events, 120 files
+    verified: 22 events, 124 files
     [exit 0]
     ");
     assert_eq!(env.json(&["verify", "@last"])["verified"], true);
@@ -496,7 +496,7 @@ fn verify_notices_what_was_changed_after_the_run() {
                    seal.dsse.json vouches for other files
     approvals      ok
     audit log      ok
-    NOT verified: 22 events, 120 files
+    NOT verified: 22 events, 124 files
     [exit 5]
     ");
     assert_eq!(env.norma(&["verify", "@last", "--json"]).code(), Some(5));
@@ -724,7 +724,7 @@ fn the_demo_runs_by_itself() {
     PASS in iteration 2 · landed main <hash>→<hash>
     evidence: .norma/runs/<run>
     next: look: norma show <run> · undo: norma undo <run>
-    log and evidence verified: 22 events, 124 files
+    log and evidence verified: 22 events, 128 files
     try: cd $DIR/tmp/norma-demo-<random> && norma show @last · norma events @last · norma diff @last · norma undo @last
     then: cd your-repository && norma init
     [exit 0]
