@@ -1,10 +1,12 @@
 //! The judge. It knows what the world was asked, what it answered and what was told, and holds the log, the index
 //! and the branch against that.
 
+use crate::ground::{Ground, id};
 use crate::place::{compare, dump, entries, walk};
 use crate::world::{KEYS, Outside, TRUST};
-use contract::{Event, Fact, Reason, Status, TurnEnd, Verdict};
+use contract::{Event, Fact, Landing, Reason, Status, TurnEnd, Verdict};
 use run::Run;
+use runner::git::Merged;
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use store::{Layout, Reader, Store};
@@ -37,7 +39,7 @@ pub(crate) fn check_idempotence(store: &Store) -> Vec<String> {
 }
 
 /// Everything that must hold when the day is over. Answers what does not.
-pub(crate) fn judge(store: &Store, outside: &Outside) -> Vec<String> {
+pub(crate) fn judge(store: &Store, outside: &Outside<'_>) -> Vec<String> {
     let mut broken = check_idempotence(store);
     let reader = Reader::open(&store.layout).unwrap();
     for view in reader.runs(None).unwrap() {
@@ -64,14 +66,14 @@ fn check_quarantine(layout: &Layout) -> Vec<String> {
 }
 
 /// No fact that was told is missing or different.
-fn check_told(slug: &str, events: &[Event], outside: &Outside) -> Vec<String> {
+fn check_told(slug: &str, events: &[Event], outside: &Outside<'_>) -> Vec<String> {
     let told = outside.told.iter().filter(|(run, _)| run == slug);
     let lost = told.filter(|(_, event)| events.get(event.seq as usize - 1) != Some(event));
     lost.map(|(_, event)| format!("told and lost: {event:?}")).collect()
 }
 
 /// A run succeeds only over a PASS that the world knows to be one, on exactly the tree that landed.
-fn check_pass(run: &Run, slug: &str, events: &[Event], outside: &Outside) -> Vec<String> {
+fn check_pass(run: &Run, slug: &str, events: &[Event], outside: &Outside<'_>) -> Vec<String> {
     let mut broken = Vec::new();
     if !run.status.is_terminal() {
         broken.push(format!("it ends {}", run.status));
@@ -94,15 +96,28 @@ fn check_pass(run: &Run, slug: &str, events: &[Event], outside: &Outside) -> Vec
     if run.status == Status::Succeeded && passed != Some(true) {
         broken.push("it succeeded without a PASS".into());
     }
-    let landed = run.landed.as_ref().map(|landing| outside.commits.get(&landing.commit).cloned());
-    if run.status == Status::Succeeded && run.tree != run.started.base.tree && landed != Some(Some(run.tree.clone())) {
-        broken.push(format!("it succeeded, but what landed is {landed:?}"));
+    let landed = run.landed.as_ref().is_some_and(|landing| holds(run, landing, outside.ground));
+    if run.status == Status::Succeeded && run.tree != run.started.base.tree && !landed {
+        broken.push(format!("it succeeded, but what landed is {:?}", run.landed));
     }
     broken
 }
 
+/// Whether what landed is the run's tree, or that merged with what the user has made of the branch meanwhile.
+fn holds(run: &Run, landing: &Landing, ground: &Ground) -> bool {
+    let (objects, tree) = (&ground.objects, ground.tree_of(&landing.commit));
+    let base = &run.started.base;
+    if !landing.checkout || landing.from.as_ref() == Some(&base.commit) {
+        return tree == id(&run.tree);
+    }
+    let [onto] = objects.parents_of(id(&landing.commit)).unwrap()[..] else { return false };
+    let theirs = objects.tree_of(onto).unwrap();
+    let merged = objects.merge(id(&base.tree), id(&run.tree), theirs).unwrap();
+    landing.from == Some(onto.to_string()) && merged == Merged::Tree(tree)
+}
+
 /// The branch moves at most once for a run, and only for one that says so.
-fn check_moves(slug: &str, events: &[Event], outside: &Outside) -> Vec<String> {
+fn check_moves(slug: &str, events: &[Event], outside: &Outside<'_>) -> Vec<String> {
     let mut broken = Vec::new();
     let moves: Vec<_> = outside.moves.iter().filter(|moved| moved.run == slug).collect();
     if moves.windows(2).any(|two| two[0].user_moves == two[1].user_moves) {
@@ -118,7 +133,11 @@ fn check_moves(slug: &str, events: &[Event], outside: &Outside) -> Vec<String> {
         broken.push("it says landed, but the branch was never moved".into());
     }
     let undisturbed = moves.last().is_some_and(|last| last.user_moves == outside.user_moves);
-    if landed.is_none() && undisturbed {
+    // A run that was frozen between the move and its record says only what it was about to do.
+    let frozen = outside.spoilt.iter().any(|spoilt| spoilt == slug);
+    let intended = |event: &Event| matches!(&event.fact, Fact::LandingStarted(landing) if landing.checkout);
+    let is_told = landed.is_some() || frozen && events.iter().any(intended);
+    if !is_told && undisturbed {
         broken.push("the branch was moved, and nobody says so".into());
     }
     broken
@@ -154,7 +173,7 @@ fn check_budgets(run: &Run, events: &[Event]) -> Vec<String> {
 }
 
 /// A run is what its log says, unless somebody spoilt it: then it says that, loudly, and does not verify.
-fn check_verified(reader: &Reader, run: &Run, slug: &str, outside: &Outside) -> Vec<String> {
+fn check_verified(reader: &Reader, run: &Run, slug: &str, outside: &Outside<'_>) -> Vec<String> {
     let verified = runner::verify_run(reader, &TRUST, slug).unwrap();
     if outside.spoilt.iter().any(|spoilt| spoilt == slug) {
         let frozen = run.status == Status::Failed && run.reason == Some(Reason::EvidenceLost);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use store::{Layout, Reader};
 
 /// Damages every run that is not sealed.
-pub(crate) fn damage(layout: &Layout, outside: &mut Outside) {
+pub(crate) fn damage(layout: &Layout, outside: &mut Outside<'_>) {
     if !layout.exists() {
         return;
     }

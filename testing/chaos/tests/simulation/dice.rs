@@ -28,9 +28,4 @@ impl Dice {
     pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len() as u64) as usize]
     }
-
-    /// Something that looks like an object id.
-    pub(crate) fn id(&mut self) -> String {
-        format!("{:016x}{:016x}{:08x}", self.roll(), self.roll(), self.roll() as u32)
-    }
 }

@@ -8,6 +8,8 @@
 mod checker;
 mod damage;
 mod dice;
+mod ground;
+mod patches;
 #[path = "../place/mod.rs"]
 mod place;
 mod world;
@@ -16,10 +18,10 @@ use contract::{
     Author, Backend, Base, Config, Contract, ContractSchema, Fact, Policies, RunId, RunStarted, Status, TaskStatus,
     Workflow,
 };
+use ground::{Ground, in_memory};
 use run::Run;
 use runner::{Control, Driver};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use store::crash::{self, Crashed};
@@ -48,11 +50,10 @@ const CONFIG: &str = r#"{
 static POLICIES: LazyLock<Policies> = LazyLock::new(Policies::built_in);
 
 /// One day, from the first run to the last; what happened in it, and what is broken.
-fn day(seed: u64) -> (String, Vec<String>) {
-    let memory = Path::new("/dev/shm");
-    let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+fn day(ground: &Ground, seed: u64) -> (String, Vec<String>) {
+    let dir = in_memory();
     let layout = Layout::new(dir.path(), None);
-    let outside = Mutex::new(Outside::new(seed));
+    let outside = Mutex::new(Outside::new(ground, seed));
     let runs = 1 + outside.lock().unwrap_or_else(PoisonError::into_inner).dice.below(2);
     let mut broken = Vec::new();
     for process in 0..PROCESSES_MAX {
@@ -86,7 +87,7 @@ enum Lived {
 }
 
 /// One process: opens, recovers, goes on with what is paused or starts what is left to do, until it ends or dies.
-fn live(layout: &Layout, outside: &Mutex<Outside>, runs: u64) -> Lived {
+fn live(layout: &Layout, outside: &Mutex<Outside<'_>>, runs: u64) -> Lived {
     crash::simulate(next_crash(&mut outside.lock().unwrap_or_else(PoisonError::into_inner)));
     let lived = catch_unwind(AssertUnwindSafe(|| process(layout, outside, runs)));
     crash::simulate(None);
@@ -99,7 +100,7 @@ fn live(layout: &Layout, outside: &Mutex<Outside>, runs: u64) -> Lived {
     }
 }
 
-fn next_crash(outside: &mut Outside) -> Option<(&'static str, u32)> {
+fn next_crash(outside: &mut Outside<'_>) -> Option<(&'static str, u32)> {
     let dice = &mut outside.dice;
     let (armed, point, visit) = (dice.percent(60), *dice.pick(crash::POINTS), 1 + dice.below(4) as u32);
     // A turn is taken many times, the rest once or twice.
@@ -107,7 +108,7 @@ fn next_crash(outside: &mut Outside) -> Option<(&'static str, u32)> {
     (armed && outside.crashes > 0).then_some((point, visit))
 }
 
-fn process(layout: &Layout, outside: &Mutex<Outside>, runs: u64) -> runner::Result<Lived> {
+fn process(layout: &Layout, outside: &Mutex<Outside<'_>>, runs: u64) -> runner::Result<Lived> {
     let store = Store::open(layout)?;
     store::recover(&store, &|said| KEYS.sign(said))?;
     let suspicious = outside.lock().unwrap_or_else(PoisonError::into_inner).dice.percent(10);
@@ -126,14 +127,15 @@ fn process(layout: &Layout, outside: &Mutex<Outside>, runs: u64) -> runner::Resu
         None => start(&store, outside)?,
     };
     let control = Control::new()?;
+    let ground = outside.lock().unwrap_or_else(PoisonError::into_inner).ground;
     let mut world = Simulated { outside, control: control.clone() };
     let mut teller = Teller(outside);
-    Driver::new(&store, run, log, &mut world, &mut teller, control, &POLICIES)?.drive()?;
+    Driver::new(&store, &ground.objects, run, log, &mut world, &mut teller, control, &POLICIES)?.drive()?;
     Ok(Lived::Again)
 }
 
-/// As `runner::start` does it, without a repository.
-fn start(store: &Store, outside: &Mutex<Outside>) -> runner::Result<(Run, RunLog)> {
+/// As `runner::start` does it, without a repository of a user.
+fn start(store: &Store, outside: &Mutex<Outside<'_>>) -> runner::Result<(Run, RunLog)> {
     let todo = Reader::open(&store.layout)?.tasks(Some(TaskStatus::Todo))?;
     let task = match todo.first() {
         Some(task) => task.id,
@@ -145,7 +147,7 @@ fn start(store: &Store, outside: &Mutex<Outside>) -> runner::Result<(Run, RunLog
     let contract = Contract {
         approval_for: Vec::new(),
         again: false,
-        rules: 1,
+        rules: contract::RULES,
         workers: Default::default(),
         items: Vec::new(),
         schema: ContractSchema::V1,
@@ -165,7 +167,7 @@ fn start(store: &Store, outside: &Mutex<Outside>) -> runner::Result<(Run, RunLog
         policies: POLICIES.digests(),
     };
     let commit = outside.branch.clone();
-    let tree = outside.commits[&commit].clone();
+    let tree = outside.ground.tree_of(&commit).to_string();
     // Later runs sort later, whatever the clock says.
     let id = RunId::new(1_700_000_000_000 + outside.dice.roll() % 1_000_000_000, [outside.dice.roll() as u8; 10]);
     let started = RunStarted {
@@ -178,7 +180,7 @@ fn start(store: &Store, outside: &Mutex<Outside>) -> runner::Result<(Run, RunLog
         left_out: Vec::new(),
         included: Vec::new(),
         replay_of: None,
-        receipt: None,
+        receipt: Reader::open(&store.layout)?.last_receipt()?,
         parent: None,
         run_dir: store.layout.shown(&store.layout.run(&id.slug())),
         pid: 1,
@@ -192,10 +194,11 @@ fn start(store: &Store, outside: &Mutex<Outside>) -> runner::Result<(Run, RunLog
     Ok((Run::start(id, &events[0]).unwrap(), log))
 }
 
-/// What happened, without what differs between two days of the same seed: times and event ids.
-fn story(layout: &Layout, outside: &Outside) -> String {
+/// What happened, without what differs between two days of the same seed: times, and the ids of events and commits.
+fn story(layout: &Layout, outside: &Outside<'_>) -> String {
     let reader = Reader::open(layout).unwrap();
-    let mut story = format!("main at {} after {} moves of the user\n", outside.branch, outside.user_moves);
+    let tree = outside.ground.tree_of(&outside.branch);
+    let mut story = format!("main holds {tree} after {} moves of the user\n", outside.user_moves);
     for view in reader.runs(None).unwrap() {
         let kinds = reader.log(&view.run_id).unwrap().1.into_iter().map(|event| event.fact.parts().0);
         story += &format!("{} {:?}: {}\n", view.run_id, view.status, kinds.collect::<Vec<_>>().join(" "));
@@ -204,9 +207,9 @@ fn story(layout: &Layout, outside: &Outside) -> String {
 }
 
 /// Runs a day and says which it was if anything is wrong with it.
-fn check(seed: u64) -> Result<String, String> {
+fn check(ground: &Ground, seed: u64) -> Result<String, String> {
     let again = format!("NORMA_SIM_SEED={seed}");
-    match catch_unwind(|| day(seed)) {
+    match catch_unwind(AssertUnwindSafe(|| day(ground, seed))) {
         Ok((story, broken)) if broken.is_empty() => Ok(story),
         Ok((story, broken)) => Err(format!("{again}: {}\n{story}", broken.join("\n"))),
         Err(payload) => {
@@ -223,8 +226,9 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn no_bad_day_loses_a_fact_or_lands_what_did_not_pass() {
+    let ground = Ground::new();
     if let Some(seed) = number("NORMA_SIM_SEED") {
-        println!("{}", check(seed).unwrap_or_else(|broken| panic!("{broken}")));
+        println!("{}", check(&ground, seed).unwrap_or_else(|broken| panic!("{broken}")));
         return;
     }
     let (first, seeds) = (number("NORMA_SIM_FIRST").unwrap_or(0), number("NORMA_SIM_SEEDS").unwrap_or(SEEDS));
@@ -238,7 +242,7 @@ fn no_bad_day_loses_a_fact_or_lands_what_did_not_pass() {
                     if seed >= first + seeds {
                         break;
                     }
-                    match check(seed) {
+                    match check(&ground, seed) {
                         Ok(story) => told.lock().unwrap().push_str(&story),
                         Err(what) => broken.lock().unwrap().push(what),
                     }
@@ -267,7 +271,8 @@ fn no_bad_day_loses_a_fact_or_lands_what_did_not_pass() {
 
 #[test]
 fn the_same_seed_is_the_same_day() {
+    let ground = Ground::new();
     for seed in 0..5 {
-        assert_eq!(day(seed).0, day(seed).0, "seed {seed}");
+        assert_eq!(day(&ground, seed).0, day(&ground, seed).0, "seed {seed}");
     }
 }

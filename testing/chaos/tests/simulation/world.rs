@@ -1,14 +1,15 @@
-//! The simulated world: agents that answer as they please, git as a map of commits and one branch that its user
-//! moves when nobody expects it, and crashes before and after everything. It outlives every simulated process and
-//! remembers what it was asked, what it answered and what was told, all of it outside the log.
+//! The simulated world: agents that answer as they please, one branch that its user moves when nobody expects it, and
+//! crashes before and after everything. What is in commits is real ([`crate::ground`]). It outlives every simulated
+//! process and remembers what it was asked, what it answered and what was told, all of it outside the log.
 
 use crate::dice::Dice;
-use contract::{Event, Landing, LandingMode, ProcessEnd, Reason, Role, StepRef};
-use run::gate::scope::ChangedPath;
-use run::gate::{Finding, Rule};
+use crate::ground::{FILES, Ground, LINES, id, with_line};
+use crate::patches;
+use contract::{Digest, Event, Item, Landing, ProcessEnd, Role, StepRef};
 use run::{Run, TurnSpec};
+use runner::git::{MODE_FILE, ObjectId};
 use runner::{
-    Control, Execution, Keys, LandResult, PatchResult, Place, Progress, Result, Stop, Trust, TurnOrder, World,
+    Acceptance, Control, Execution, Keys, LandResult, Place, Progress, Result, Stop, Trust, TurnOrder, World,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -48,12 +49,12 @@ pub(crate) struct Move {
 }
 
 /// See the module.
-pub(crate) struct Outside {
+pub(crate) struct Outside<'g> {
+    pub(crate) ground: &'g Ground,
     pub(crate) dice: Dice,
     /// How many of a hundred calls crash.
     pub(crate) crashes: u64,
-    /// Tree by commit.
-    pub(crate) commits: BTreeMap<String, String>,
+    /// Where the user's branch is.
     pub(crate) branch: String,
     pub(crate) user_moves: u64,
     pub(crate) own_branches: BTreeMap<String, String>,
@@ -64,13 +65,13 @@ pub(crate) struct Outside {
     pub(crate) spoilt: Vec<String>,
 }
 
-impl Outside {
-    pub(crate) fn new(seed: u64) -> Outside {
+impl Outside<'_> {
+    pub(crate) fn new(ground: &Ground, seed: u64) -> Outside<'_> {
         let mut dice = Dice::new(seed);
-        let (branch, tree, crashes) = (dice.id(), dice.id(), dice.below(12));
+        let crashes = dice.below(12);
         Outside {
-            commits: BTreeMap::from([(branch.clone(), tree)]),
-            branch,
+            ground,
+            branch: ground.first.to_string(),
             dice,
             crashes,
             user_moves: 0,
@@ -85,12 +86,24 @@ impl Outside {
     /// The user does as users do; then, perhaps, everything ends here.
     fn meanwhile(&mut self) {
         if self.dice.percent(2) {
-            let (commit, tree) = (self.dice.id(), self.dice.id());
-            self.commits.insert(commit.clone(), tree);
-            self.branch = commit;
-            self.user_moves += 1;
+            self.move_branch();
         }
         self.maybe_crash();
+    }
+
+    /// The user commits something: a file of their own, or a line of one that others change as well.
+    fn move_branch(&mut self) {
+        let Outside { ground, dice, .. } = self;
+        let tree = ground.tree_of(&self.branch);
+        let path = *dice.pick(&["mine.txt", FILES[0], FILES[1], FILES[2]]);
+        let line = format!("mine {}", self.user_moves);
+        let text = match ground.text(tree, path) {
+            Some(text) => with_line(&text, 1 + dice.below(LINES), &line),
+            None => format!("{line}\n"),
+        };
+        let tree = ground.with_file(tree, path, MODE_FILE, &text);
+        self.branch = ground.commit(tree, &[id(&self.branch)]).to_string();
+        self.user_moves += 1;
     }
 
     fn maybe_crash(&mut self) {
@@ -112,15 +125,15 @@ impl Outside {
 }
 
 /// The world as one simulated process sees it.
-pub(crate) struct Simulated<'a> {
-    pub(crate) outside: &'a Mutex<Outside>,
+pub(crate) struct Simulated<'a, 'g> {
+    pub(crate) outside: &'a Mutex<Outside<'g>>,
     pub(crate) control: Control,
 }
 
 /// Is told what is on record.
-pub(crate) struct Teller<'a>(pub(crate) &'a Mutex<Outside>);
+pub(crate) struct Teller<'a, 'g>(pub(crate) &'a Mutex<Outside<'g>>);
 
-impl Progress for Teller<'_> {
+impl Progress for Teller<'_, '_> {
     fn recorded(&mut self, run: &Run, events: &[Event]) {
         let slug = run.id.slug();
         self.0
@@ -131,7 +144,7 @@ impl Progress for Teller<'_> {
     }
 }
 
-impl World for Simulated<'_> {
+impl World for Simulated<'_, '_> {
     fn workspace(&mut self, _: &Run, _: &TurnSpec) -> Result<Place> {
         let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
@@ -142,7 +155,7 @@ impl World for Simulated<'_> {
     fn execute(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
         let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
-        let (execution, passes) = take_turn(&mut outside.dice, order, &self.control);
+        let (execution, passes) = take_turn(&mut outside, order, &self.control);
         let (run, tree) = (order.run.id.slug(), order.run.tree.clone());
         outside.turns.push(Turn { run, step: order.spec.step, tree, passes });
         outside.maybe_crash();
@@ -150,36 +163,24 @@ impl World for Simulated<'_> {
         Ok(execution)
     }
 
-    fn apply(&mut self, run: &Run, patch: &[u8]) -> Result<PatchResult> {
-        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
-        outside.meanwhile();
-        outside.maybe_fail()?;
-        let text = String::from_utf8_lossy(patch);
-        let refused =
-            |reason| PatchResult::Refused { reason, findings: vec![Finding::whole(Rule::PatchFailed, "simulated")] };
-        let result = match text.split_whitespace().next() {
-            Some("conflict") => refused(Reason::PatchFailed),
-            Some("unsafe") => refused(Reason::PolicyViolation),
-            Some("link") => tree_with(run, patch, &[("l", Some(0o120_000))]),
-            Some("many") => tree_with(run, patch, &[("a", None), ("b", None), ("c", None), ("d", None)]),
-            _ => tree_with(run, patch, &[("a", None)]),
-        };
-        outside.maybe_crash();
-        Ok(result)
+    fn accept(&mut self, _: &Run, item: &Item, _: ObjectId, _: ObjectId) -> Result<Acceptance> {
+        unreachable!("BUG: {} has no tests", item.id)
     }
 
-    fn plan_landing(&mut self, run: &Run) -> Result<Landing> {
+    fn state_hash(&mut self, tree: ObjectId) -> Result<Digest> {
         let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
         outside.maybe_fail()?;
-        let commit = hash(&[run.tree.as_bytes(), run.started.base.commit.as_bytes(), run.id.slug().as_bytes()]);
-        outside.commits.insert(commit.clone(), run.tree.clone());
-        if run.declined.is_some() || run.started.contract.landing.mode == LandingMode::Branch {
-            let target = format!("refs/heads/norma/{}", run.id.slug());
-            return Ok(Landing { target, from: None, commit, checkout: false });
-        }
-        let from = Some(run.started.base.commit.clone());
-        Ok(Landing { target: "refs/heads/main".into(), from, commit, checkout: true })
+        outside.ground.state_hash(tree)
+    }
+
+    fn moved_to(&mut self, landing: &Landing) -> Result<Option<ObjectId>> {
+        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
+        outside.meanwhile();
+        outside.maybe_fail()?;
+        let is_known = !landing.checkout || Some(&outside.branch) == landing.from.as_ref();
+        let moved = !is_known && outside.branch != landing.commit;
+        Ok(moved.then(|| id(&outside.branch)))
     }
 
     fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult> {
@@ -197,13 +198,6 @@ impl World for Simulated<'_> {
         Ok(result)
     }
 
-    fn diff(&mut self, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
-        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
-        outside.meanwhile();
-        outside.maybe_fail()?;
-        Ok((format!("{} to {}\n", run.started.base.tree, run.tree).into_bytes(), b"a\n".to_vec()))
-    }
-
     fn keys(&self) -> &Keys {
         &KEYS
     }
@@ -215,7 +209,7 @@ impl World for Simulated<'_> {
     }
 }
 
-fn land_on_main(outside: &mut Outside, run: &Run, landing: &Landing) -> LandResult {
+fn land_on_main(outside: &mut Outside<'_>, run: &Run, landing: &Landing) -> LandResult {
     if outside.branch == landing.commit {
         return LandResult::Done;
     }
@@ -231,21 +225,9 @@ fn land_on_main(outside: &mut Outside, run: &Run, landing: &Landing) -> LandResu
     LandResult::Done
 }
 
-fn tree_with(run: &Run, patch: &[u8], paths: &[(&str, Option<u32>)]) -> PatchResult {
-    let changes = paths.iter().map(|(path, mode)| ChangedPath {
-        path: path.as_bytes().to_vec(),
-        new_mode: Some(mode.unwrap_or(0o100_644)),
-        ..ChangedPath::default()
-    });
-    PatchResult::Tree { tree: hash(&[run.tree.as_bytes(), patch]), changes: changes.collect() }
-}
-
-fn hash(parts: &[&[u8]]) -> String {
-    contract::hash::sha256(&parts.join(&0)).to_string()[..40].to_owned()
-}
-
 /// How an agent fares, and whether it was a check whose PASS must count.
-fn take_turn(dice: &mut Dice, order: &TurnOrder<'_>, control: &Control) -> (Execution, bool) {
+fn take_turn(outside: &mut Outside<'_>, order: &TurnOrder<'_>, control: &Control) -> (Execution, bool) {
+    let dice = &mut outside.dice;
     let ok = r#"{"version":1,"status":"ok","summary":"done"}"#;
     let (process, stdout) = match dice.below(100) {
         0 => (ProcessEnd::Exited(1), ok),
@@ -260,7 +242,7 @@ fn take_turn(dice: &mut Dice, order: &TurnOrder<'_>, control: &Control) -> (Exec
         _ => (ProcessEnd::Exited(0), ok),
     };
     let answered = process == ProcessEnd::Exited(0) && stdout == ok;
-    let good_files = leave_files(dice, order);
+    let good_files = leave_files(dice, outside.ground, order);
     let passes = answered && good_files && order.spec.step.role == Role::Check;
     let stderr = b"said\n".to_vec();
     let (stdout, stderr_truncated) = (stdout.as_bytes().to_vec(), dice.percent(2));
@@ -284,7 +266,7 @@ fn take_turn(dice: &mut Dice, order: &TurnOrder<'_>, control: &Control) -> (Exec
 }
 
 /// Fills the live directory. For a check: whether what it left is a PASS that must count.
-fn leave_files(dice: &mut Dice, order: &TurnOrder<'_>) -> bool {
+fn leave_files(dice: &mut Dice, ground: &Ground, order: &TurnOrder<'_>) -> bool {
     if dice.percent(1) {
         std::fs::remove_dir_all(order.live_dir).unwrap();
         return false;
@@ -299,15 +281,7 @@ fn leave_files(dice: &mut Dice, order: &TurnOrder<'_>) -> bool {
         }
         Role::Check => return leave_verdict(dice, order.live_dir),
         Role::Act => {
-            let patch = match dice.below(20) {
-                0 => Some("conflict".to_owned()),
-                1 => Some("unsafe".to_owned()),
-                2 => Some("link".to_owned()),
-                3 => Some("many".to_owned()),
-                4 => Some("x".repeat(5000)),
-                5 | 6 => None,
-                _ => Some(format!("apply {}", dice.below(4))),
-            };
+            let patch = patches::propose(dice, ground, id(&order.run.tree));
             patch.into_iter().for_each(|patch| write(order.live_dir, "patch.diff", patch.as_bytes()));
         }
     }
