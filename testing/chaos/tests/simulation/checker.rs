@@ -4,6 +4,7 @@
 use crate::ground::{Ground, id};
 use crate::place::{compare, dump, entries, walk};
 use crate::world::{KEYS, Outside, TRUST};
+use crate::{items, receipts};
 use contract::{Event, Fact, Landing, Reason, Status, TurnEnd, Verdict};
 use run::Run;
 use runner::git::Merged;
@@ -47,12 +48,20 @@ pub(crate) fn judge(store: &Store, outside: &Outside<'_>) -> Vec<String> {
         let (id, events, _) = reader.log(&slug).unwrap();
         let run = Run::fold(id, &events).unwrap();
         let mut found = check_told(&slug, &events, outside);
-        found.extend(check_pass(&run, &slug, &events, outside));
+        if !run.status.is_terminal() {
+            found.push(format!("it ends {}", run.status));
+        }
+        if run.items.is_empty() {
+            found.extend(check_pass(&run, &slug, &events, outside));
+        } else {
+            found.extend(items::check(&run, &slug, &events, outside));
+        }
         found.extend(check_moves(&slug, &events, outside));
         found.extend(check_budgets(&run, &events));
         found.extend(check_verified(&reader, &run, &slug, outside));
         broken.extend(found.into_iter().map(|what| format!("{slug}: {what}")));
     }
+    broken.extend(receipts::check(&store.layout, &reader, outside));
     broken.extend(check_index(store));
     broken.extend(check_quarantine(&store.layout));
     broken
@@ -75,9 +84,6 @@ fn check_told(slug: &str, events: &[Event], outside: &Outside<'_>) -> Vec<String
 /// A run succeeds only over a PASS that the world knows to be one, on exactly the tree that landed.
 fn check_pass(run: &Run, slug: &str, events: &[Event], outside: &Outside<'_>) -> Vec<String> {
     let mut broken = Vec::new();
-    if !run.status.is_terminal() {
-        broken.push(format!("it ends {}", run.status));
-    }
     for event in events {
         let Fact::Verdict(given) = &event.fact else { continue };
         let turn = outside.turns.iter().find(|turn| turn.run == slug && turn.step == given.step);
@@ -104,7 +110,7 @@ fn check_pass(run: &Run, slug: &str, events: &[Event], outside: &Outside<'_>) ->
 }
 
 /// Whether what landed is the run's tree, or that merged with what the user has made of the branch meanwhile.
-fn holds(run: &Run, landing: &Landing, ground: &Ground) -> bool {
+pub(crate) fn holds(run: &Run, landing: &Landing, ground: &Ground) -> bool {
     let (objects, tree) = (&ground.objects, ground.tree_of(&landing.commit));
     let base = &run.started.base;
     if !landing.checkout || landing.from.as_ref() == Some(&base.commit) {
@@ -178,7 +184,9 @@ fn check_verified(reader: &Reader, run: &Run, slug: &str, outside: &Outside<'_>)
     if outside.spoilt.iter().any(|spoilt| spoilt == slug) {
         let frozen = run.status == Status::Failed && run.reason == Some(Reason::EvidenceLost);
         // No digest in the chain vouches for a reconciled step before the run is sealed, which a frozen one never is.
-        let unanchored = run.steps.iter().any(|step| step.end == TurnEnd::Interrupted && step.dir.is_some());
+        let lost = |end: TurnEnd, dir: &Option<String>| end == TurnEnd::Interrupted && dir.is_some();
+        let of_items = run.items.iter().flat_map(|state| &state.turns).any(|turn| lost(turn.end, &turn.dir));
+        let unanchored = of_items || run.steps.iter().any(|step| lost(step.end, &step.dir));
         let noticed = frozen && (!verified.verified || unanchored);
         return if noticed { vec![] } else { vec![format!("spoilt evidence went unnoticed: {}", run.status)] };
     }

@@ -5,18 +5,21 @@
 //! one day again.
 #![allow(clippy::unwrap_used, reason = "a test that cannot make its world stops there")]
 
+mod batch;
 mod checker;
 mod damage;
 mod dice;
 mod ground;
+mod items;
 mod patches;
 #[path = "../place/mod.rs"]
 mod place;
+mod receipts;
 mod world;
 
 use contract::{
-    Author, Backend, Base, Config, Contract, ContractSchema, Fact, Policies, RunId, RunStarted, Status, TaskStatus,
-    Workflow,
+    Author, Backend, Base, Config, Contract, ContractSchema, Fact, ItemAdded, Policies, RunId, RunStarted, Status,
+    TaskStatus, Workflow,
 };
 use ground::{Ground, in_memory};
 use run::Run;
@@ -54,7 +57,7 @@ fn day(ground: &Ground, seed: u64) -> (String, Vec<String>) {
     let dir = in_memory();
     let layout = Layout::new(dir.path(), None);
     let outside = Mutex::new(Outside::new(ground, seed));
-    let runs = 1 + outside.lock().unwrap_or_else(PoisonError::into_inner).dice.below(2);
+    let runs = 1 + outside.lock().unwrap_or_else(PoisonError::into_inner).dice.below(3);
     let mut broken = Vec::new();
     for process in 0..PROCESSES_MAX {
         if process > CRASHES_MAX * runs as u32 {
@@ -136,43 +139,21 @@ fn process(layout: &Layout, outside: &Mutex<Outside<'_>>, runs: u64) -> runner::
 
 /// As `runner::start` does it, without a repository of a user.
 fn start(store: &Store, outside: &Mutex<Outside<'_>>) -> runner::Result<(Run, RunLog)> {
-    let todo = Reader::open(&store.layout)?.tasks(Some(TaskStatus::Todo))?;
-    let task = match todo.first() {
-        Some(task) => task.id,
-        None => store.add_task("do it".into(), vec!["it is done".into()]).wait()?,
-    };
+    let batch = outside.lock().unwrap_or_else(PoisonError::into_inner).dice.percent(50);
+    let mut contract = if batch { terms() } else { of_task(store)? };
     let mut outside = outside.lock().unwrap_or_else(PoisonError::into_inner);
-    let config = Config::parse(CONFIG.as_bytes()).unwrap();
-    let criteria = Reader::open(&store.layout)?.task(task)?.unwrap().acceptance_criteria;
-    let contract = Contract {
-        approval_for: Vec::new(),
-        again: false,
-        rules: contract::RULES,
-        workers: Default::default(),
-        items: Vec::new(),
-        schema: ContractSchema::V1,
-        workflow: Workflow::Pdca,
-        goal: "do it".into(),
-        acceptance_criteria: criteria,
-        budgets: config.budgets.clone(),
-        limits: config.limits.clone(),
-        landing: config.landing.clone(),
-        agents: config.pdca_agents().unwrap(),
-        sandbox: Backend::None,
-        sandbox_limits: Default::default(),
-        sandbox_read: Vec::new(),
-        workspace: Default::default(),
-        task_id: Some(task),
-        scope: Default::default(),
-        policies: POLICIES.digests(),
-    };
-    let commit = outside.branch.clone();
+    if batch {
+        (contract.workflow, contract.items) = (Workflow::Batch, batch::items(&mut outside.dice));
+    }
+    let contract_digest = contract.digest();
+    let items = std::mem::take(&mut contract.items).into_iter().zip(0..);
+    let items: Vec<ItemAdded> = items.map(|(item, index)| ItemAdded { index, item, earlier: None }).collect();
+    let (commit, task) = (outside.branch.clone(), contract.task_id);
     let tree = outside.ground.tree_of(&commit).to_string();
-    // Later runs sort later, whatever the clock says.
     let id = RunId::new(1_700_000_000_000 + outside.dice.roll() % 1_000_000_000, [outside.dice.roll() as u8; 10]);
     let started = RunStarted {
-        items: 0,
-        contract_digest: contract.digest(),
+        items: items.len() as u32,
+        contract_digest,
         contract,
         base: Base { commit, tree: tree.clone(), branch: Some("refs/heads/main".into()) },
         tree,
@@ -186,12 +167,53 @@ fn start(store: &Store, outside: &Mutex<Outside<'_>>) -> runner::Result<(Run, Ru
         pid: 1,
         version: "0".into(),
     };
-    store.create_run_dir(&id.slug(), &started, &[])?;
+    outside.started.push(id.slug());
+    store.create_run_dir(&id.slug(), &started, &items)?;
     crash::point("run.before_start");
-    let mut log = RunLog::new(id, Some(task), &started.contract_digest);
-    let events = store.append(&mut log, vec![Fact::RunStarted(Box::new(started))], Vec::new())?;
+    let mut log = RunLog::new(id, task, &started.contract_digest);
+    let items = items.into_iter().map(|added| Fact::ItemAdded(Box::new(added)));
+    let facts = std::iter::once(Fact::RunStarted(Box::new(started))).chain(items).collect();
+    let events = store.append(&mut log, facts, Vec::new())?;
     crash::point("run.after_start");
-    Ok((Run::start(id, &events[0]).unwrap(), log))
+    Ok((Run::fold(id, &events).unwrap(), log))
+}
+
+/// The contract of a loop that does a task.
+fn of_task(store: &Store) -> runner::Result<Contract> {
+    let todo = Reader::open(&store.layout)?.tasks(Some(TaskStatus::Todo))?;
+    let task = match todo.first() {
+        Some(task) => task.id,
+        None => store.add_task("do it".into(), vec!["it is done".into()]).wait()?,
+    };
+    let acceptance_criteria = Reader::open(&store.layout)?.task(task)?.unwrap().acceptance_criteria;
+    Ok(Contract { acceptance_criteria, task_id: Some(task), ..terms() })
+}
+
+/// What every contract of this world says.
+fn terms() -> Contract {
+    let config = Config::parse(CONFIG.as_bytes()).unwrap();
+    Contract {
+        approval_for: Vec::new(),
+        again: false,
+        rules: contract::RULES,
+        workers: [(batch::WORKER.to_owned(), config.agent("do").unwrap())].into(),
+        items: Vec::new(),
+        schema: ContractSchema::V1,
+        workflow: Workflow::Pdca,
+        goal: "do it".into(),
+        acceptance_criteria: Vec::new(),
+        budgets: config.budgets.clone(),
+        limits: config.limits.clone(),
+        landing: config.landing.clone(),
+        agents: config.pdca_agents().unwrap(),
+        sandbox: Backend::None,
+        sandbox_limits: Default::default(),
+        sandbox_read: Vec::new(),
+        workspace: Default::default(),
+        task_id: None,
+        scope: Default::default(),
+        policies: POLICIES.digests(),
+    }
 }
 
 /// What happened, without what differs between two days of the same seed: times, and the ids of events and commits.

@@ -2,6 +2,7 @@
 //! crashes before and after everything. What is in commits is real ([`crate::ground`]). It outlives every simulated
 //! process and remembers what it was asked, what it answered and what was told, all of it outside the log.
 
+use crate::batch;
 use crate::dice::Dice;
 use crate::ground::{FILES, Ground, LINES, id, with_line};
 use crate::patches;
@@ -36,8 +37,18 @@ pub(crate) struct Turn {
     pub(crate) step: StepRef,
     /// The tree it was taken on.
     pub(crate) tree: String,
-    /// Whether it was a check whose PASS must count.
+    /// Whether it was a check whose PASS must count, or a worker that did as its contract says.
     pub(crate) passes: bool,
+}
+
+/// One time that the tests of an item were run.
+pub(crate) struct Test {
+    pub(crate) run: String,
+    pub(crate) item: String,
+    pub(crate) tree: ObjectId,
+    pub(crate) passed: bool,
+    /// Whether the item had ended already, and what was tested is a result that is about to land.
+    pub(crate) to_land: bool,
 }
 
 /// One move of the branch by norma.
@@ -60,6 +71,9 @@ pub(crate) struct Outside<'g> {
     pub(crate) own_branches: BTreeMap<String, String>,
     pub(crate) moves: Vec<Move>,
     pub(crate) turns: Vec<Turn>,
+    pub(crate) tests: Vec<Test>,
+    /// Runs in the order in which somebody wanted to start them.
+    pub(crate) started: Vec<String>,
     pub(crate) told: Vec<(String, Event)>,
     /// Runs whose evidence was spoilt beyond repair while they were under way.
     pub(crate) spoilt: Vec<String>,
@@ -78,6 +92,8 @@ impl Outside<'_> {
             own_branches: BTreeMap::new(),
             moves: Vec::new(),
             turns: Vec::new(),
+            tests: Vec::new(),
+            started: Vec::new(),
             told: Vec::new(),
             spoilt: Vec::new(),
         }
@@ -163,8 +179,20 @@ impl World for Simulated<'_, '_> {
         Ok(execution)
     }
 
-    fn accept(&mut self, _: &Run, item: &Item, _: ObjectId, _: ObjectId) -> Result<Acceptance> {
-        unreachable!("BUG: {} has no tests", item.id)
+    fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, _: ObjectId) -> Result<Acceptance> {
+        let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
+        outside.meanwhile();
+        outside.maybe_fail()?;
+        let (passed, interrupted) = (outside.dice.percent(75), outside.dice.percent(2));
+        if interrupted {
+            self.control.request(Stop::Interrupt);
+        }
+        let to_land = run.items.iter().all(|state| state.ended().is_some());
+        let (run, name) = (run.id.slug(), item.id.clone());
+        outside.tests.push(Test { run, item: name, tree: candidate, passed, to_land });
+        outside.maybe_crash();
+        outside.maybe_fail()?;
+        Ok(batch::tested(item, passed))
     }
 
     fn state_hash(&mut self, tree: ObjectId) -> Result<Digest> {
@@ -225,8 +253,12 @@ fn land_on_main(outside: &mut Outside<'_>, run: &Run, landing: &Landing) -> Land
     LandResult::Done
 }
 
-/// How an agent fares, and whether it was a check whose PASS must count.
+/// How an agent fares, and whether it was a check whose PASS must count, or a worker that did as its contract says.
 fn take_turn(outside: &mut Outside<'_>, order: &TurnOrder<'_>, control: &Control) -> (Execution, bool) {
+    if order.spec.step.role == Role::Worker {
+        let batch::Worked { process, stdout, captured, acceptable } = batch::work(outside, order, control);
+        return (Execution { captured, ..execution(process, stdout) }, acceptable);
+    }
     let dice = &mut outside.dice;
     let ok = r#"{"version":1,"status":"ok","summary":"done"}"#;
     let (process, stdout) = match dice.below(100) {
@@ -244,25 +276,23 @@ fn take_turn(outside: &mut Outside<'_>, order: &TurnOrder<'_>, control: &Control
     let answered = process == ProcessEnd::Exited(0) && stdout == ok;
     let good_files = leave_files(dice, outside.ground, order);
     let passes = answered && good_files && order.spec.step.role == Role::Check;
-    let stderr = b"said\n".to_vec();
-    let (stdout, stderr_truncated) = (stdout.as_bytes().to_vec(), dice.percent(2));
-    let (sandbox, notes) = (serde_json::json!({ "backend": "none" }), Vec::new());
-    let stdout_truncated = false;
-    (
-        Execution {
-            process,
-            stdout,
-            stdout_truncated,
-            stderr,
-            stderr_truncated,
-            written: None,
-            captured: None,
-            spoken: None,
-            sandbox,
-            notes,
-        },
-        passes,
-    )
+    let stderr_truncated = dice.percent(2);
+    (Execution { stderr_truncated, ..execution(process, stdout) }, passes)
+}
+
+fn execution(process: ProcessEnd, stdout: &str) -> Execution {
+    Execution {
+        process,
+        stdout: stdout.as_bytes().to_vec(),
+        stdout_truncated: false,
+        stderr: b"said\n".to_vec(),
+        stderr_truncated: false,
+        written: None,
+        captured: None,
+        spoken: None,
+        sandbox: serde_json::json!({ "backend": "none" }),
+        notes: Vec::new(),
+    }
 }
 
 /// Fills the live directory. For a check: whether what it left is a PASS that must count.
