@@ -311,6 +311,8 @@ pub(crate) fn add(items: &mut Vec<Arc<ItemState>>, added: &ItemAdded, count: u32
             state.level = levels[place];
             state.needs = all[place].needs.iter().map(|need| places[need.as_str()]).collect();
             let earlier = (0..place).filter(|other| levels[*other] == levels[place] && meet(&all[*other], &all[place]));
+            // What reconciles waits for all others: nobody waits for it but what reconciles as well.
+            let earlier = earlier.filter(|other| !reconciles(&all[*other]) || reconciles(&all[place]));
             state.behind = earlier.map(|other| other as u32).collect();
         }
     }

@@ -297,8 +297,11 @@ fn is_recorded(run: &Run, dir: &str) -> bool {
     run.step_dirs().into_iter().chain(of_items).any(|known| known == dir)
 }
 
-/// The turns that are under way.
+/// The turns that are under way; none once the run is over, as one is whose evidence was just found lost.
 fn open_steps(run: &Run) -> Vec<StepRef> {
+    if run.status.is_terminal() {
+        return Vec::new();
+    }
     let of_items = run.items.iter().filter_map(|state| match state.stage {
         ItemStage::Working { step, .. } => Some(step),
         _ => None,
