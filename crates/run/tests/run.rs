@@ -7,6 +7,8 @@ mod after;
 mod bundle;
 #[path = "run/history.rs"]
 mod history;
+#[path = "run/items_property.rs"]
+mod items_property;
 #[path = "run/prompt.rs"]
 mod prompt;
 #[path = "run/property.rs"]

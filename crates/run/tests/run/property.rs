@@ -5,29 +5,34 @@
 
 use crate::history::{History, committed, end, landing, renumbered, run_id, verdict};
 use contract::{
-    BudgetExceeded, Event, Fact, Reason, Role, RunStarted, StepRef, StepStatus, Timestamp, TurnEnd, Verdict,
+    BudgetExceeded, Event, Fact, ItemEnded, ItemStatus, Reason, Role, RunStarted, StepRef, StepStatus, Timestamp,
+    TurnEnd, Verdict,
 };
 use proptest::prelude::*;
 use run::{Due, Run};
 use std::collections::BTreeMap;
 
 /// Random bytes, one a decision; the same bytes make the same history.
-struct Script<'a>(std::slice::Iter<'a, u8>);
+pub(crate) struct Script<'a>(std::slice::Iter<'a, u8>);
 
 impl Script<'_> {
-    fn pick(&mut self, choices: u8) -> Option<u8> {
+    pub(crate) fn new(bytes: &[u8]) -> Script<'_> {
+        Script(bytes.iter())
+    }
+
+    pub(crate) fn pick(&mut self, choices: u8) -> Option<u8> {
         self.0.next().map(|byte| byte % choices)
     }
 
     /// Goes on with the first choice when the script is over, so that nothing stays half done.
-    fn pick_or_first(&mut self, choices: u8) -> u8 {
+    pub(crate) fn pick_or_first(&mut self, choices: u8) -> u8 {
         self.pick(choices).unwrap_or(0)
     }
 }
 
 fn played(script: &[u8], max_iterations: u32, retries: u32) -> History {
     let mut history = History::new(max_iterations, retries);
-    let mut script = Script(script.iter());
+    let mut script = Script::new(script);
     while let Some(mood) = script.pick(24) {
         match mood {
             0 => crash(&mut history),
@@ -161,10 +166,10 @@ fn crimes(events: &[Event]) -> Vec<String> {
 }
 
 /// What marks a complaint about when something was done, not about what was accepted.
-const SCHEDULE: &str = "schedule: ";
+pub(crate) const SCHEDULE: &str = "schedule: ";
 
 /// Whether every fact of a log was due when it was recorded.
-fn is_scheduled(events: &[Event]) -> bool {
+pub(crate) fn is_scheduled(events: &[Event]) -> bool {
     let Ok(mut run) = Run::start(run_id(), &events[0]) else { return false };
     events[1..].iter().all(|event| run.admits(&event.fact).is_ok() && run.apply(event).is_ok())
 }
@@ -295,7 +300,7 @@ fn facts_of_every_kind(history: &History) -> Vec<Fact> {
 
 /// One way to tamper with a log.
 #[derive(Debug, Clone)]
-enum Tamper {
+pub(crate) enum Tamper {
     Remove(prop::sample::Index),
     Repeat(prop::sample::Index, prop::sample::Index),
     Insert(prop::sample::Index, prop::sample::Index),
@@ -303,7 +308,7 @@ enum Tamper {
     Change(prop::sample::Index, u8),
 }
 
-fn tamper() -> impl Strategy<Value = Tamper> {
+pub(crate) fn tamper() -> impl Strategy<Value = Tamper> {
     let index = any::<prop::sample::Index>;
     prop_oneof![
         index().prop_map(Tamper::Remove),
@@ -315,7 +320,7 @@ fn tamper() -> impl Strategy<Value = Tamper> {
 }
 
 impl Tamper {
-    fn with(&self, history: &History) -> Vec<Event> {
+    pub(crate) fn with(&self, history: &History) -> Vec<Event> {
         let mut events = history.events.clone();
         let len = events.len();
         match self {
@@ -382,6 +387,12 @@ fn change(fact: &mut Fact, how: u8) {
             _ => dropped.before.push('x'),
         },
         Fact::ChangeInterrupted { change } | Fact::ChangeRecovered { change } => *change += 1,
+        Fact::ItemAdded(added) => match how % 3 {
+            0 => added.item.needs.clear(),
+            1 => added.item.tests.clear(),
+            _ => added.item.retries += 1,
+        },
+        Fact::ItemEnded(ended) => change_end_of_item(ended, how),
         Fact::BudgetExceeded(over) => over.limit += 1,
         Fact::LandingStarted(landing) | Fact::Landed(landing) => landing.commit.push('x'),
         Fact::RunPaused(end)
@@ -391,6 +402,23 @@ fn change(fact: &mut Fact, how: u8) {
         | Fact::RunStopped(end)
         | Fact::RunCanceled(end) => *fact = Fact::RunPassed(end.clone()),
         _ => {}
+    }
+}
+
+fn change_end_of_item(ended: &mut ItemEnded, how: u8) {
+    match how % 9 {
+        0 => {
+            (ended.status, ended.reason) = (ItemStatus::Success, None);
+            ended.message.clear();
+        }
+        1 => ended.status = ItemStatus::Denied,
+        2 => ended.gates.iter_mut().for_each(|result| result.passed = true),
+        3 => drop(ended.gates.pop()),
+        4 => ended.commit = if ended.commit.is_some() { None } else { Some("commit-x".into()) },
+        5 => ended.before.push('x'),
+        6 => ended.after.push('x'),
+        7 => ended.step = ended.step.map(|step| step + 1),
+        _ => (ended.item, ended.change) = (ended.item + 1, ended.change + 1),
     }
 }
 
