@@ -4,9 +4,9 @@
 
 use contract::attestation::Envelope;
 use contract::{
-    AcceptanceCriterion, Author, Backend, Base, Budgets, Contract, ContractSchema, Digest, Fact, Landing,
-    LandingConfig, PatchApplied, ProcessEnd, Role, RunId, RunStarted, Statement, StepCommitted, StepRef, StepStatus,
-    Timestamp, TurnEnd, TurnLimits, Verdict, VerdictGiven, Workflow,
+    AcceptanceCriterion, Author, Backend, Base, Budgets, Contract, ContractSchema, Digest, Fact, Item, ItemAdded,
+    Landing, LandingConfig, PatchApplied, ProcessEnd, Role, RunId, RunStarted, Statement, StepCommitted, StepRef,
+    StepStatus, Timestamp, TurnEnd, TurnLimits, Verdict, VerdictGiven, Workflow,
 };
 use run::{Due, Run};
 use rusqlite::Connection;
@@ -225,16 +225,17 @@ impl<'a> Driving<'a> {
     }
 
     /// The same under another contract.
-    pub(crate) fn start_under(store: &'a Store, n: u8, contract: Contract) -> Driving<'a> {
+    pub(crate) fn start_under(store: &'a Store, n: u8, mut contract: Contract) -> Driving<'a> {
         let (id, task) = (run_id(n), contract.task_id);
         let dir = store.layout.run(&id.slug());
         std::fs::create_dir_all(dir.join("steps")).expect("a run directory");
         std::fs::write(dir.join("contract.json"), contract.canonical()).expect("contract.json");
         std::fs::write(dir.join("norma.md"), NORMA_MD).expect("norma.md");
         let digest = contract.digest();
+        let items = std::mem::take(&mut contract.items);
         let mut log = RunLog::new(id, task, &digest);
         let fact = Fact::RunStarted(Box::new(RunStarted {
-            items: 0,
+            items: items.len() as u32,
             contract,
             contract_digest: digest,
             base: Base { commit: "commit-0".into(), tree: BASE_TREE.into(), branch: None },
@@ -249,9 +250,38 @@ impl<'a> Driving<'a> {
             pid: 1,
             version: "0.1.0".into(),
         }));
-        let events = store.append(&mut log, vec![fact], vec![]).expect("the run starts");
-        let run = Run::start(id, &events[0]).expect("the first fact is legal");
+        let added = items.into_iter().zip(0..).map(|(item, index)| ItemAdded { index, item, earlier: None });
+        let facts = std::iter::once(fact).chain(added.map(|added| Fact::ItemAdded(Box::new(added)))).collect();
+        let events = store.append(&mut log, facts, vec![]).expect("the run starts");
+        let run = Run::fold(id, &events).expect("the first facts are legal");
         Driving { store, run, log }
+    }
+
+    /// A run of items that need nothing.
+    pub(crate) fn start_items(store: &'a Store, n: u8, names: &[&str]) -> Driving<'a> {
+        let item = |name: &&str| -> Item {
+            let digest = Digest::from_bytes([9; 32]).to_string();
+            let text = format!(
+                r#"{{"id":"{name}","agent_id":"agent-{name}","role":"BACKEND","worker":"w","goal":"Do it",
+                   "scope":{{}},"timeout_ms":1000,"submitted":"{digest}"}}"#
+            );
+            serde_json::from_str(&text).expect("an item")
+        };
+        let items = names.iter().map(item).collect();
+        Driving::start_under(store, n, Contract { workflow: Workflow::Batch, items, ..contract(None) })
+    }
+
+    /// Opens the turn of the item that is due.
+    #[track_caller]
+    pub(crate) fn open_item(&mut self) -> StepRef {
+        let step = self.run.due().find_map(|due| match due {
+            Due::Turn(step) => Some(step),
+            _ => None,
+        });
+        let step = step.expect("a turn is due");
+        let base = step.item.map(|place| self.run.base_for(place));
+        self.record(vec![Fact::StepStarted { step, base }], vec![]);
+        step
     }
 
     /// A run that is on record, resumed if it is paused.
@@ -311,7 +341,7 @@ impl<'a> Driving<'a> {
     pub(crate) fn prepare_step(&self, step: StepRef) -> Prepared {
         let mut evidence = self.fill_step(step);
         let mut facts = vec![Fact::StepCommitted(StepCommitted {
-            tree: None,
+            tree: step.item.map(|_| "tree-of-item".to_owned()),
             until: None,
             usage: None,
             step,

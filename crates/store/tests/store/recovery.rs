@@ -184,6 +184,26 @@ fn a_changed_step_file_is_noticed_and_never_rewritten() {
 }
 
 #[test]
+fn evidence_that_is_lost_while_an_item_is_worked_on_freezes_the_run_and_not_norma() {
+    let world = World::new();
+    let store = world.store();
+    let mut driving = Driving::start_items(&store, 1, &["a", "b"]);
+    let first = driving.open_item();
+    let prepared = driving.prepare_step(first);
+    driving.record(prepared.facts, prepared.files);
+    let second = driving.open_item();
+    assert_ne!(first.item, second.item);
+    let (slug, path) = (driving.slug(), driving.dir().join("steps").join(first.dir_name()).join("output.json"));
+    drop(driving);
+    drop(store);
+    std::fs::write(&path, "{\"version\":1,\"status\":\"no\"}").unwrap();
+    world.recover_twice();
+    assert_eq!(world.event_types(&slug).last().unwrap(), "evidence_lost");
+    let view = world.reader().run(&slug).unwrap().unwrap();
+    assert_eq!((view.status, view.reason), (Status::Failed, Some(Reason::EvidenceLost)));
+}
+
+#[test]
 fn a_lost_large_file_freezes_the_run_and_not_norma() {
     let world = World::new();
     let (slug, dir) = cut_off(&world, 3);

@@ -159,7 +159,7 @@ fn check_budgets(run: &Run, events: &[Event]) -> Vec<String> {
             Fact::StepStarted { step, .. } if step.iteration > contract.budgets.max_iterations => {
                 broken.push(format!("iteration {} was begun", step.iteration));
             }
-            Fact::StepCommitted(done) if done.end == TurnEnd::ProtocolError => {
+            Fact::StepCommitted(done) if done.end == TurnEnd::ProtocolError && done.step.item.is_none() => {
                 *errors.entry((done.step.role, done.step.iteration)).or_insert(0) += 1;
             }
             Fact::PatchApplied(applied) => {

@@ -2,7 +2,7 @@
 
 use crate::ground::id;
 use crate::world::Outside;
-use contract::{Event, Fact, ItemEnded, ItemStatus, Reason, Status};
+use contract::{Event, Fact, ItemEnded, ItemStatus, Reason, Status, TurnEnd};
 use run::Run;
 
 /// Everything that must hold for the items of a run that is over.
@@ -19,6 +19,7 @@ pub(crate) fn check(run: &Run, slug: &str, events: &[Event], outside: &Outside<'
         let found = check_end(run, slug, ended, outside);
         broken.extend(found.into_iter().map(|what| format!("item {}: {what}", ended.item)));
     }
+    broken.extend(check_retries(run, events));
     broken.extend(check_line(run, &ends, outside));
     broken.extend(check_acceptance(run, slug, &ends, outside));
     broken
@@ -33,6 +34,21 @@ fn check_count(run: &Run, ends: &[&ItemEnded]) -> Vec<String> {
         count => count > 1,
     });
     wrong.map(|place| format!("item {place} ended {} times", times(place))).collect()
+}
+
+/// No item is tried more often than its contract says.
+fn check_retries(run: &Run, events: &[Event]) -> Vec<String> {
+    let mut failed = vec![0; run.items.len()];
+    for event in events {
+        if let Fact::StepCommitted(done) = &event.fact
+            && let Some(place) = done.step.item
+            && !matches!(done.end, TurnEnd::Answered | TurnEnd::Interrupted)
+        {
+            failed[place as usize] += 1;
+        }
+    }
+    let tried = run.items.iter().zip(failed).filter(|(state, failed)| *failed > state.item.retries + 1);
+    tried.map(|(state, failed)| format!("{} failed {failed} times", state.item.id)).collect()
 }
 
 /// An item succeeds over a turn that the world knows to be good, and over tests that passed; and it does not fail for

@@ -32,7 +32,7 @@ use store::{Layout, Reader, RunLog, Store};
 use world::{KEYS, Outside, SIMULATED, Simulated, Teller};
 
 /// How many days there are unless somebody asks for more.
-const SEEDS: u64 = 250;
+const SEEDS: u64 = 200;
 
 /// How often a run is taken up again before the crashes stop, so that it ends.
 const CRASHES_MAX: u32 = 12;
@@ -222,8 +222,13 @@ fn story(layout: &Layout, outside: &Outside<'_>) -> String {
     let tree = outside.ground.tree_of(&outside.branch);
     let mut story = format!("main holds {tree} after {} moves of the user\n", outside.user_moves);
     for view in reader.runs(None).unwrap() {
-        let kinds = reader.log(&view.run_id).unwrap().1.into_iter().map(|event| event.fact.parts().0);
-        story += &format!("{} {:?}: {}\n", view.run_id, view.status, kinds.collect::<Vec<_>>().join(" "));
+        let (id, events, _) = reader.log(&view.run_id).unwrap();
+        let run = Run::fold(id, &events).unwrap();
+        let base = Some(&run.started.base.commit);
+        let merged = run.landed.is_some_and(|landing| landing.checkout && landing.from.as_ref() != base);
+        let kinds: Vec<_> = events.into_iter().map(|event| event.fact.parts().0).collect();
+        let merged = if merged { " merged" } else { "" };
+        story += &format!("{} {:?}:{merged} {}\n", view.run_id, view.status, kinds.join(" "));
     }
     story
 }
@@ -275,9 +280,11 @@ fn no_bad_day_loses_a_fact_or_lands_what_did_not_pass() {
     let (broken, told) = (broken.into_inner().unwrap(), told.into_inner().unwrap());
     let count = |word: &str| told.matches(word).count();
     println!(
-        "{seeds} days: {} succeeded, {} landed, {} resumed, {} changes recovered, {} steps reconciled, {} evidence lost",
+        "{seeds} days: {} succeeded, {} items ended, {} landed, {} merged, {} resumed, {} changes recovered, {} steps reconciled, {} evidence lost",
         count(" Succeeded:"),
+        count(" item_ended"),
         count(" landed "),
+        count(" merged "),
         count(" run_resumed"),
         count(" change_recovered"),
         count(" reconciled_step"),
