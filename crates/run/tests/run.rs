@@ -748,7 +748,7 @@ fn a_run_starts_only_under_the_contract_it_names() {
 
 #[test]
 fn a_turn_looks_back_on_the_last_steps_and_knows_how_many_came_before() {
-    let mut limited = history::contract(history::budgets(20), 0);
+    let mut limited = contract(budgets(20), 0);
     limited.limits.look_back = Some(3);
     let agent = contract::AgentConfig::of(contract::AgentType::Exec);
     limited.agents = Role::PDCA.into_iter().map(|role| (role, agent.clone())).collect();
