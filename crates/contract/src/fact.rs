@@ -147,6 +147,9 @@ pub struct PatchApplied {
     pub risky: Vec<String>,
     /// How many paths are on the risky list.
     pub risky_count: u64,
+    /// What its tests counted, if it had any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<TestCounts>,
     /// What each gate that was asked said, in order; a run under the first rules does not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<GateResult>,
@@ -677,7 +680,7 @@ impl Fact {
                 status: ItemStatus::Success,
                 reason: None,
                 gates: &applied.gates,
-                tests: None,
+                tests: applied.tests,
                 before: &applied.before,
                 after: &applied.after,
                 lands: applied.before != applied.after,

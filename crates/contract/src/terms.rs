@@ -156,7 +156,7 @@ mod tests {
     fn contract(rules: u32) -> Contract {
         let value = json!({
             "schema": "contract.v1", "workflow": "batch", "goal": "g", "acceptance_criteria": [],
-            "budgets": {}, "limits": {}, "landing": {}, "agents": {}, "sandbox": "native", "rules": rules,
+            "budgets": {"max_iterations": 1}, "limits": {}, "landing": {}, "agents": {}, "sandbox": "native", "rules": rules,
         });
         serde_json::from_value(value).unwrap()
     }

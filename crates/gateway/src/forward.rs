@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use contract::Timestamp;
 
 use crate::api::Api;
+use crate::budget::Reservation;
 use crate::connection::{Connection, Next, Refused, Request, json_headers};
 use crate::exchange::{Answer, Exchange, Origin};
 use crate::forward::call::Failure;
@@ -50,10 +51,14 @@ impl Live {
         let keep_alive = request.head.keep_alive;
         let is_metered = request.route.is_metered();
         let mut exchange = self.exchange(request);
-        if is_metered && let Err(refusal) = self.admit(meter, &mut exchange) {
-            meter.note(|totals| totals.refused += 1);
-            return self.answer_ourselves(connection, exchange, refusal, None, keep_alive);
-        }
+        let is_wanted = || !connection.gateway.registry.is_stopped();
+        let reserved = match is_metered.then(|| self.admit(meter, &mut exchange, is_wanted)).transpose() {
+            Ok(reserved) => reserved,
+            Err(refusal) => {
+                meter.note(|totals| totals.refused += 1);
+                return self.answer_ourselves(connection, exchange, refusal, None, keep_alive);
+            }
+        };
         if !self.keep(meter, &exchange) {
             return Next::Cut;
         }
@@ -63,6 +68,8 @@ impl Live {
             Err(failure) => self.give_up(connection, exchange, failure, is_metered, keep_alive),
         };
         connection.place.reaches_nobody();
+        // What was used is on the ledger by now.
+        drop(reserved);
         next
     }
 
@@ -95,11 +102,18 @@ impl Live {
     }
 
     /// Lets a call through that can be counted and that the budget allows.
-    fn admit(&self, meter: &Meter, exchange: &mut Exchange) -> Result<(), Refusal> {
-        let named = asked::model(&exchange.request_body)?;
+    fn admit<'m>(
+        &self,
+        meter: &'m Meter,
+        exchange: &mut Exchange,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<Reservation<'m>, Refusal> {
+        let asked = asked::read(&exchange.request_body)?;
+        let most = Observed { model: None, usage: asked.most(exchange.request_body.len()) };
         // Where the path names the model, that is the one that is called.
-        exchange.model = exchange.model.take().or(named);
-        meter.check(&self.options.prices, exchange.model.as_deref(), self.options.limits.failures)
+        exchange.model = exchange.model.take().or(asked.model);
+        let (prices, model) = (&self.options.prices, exchange.model.as_deref());
+        meter.admit(prices, model, &most.priced(prices, model), self.options.limits.failures, is_wanted)
     }
 
     /// The provider gave no usable answer.

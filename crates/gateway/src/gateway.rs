@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::Api;
-use crate::budget::Budget;
+use crate::budget::Ledger;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::forward::Live;
@@ -34,15 +34,15 @@ pub(crate) enum Mode {
 }
 
 impl Gateway {
-    /// Forwards to a provider.
-    pub fn live(upstream: Upstream, budget: Budget, record: Arc<dyn Record>) -> Result<Gateway, UpstreamProblem> {
-        Gateway::live_with(upstream, budget, record, Options::default())
+    /// Forwards to a provider, paid from a ledger that others may share.
+    pub fn live(upstream: Upstream, ledger: Arc<Ledger>, record: Arc<dyn Record>) -> Result<Gateway, UpstreamProblem> {
+        Gateway::live_with(upstream, ledger, record, Options::default())
     }
 
     /// Forwards to a provider, with other sizes, times or prices.
     pub fn live_with(
         upstream: Upstream,
-        budget: Budget,
+        ledger: Arc<Ledger>,
         record: Arc<dyn Record>,
         options: Options,
     ) -> Result<Gateway, UpstreamProblem> {
@@ -50,7 +50,7 @@ impl Gateway {
         let live = Live::new(Provider::new(upstream)?, record, options);
         Ok(Gateway {
             mode: Mode::Live(Box::new(live)),
-            meter: Meter::new(budget),
+            meter: Meter::new(ledger),
             registry: Registry::default(),
             limits,
             client_patience,
@@ -62,7 +62,7 @@ impl Gateway {
         let options = Options::default();
         Gateway {
             mode: Mode::Replay(Recordings::new(exchanges)),
-            meter: Meter::new(Budget::default()),
+            meter: Meter::new(Arc::default()),
             registry: Registry::default(),
             limits: options.limits,
             client_patience: options.patience.client,

@@ -41,7 +41,7 @@ mod upstream;
 mod usage;
 
 pub use api::Api;
-pub use budget::Budget;
+pub use budget::{Amount, Budget, Ledger};
 pub use exchange::{Answer, Exchange, ExchangeProblem, Origin};
 pub use gateway::Gateway;
 pub use key::{Key, KeyProblem};

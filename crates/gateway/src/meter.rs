@@ -1,8 +1,8 @@
 //! What was used up so far, and what may still be.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::budget::Budget;
+use crate::budget::{Amount, Ledger, NotReserved, Reservation};
 use crate::price::Prices;
 use crate::refusal::Refusal;
 use crate::usage::Usage;
@@ -46,15 +46,15 @@ pub struct Matched {
     pub order: u64,
 }
 
-/// Counts, and checks against the budget.
+/// Counts, and holds calls to the ledger that they are paid from.
 pub(crate) struct Meter {
-    budget: Budget,
+    ledger: Arc<Ledger>,
     totals: Mutex<Totals>,
 }
 
 impl Meter {
-    pub(crate) fn new(budget: Budget) -> Meter {
-        Meter { budget, totals: Mutex::new(Totals::default()) }
+    pub(crate) fn new(ledger: Arc<Ledger>) -> Meter {
+        Meter { ledger, totals: Mutex::new(Totals::default()) }
     }
 
     pub(crate) fn totals(&self) -> Totals {
@@ -85,32 +85,42 @@ impl Meter {
             totals.unpriced_calls += u64::from(usage.cost_micro_usd.is_none());
             totals.estimated_calls += u64::from(usage.estimated);
         });
+        self.ledger.spend(Amount { tokens: usage.tokens(), cost_micro_usd: usage.cost_micro_usd.unwrap_or(0) });
     }
 
-    /// Whether a call to that model may be made.
-    pub(crate) fn check(&self, prices: &Prices, model: Option<&str>, failures_max: u32) -> Result<(), Refusal> {
-        let mut totals = self.lock();
+    /// Lets a call to that model be made, once what it may use is reserved.
+    pub(crate) fn admit(
+        &self,
+        prices: &Prices,
+        model: Option<&str>,
+        most: &Usage,
+        failures_max: u32,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<Reservation<'_>, Refusal> {
+        let totals = self.totals();
         if let Some((status, _)) = totals.last_error.filter(|_| totals.failures_in_a_row >= failures_max) {
             return Err(Refusal::given_up(totals.failures_in_a_row, status));
         }
-        let problem = self.over(&totals).or_else(|| self.unpriced(prices, model));
-        let Some(problem) = problem else { return Ok(()) };
-        totals.refused_for_budget = true;
-        Err(Refusal::budget(&problem))
-    }
-
-    fn over(&self, totals: &Totals) -> Option<String> {
-        let used = totals.usage.tokens();
-        if let Some(most) = self.budget.max_tokens.filter(|&most| used >= most) {
-            return Some(format!("the token budget is used up: {used} of {most}; the call was not made"));
-        }
-        let cost = totals.usage.cost_micro_usd.unwrap_or(0);
-        let most = self.budget.max_cost_micro_usd.filter(|&most| cost >= most)?;
-        Some(format!("the cost budget is used up: {cost} of {most} millionths of a dollar; the call was not made"))
+        let reserved = match self.unpriced(prices, model) {
+            Some(problem) => Err(NotReserved::UsedUp(problem)),
+            None => {
+                let cost_micro_usd = most.cost_micro_usd.unwrap_or(0);
+                self.ledger.reserve(Amount { tokens: most.tokens(), cost_micro_usd }, is_wanted)
+            }
+        };
+        reserved.map_err(|not_reserved| match not_reserved {
+            NotReserved::Unwanted => Refusal::budget("nobody waits for the call any more"),
+            NotReserved::UsedUp(problem) => {
+                self.note(|totals| totals.refused_for_budget = true);
+                Refusal::budget(&problem)
+            }
+        })
     }
 
     fn unpriced(&self, prices: &Prices, model: Option<&str>) -> Option<String> {
-        self.budget.max_cost_micro_usd?;
+        if !self.ledger.has_cost_limit() {
+            return None;
+        }
         match model {
             Some(model) if prices.of(model).is_some() => None,
             Some(model) => Some(format!("there is a cost budget, and no price is known for {model:?}")),

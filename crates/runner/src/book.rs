@@ -5,9 +5,10 @@ use crate::drive::Progress;
 use crate::items::Desk;
 use crate::{Error, Result};
 use contract::{Event, Fact};
+use gateway::{Amount, Budget, Ledger};
 use run::Run;
 use std::collections::BTreeMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use store::{RunLog, StepFile, Store, Ticket};
 
 /// What facts are recorded with.
@@ -25,6 +26,8 @@ pub(crate) struct Book<'a> {
     page: Mutex<Page>,
     turned: Condvar,
     telling: Mutex<Telling<'a>>,
+    /// What its turns are paid from, however many are under way at once.
+    ledger: Arc<Ledger>,
 }
 
 /// The run, the end of its log, and who does what.
@@ -46,9 +49,15 @@ struct Telling<'a> {
 
 impl<'a> Book<'a> {
     pub(crate) fn new(run: Run, log: RunLog, progress: &'a mut dyn Progress) -> Book<'a> {
+        let ledger = Arc::new(ledger(&run));
         let telling = Telling { progress, durable: BTreeMap::new(), told: run.seq };
         let page = Page { run, log, desk: Desk::default(), broken: false };
-        Book { page: Mutex::new(page), turned: Condvar::new(), telling: Mutex::new(telling) }
+        Book { page: Mutex::new(page), turned: Condvar::new(), telling: Mutex::new(telling), ledger }
+    }
+
+    /// What the run's turns are paid from.
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 
     /// The run as it is now.
@@ -122,6 +131,14 @@ impl<'a> Book<'a> {
             }
         }
     }
+}
+
+/// The budgets of a run, with what it has spent so far.
+fn ledger(run: &Run) -> Ledger {
+    let budgets = &run.started.contract.budgets;
+    let budget = Budget { max_tokens: budgets.max_tokens, max_cost_micro_usd: budgets.max_cost_usd.map(|most| most.0) };
+    let spent = Amount { tokens: run.spent.tokens(), cost_micro_usd: run.spent.cost_micro_usd.unwrap_or(0) };
+    Ledger::new(budget, spent)
 }
 
 impl Page {

@@ -52,6 +52,7 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
         live_dir: &live.path,
         step_dir: &target,
         time_left: Duration::from_millis(time_left),
+        ledger: driver.book.ledger(),
         witness: &witness,
         again: None,
     };

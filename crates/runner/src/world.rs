@@ -8,7 +8,7 @@ use crate::workspace::Captured;
 use crate::{Keys, Result};
 use contract::session::{Decision, Permission};
 use contract::{AgentRequest, Digest, Item, Landing, ProcessEnd, PromptBlocks, SessionEvent, SessionOutcome, Wait};
-use gateway::Gateway;
+use gateway::{Gateway, Ledger};
 use run::redact::Redactor;
 use run::{Run, TurnSpec};
 use std::os::fd::OwnedFd;
@@ -31,6 +31,8 @@ pub struct TurnOrder<'a> {
     pub step_dir: &'a Path,
     /// How long it may take.
     pub time_left: Duration,
+    /// What it is paid from, with all other turns of its run.
+    pub ledger: &'a Arc<Ledger>,
     /// Who is told, and asked, while the agent works.
     pub witness: &'a dyn Witness,
     /// What a turn that was taken before is taken again with.

@@ -457,7 +457,8 @@ fn the_state_before_and_after_a_patch_is_recorded() {
     assert_eq!(applied["after"], env.git(&["rev-parse", "HEAD^{tree}"]));
     assert_eq!(applied["files"], json!(["src/lib.txt"]));
     let gates = read_json(&env.run_dir().join("changes/001/gates.json"));
-    assert_eq!((&gates["before"], &gates["after"]), (&applied["before"], &applied["after"]));
+    let git = &gates["git"];
+    assert_eq!((&git["before_tree"], &git["after_tree"]), (&applied["before"], &applied["after"]));
     assert_eq!(std::fs::read_to_string(env.run_dir().join("changes/001/patch.diff")).unwrap(), PATCH);
 }
 

@@ -41,7 +41,7 @@ fn sealed(env: &TestEnvironment) -> Vec<String> {
 }
 
 #[test]
-fn runs_of_every_earlier_version_verify_and_replay() {
+fn runs_of_every_earlier_version_verify_and_replay_and_one_left_unfinished_is_resumed() {
     for archive in archives() {
         let env = unpacked(&archive);
         for run in sealed(&env) {
@@ -52,13 +52,7 @@ fn runs_of_every_earlier_version_verify_and_replay() {
             env.norma(&["show", &run]).success();
         }
         env.norma(&["reindex"]).success();
-    }
-}
-
-#[test]
-fn a_run_that_an_earlier_version_left_unfinished_is_resumed() {
-    for archive in archives() {
-        let env = unpacked(&archive);
+        // Its agent is found by the id of the run, so no other test may have a copy of it at the same time.
         env.norma(&["resume", "@last"]).success();
         assert_eq!(env.read("src/paused.txt"), "paused\n", "{}", archive.display());
         env.norma(&["verify", "@last"]).success();

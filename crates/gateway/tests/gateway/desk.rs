@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gateway::{Answer, Api, Budget, Exchange, Gateway, Key, Options, Record, Upstream};
+use gateway::{Amount, Answer, Api, Budget, Exchange, Gateway, Key, Ledger, Options, Record, Upstream};
 
 use crate::provider::{Provider, Script};
 
@@ -55,7 +55,8 @@ impl Desk {
 
     pub(crate) fn over(upstream: Upstream, budget: Budget, options: Options, provider: Provider) -> Desk {
         let memory = Arc::new(Memory { kept: Mutex::default(), fails_at: AtomicUsize::new(usize::MAX) });
-        let gateway = Gateway::live_with(upstream, budget, memory.clone(), options).unwrap();
+        let ledger = Arc::new(Ledger::new(budget, Amount::default()));
+        let gateway = Gateway::live_with(upstream, ledger, memory.clone(), options).unwrap();
         let gateway = Arc::new(gateway);
         Desk { address: listen(&gateway), gateway, memory, provider }
     }

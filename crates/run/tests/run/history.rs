@@ -269,6 +269,7 @@ impl History {
             patch_bytes: bytes,
             risky: run::bounded((0..risky).map(|n| format!("f{n}: risky")).collect()),
             risky_count: risky as u64,
+            tests: None,
             gates: Vec::new(),
             receipt: None,
             evidence: Digest::from_bytes([2; 32]),

@@ -342,7 +342,7 @@ impl Tamper {
 }
 
 /// Changes one fact so that it says something else.
-fn change(fact: &mut Fact, how: u8) {
+pub(crate) fn change(fact: &mut Fact, how: u8) {
     match fact {
         Fact::RunStarted(started) => match how % 3 {
             0 => started.contract.budgets.max_iterations += 1,
@@ -405,8 +405,11 @@ fn change(fact: &mut Fact, how: u8) {
     }
 }
 
+/// How many ways there are to change the end of an item.
+pub(crate) const WAYS_TO_CHANGE_AN_END: u8 = 9;
+
 fn change_end_of_item(ended: &mut ItemEnded, how: u8) {
-    match how % 9 {
+    match how % WAYS_TO_CHANGE_AN_END {
         0 => {
             (ended.status, ended.reason) = (ItemStatus::Success, None);
             ended.message.clear();

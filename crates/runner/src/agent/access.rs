@@ -4,8 +4,7 @@
 use super::spool::Exchanges;
 use crate::{Error, Result};
 use contract::AgentConfig;
-use gateway::{Api, Budget, Gateway, Key, Upstream};
-use run::Run;
+use gateway::{Api, Gateway, Key, Ledger, Upstream};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use session::{KeyPlace, Kind};
 use std::collections::BTreeMap;
@@ -38,7 +37,7 @@ impl Access {
         kind: Kind,
         agent: &AgentConfig,
         user_env: &BTreeMap<OsString, OsString>,
-        run: &Run,
+        ledger: &Arc<Ledger>,
         exchanges: Arc<Exchanges>,
     ) -> std::result::Result<Access, String> {
         let Some(api) = api(kind) else { return Ok(Access::Configured) };
@@ -56,7 +55,7 @@ impl Access {
             }
         };
         let upstream = Upstream { api, base_url, key, extra_roots_pem: None };
-        let gateway = Gateway::live(upstream, budget(run), exchanges).map_err(|problem| problem.to_string())?;
+        let gateway = Gateway::live(upstream, Arc::clone(ledger), exchanges).map_err(|problem| problem.to_string())?;
         Ok(Access::Gateway(Arc::new(gateway), variable))
     }
 
@@ -203,16 +202,6 @@ fn how_to_sign_in(kind: Kind, agent: &AgentConfig) -> String {
     let variable = variable.unwrap_or("its key's variable");
     let sign_in = session::sign_in(kind).unwrap_or(kind.as_str());
     format!("{} is not signed in: set {variable}, or sign in with: {sign_in}", kind.as_str())
-}
-
-fn budget(run: &Run) -> Budget {
-    let budgets = &run.started.contract.budgets;
-    Budget {
-        max_tokens: budgets.max_tokens.map(|most| most.saturating_sub(run.spent.tokens())),
-        max_cost_micro_usd: budgets
-            .max_cost_usd
-            .map(|most| most.0.saturating_sub(run.spent.cost_micro_usd.unwrap_or(0))),
-    }
 }
 
 /// A gateway that answers on a listener, as long as this lives.

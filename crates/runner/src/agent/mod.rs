@@ -118,7 +118,7 @@ impl Machine<'_> {
         let exchanges = Arc::new(Exchanges::new(&spool.dir, redactor));
         let access = match order.again {
             Some(again) => Ok(Access::Gateway(Arc::clone(&again.gateway), None)),
-            None => Access::find(kind, agent, &self.context.user_env, order.run, exchanges),
+            None => Access::find(kind, agent, &self.context.user_env, order.ledger, exchanges),
         };
         let access = match access {
             Ok(access) => access,

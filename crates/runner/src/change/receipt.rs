@@ -9,7 +9,7 @@ use crate::landing::id;
 use crate::{Machine, Result};
 use contract::RULES_ALL_FINDINGS;
 use contract::receipt::{LeftOut, Phase, Receipt, ReceiptGit, ReceiptSchema};
-use contract::work::{Gate, GateResult};
+use contract::work::{Gate, GateResult, TestCounts};
 use contract::{ChangeDropped, Digest, Fact, ItemEnded, ItemStatus, PatchApplied, Reason, ReceiptRef, Timestamp};
 use run::Run;
 use run::gate::shown;
@@ -176,7 +176,7 @@ pub(crate) fn end(run: &Run, ending: Ending, receipt: &Receipt, made: Made) -> F
     match (&ending.judged.proposal, ending.judged.place, ending.status) {
         (Proposal::Patch { bytes, .. }, _, ItemStatus::Success) => {
             let patch_bytes = bytes.len() as u64;
-            Fact::PatchApplied(applied(ending, patch_bytes, made))
+            Fact::PatchApplied(applied(ending, patch_bytes, receipt.tests, made))
         }
         (Proposal::Patch { .. }, _, _) => Fact::ChangeDropped(dropped(ending, made)),
         (_, Some(place), _) => Fact::ItemEnded(Box::new(ended(run, place, ending, receipt, made))),
@@ -184,7 +184,7 @@ pub(crate) fn end(run: &Run, ending: Ending, receipt: &Receipt, made: Made) -> F
     }
 }
 
-fn applied(ending: Ending, patch_bytes: u64, made: Made) -> PatchApplied {
+fn applied(ending: Ending, patch_bytes: u64, tests: Option<TestCounts>, made: Made) -> PatchApplied {
     let (before, after) = ending.trees();
     let (before, after) = (before.to_owned(), after.to_owned());
     let gates = ending.judged.results();
@@ -200,6 +200,7 @@ fn applied(ending: Ending, patch_bytes: u64, made: Made) -> PatchApplied {
         patch_bytes,
         risky_count: risky.len() as u64,
         risky: run::bounded(risky),
+        tests,
         gates,
         receipt: Some(made.receipt),
         evidence: made.evidence,

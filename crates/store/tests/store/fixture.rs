@@ -402,6 +402,7 @@ impl<'a> Driving<'a> {
             patch_bytes: 16,
             risky: vec![],
             risky_count: 0,
+            tests: None,
             gates: Vec::new(),
             receipt: None,
             evidence: evidence.evidence(),

@@ -5,8 +5,8 @@ use contract::receipt::{Deltas, Phase, ReceiptGit, ReceiptSchema};
 use contract::work::{Gate, GateResult, ItemStatus, TestCounts, ToolOpsSource};
 use contract::{
     Author, Backend, Base, Budgets, Contract, ContractSchema, Digest, Fact, Landing, LandingConfig, PatchApplied,
-    ProcessEnd, Receipt, Role, RunId, RunStarted, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, TurnLimits,
-    Verdict, VerdictGiven, Workflow,
+    ProcessEnd, Receipt, ReceiptRef, Role, RunId, RunStarted, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd,
+    TurnLimits, Verdict, VerdictGiven, Workflow,
 };
 use run::{Due, Run};
 use runner::git::{CommitSpec, Identity, ObjectId, Objects, Repository, UserEnvironment};
@@ -244,8 +244,14 @@ impl Driving<'_> {
             patch_bytes: 16,
             risky: vec![],
             risky_count: 0,
-            gates: Vec::new(),
-            receipt: None,
+            tests: receipt.tests,
+            gates: receipt.gates.clone(),
+            receipt: Some(ReceiptRef {
+                id: receipt.id.clone(),
+                sha256: contract::hash::sha256(&receipt.to_bytes()),
+                receipt_hash: receipt.receipt_hash,
+                content_hash: receipt.content_hash,
+            }),
             evidence: evidence.evidence(),
         });
         self.put_on_record(evidence, &dir, vec![fact]);

@@ -36,36 +36,37 @@ fn whatever_came_of_an_item_it_is_judged_the_same_again() {
     place.agent("third", "echo 3 > a");
     let scope = |allowed: &str| Scope { allowed_paths: vec![path(allowed)], allow_binary: false };
     let good: &[&[&str]] = &[&["test", "-f", "b"]];
+    // By name, as they are taken.
     let items = vec![
-        task("lands", "agent", good),
+        task("0-lands", "agent", good),
         // Others have landed when it comes to land, so it is put on top of them and tried again.
-        task("merged", "other", &[&["test", "-f", "c"]]),
-        task("same", "agent", &[]),
-        task("conflict", "third", &[&["test", "-f", "a"]]),
-        Item { scope: scope("a"), ..task("outside", "agent", &[]) },
-        Item { output_files: vec![path("nowhere")], ..task("lacks", "other", &[]) },
-        Item { input_files: vec![path("nowhere")], ..task("unfed", "other", &[]) },
+        task("1-merged", "other", &[&["test", "-f", "c"]]),
+        task("2-same", "agent", &[]),
+        task("3-conflict", "third", &[&["test", "-f", "a"]]),
+        Item { scope: scope("a"), ..task("4-outside", "agent", &[]) },
+        Item { output_files: vec![path("nowhere")], ..task("5-lacks", "other", &[]) },
+        Item { input_files: vec![path("nowhere")], ..task("6-unfed", "other", &[]) },
         Item {
             constraints: Constraints { max_files: Some(1), ..Constraints::default() },
-            ..task("large", "other", &[])
+            ..task("7-large", "other", &[])
         },
-        task("fails", "other", &[&["false"], &["true"]]),
-        Item { needs: vec!["fails".into()], ..task("waits", "agent", &[]) },
+        task("8-fails", "other", &[&["false"], &["true"]]),
+        Item { needs: vec!["8-fails".into()], ..task("9-waits", "agent", &[]) },
     ];
     place.tool("false", "echo no >&2; exit 1");
     let slug = place.run(items);
     let ended = place.statuses(&slug);
     let expected = [
-        "lands: success: inputs output scope admission outputs tests",
-        "merged: success: inputs output scope admission outputs merged tests",
-        "same: success: inputs output scope admission outputs merged",
-        "conflict: denied merge_conflict: inputs output scope admission outputs tests merged",
-        "outside: denied policy_violation: inputs output scope",
-        "lacks: failure output_missing: inputs output scope admission outputs",
-        "unfed: denied input_missing: inputs",
-        "large: denied constraint_exceeded: inputs output scope admission",
-        "fails: failure tests_failed: inputs output scope admission outputs tests",
-        "waits: denied dependency_failed: ",
+        "0-lands: success: inputs output scope admission outputs tests",
+        "1-merged: success: inputs output scope admission outputs merged tests",
+        "2-same: success: inputs output scope admission outputs merged",
+        "3-conflict: denied merge_conflict: inputs output scope admission outputs tests merged",
+        "4-outside: denied policy_violation: inputs output scope",
+        "5-lacks: failure output_missing: inputs output scope admission outputs",
+        "6-unfed: denied input_missing: inputs",
+        "7-large: denied constraint_exceeded: inputs output scope admission",
+        "8-fails: failure tests_failed: inputs output scope admission outputs tests",
+        "9-waits: denied dependency_failed: ",
     ];
     assert_eq!(ended, expected);
     let (run, _) = place.reader().load(&slug).unwrap();

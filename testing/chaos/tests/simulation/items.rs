@@ -96,7 +96,7 @@ fn check_line(run: &Run, ends: &[&ItemEnded], outside: &Outside<'_>) -> Vec<Stri
         }
         (head, tree) = (commit, id(&ended.after));
     }
-    if run.tree != tree.to_string() {
+    if id(&run.tree) != tree {
         broken.push("the run's tree is not the end of its line".into());
     }
     broken

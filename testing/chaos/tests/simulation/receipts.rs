@@ -36,7 +36,7 @@ fn check_change(
 ) -> Option<String> {
     let end = event.fact.change_end()?;
     let Some(recorded) = end.receipt else { return Some(format!("change {} has no receipt", end.change)) };
-    let before = if end.lands { std::mem::replace(last, Some(recorded.receipt_hash)) } else { None };
+    let before = if end.lands { last.replace(recorded.receipt_hash) } else { None };
     let refused = end.gates.iter().any(|gate| !gate.passed);
     if refused && end.status == ItemStatus::Success || !refused && matches!(event.fact, Fact::ChangeDropped(_)) {
         return Some(format!("change {} is not what its gates say", end.change));

@@ -15,12 +15,13 @@ fn status(code: u16, retry_after: Option<u64>) -> Step {
 }
 
 fn every_trouble_has_its_reason(agent: Agent) {
+    // By name, as items are taken.
     let troubles: [(&str, Step, &str); 5] = [
-        ("hangs", Step::HangMid, "agent_timeout"),
-        ("drops", Step::Drop, "provider_failed"),
-        ("unauthorized", status(401, None), "sign_in_failed"),
         ("broken", status(500, None), "provider_failed"),
+        ("drops", Step::Drop, "provider_failed"),
+        ("hangs", Step::HangMid, "agent_timeout"),
         ("prose", Step::Text("I did it all, trust me.".to_owned()), "protocol_error"),
+        ("unauthorized", status(401, None), "sign_in_failed"),
     ];
     let scripts: [(String, Script); 5] = troubles.clone().map(|(name, trouble, _)| {
         (format!("SCN=it {name}\n"), vec![write(&format!("{name}.txt"), "half done\n"), trouble])

@@ -96,6 +96,7 @@ impl Judged {
                 patch_bytes,
                 risky_count: risky.len() as u64,
                 risky: bounded(risky),
+                tests: None,
                 gates: Vec::new(),
                 receipt: None,
                 evidence,
