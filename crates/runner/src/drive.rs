@@ -1,11 +1,12 @@
 //! The loop. It asks the run what is due, does that one thing, records it, and asks again. Nobody acts on a fact, and
 //! nobody is told of it (progress), before it is durable.
 
-use crate::book::{Book, Pending};
 use crate::git::Objects;
+use crate::host::approval;
 use crate::machine::diff;
+use crate::shared::{Pending, SharedRun};
 use crate::world::World;
-use crate::{Error, Machine, Result, approval, change, items, landing, turn};
+use crate::{Error, Machine, Result, change, items, landing, turn};
 use contract::{End, Event, Fact, Policies, Reason, Status, StepRef, Timestamp};
 use run::{Due, Run};
 use std::fs::File;
@@ -74,7 +75,7 @@ fn accepts(due: &Due) -> bool {
 
 /// Who carries out items: as many machines as may be at work at once.
 #[derive(Clone, Copy)]
-pub struct Hands<'a> {
+pub struct Workers<'a> {
     /// How many.
     pub jobs: usize,
     /// Makes one more.
@@ -82,10 +83,10 @@ pub struct Hands<'a> {
 }
 
 /// What those who work on the same run have in common.
-pub(crate) struct Seat<'a> {
+pub(crate) struct WorkerContext<'a> {
     store: &'a Store,
     objects: &'a Objects,
-    book: Arc<Book<'a>>,
+    shared: Arc<SharedRun<'a>>,
     control: Control,
     policies: &'a Policies,
 }
@@ -101,11 +102,11 @@ pub struct Driver<'w, 'a> {
     /// The run, as it was after what this one recorded last.
     pub run: Run,
     /// The run as all who work on it know it.
-    pub(crate) book: Arc<Book<'a>>,
+    pub(crate) shared: Arc<SharedRun<'a>>,
     /// Agents and git.
     pub(crate) world: &'w mut dyn World,
     /// Others who may help.
-    pub(crate) hands: Option<Hands<'a>>,
+    pub(crate) workers: Option<Workers<'a>>,
     /// Who may stop it.
     pub(crate) control: Control,
     /// What its changes are judged by; those that its contract names.
@@ -126,34 +127,34 @@ impl<'w, 'a> Driver<'w, 'a> {
         policies: &'a Policies,
     ) -> Result<Driver<'w, 'a>> {
         let reader = Reader::open(&store.layout)?;
-        let book = Arc::new(Book::new(run.clone(), log, progress));
-        Ok(Driver { store, objects, reader, run, book, world, hands: None, control, policies })
+        let shared = Arc::new(SharedRun::new(run.clone(), log, progress));
+        Ok(Driver { store, objects, reader, run, shared, world, workers: None, control, policies })
     }
 
     /// The same with others who help with items.
-    pub fn with_hands(mut self, hands: Hands<'a>) -> Driver<'w, 'a> {
-        self.hands = Some(hands);
+    pub fn with_workers(mut self, workers: Workers<'a>) -> Driver<'w, 'a> {
+        self.workers = Some(workers);
         self
     }
 
     /// A place beside this one for somebody who works on the same run.
-    pub(crate) fn seat(&self) -> Seat<'a> {
-        let (book, control) = (self.book.clone(), self.control.clone());
-        Seat { store: self.store, objects: self.objects, book, control, policies: self.policies }
+    pub(crate) fn worker_context(&self) -> WorkerContext<'a> {
+        let (shared, control) = (self.shared.clone(), self.control.clone());
+        WorkerContext { store: self.store, objects: self.objects, shared, control, policies: self.policies }
     }
 
     /// Somebody in such a place.
-    pub(crate) fn at(seat: &Seat<'a>, world: &'w mut dyn World) -> Result<Driver<'w, 'a>> {
+    pub(crate) fn at(context: &WorkerContext<'a>, world: &'w mut dyn World) -> Result<Driver<'w, 'a>> {
         Ok(Driver {
-            store: seat.store,
-            objects: seat.objects,
-            reader: Reader::open(&seat.store.layout)?,
-            run: seat.book.run(),
-            book: seat.book.clone(),
+            store: context.store,
+            objects: context.objects,
+            reader: Reader::open(&context.store.layout)?,
+            run: context.shared.run(),
+            shared: context.shared.clone(),
             world,
-            hands: None,
-            control: seat.control.clone(),
-            policies: seat.policies,
+            workers: None,
+            control: context.control.clone(),
+            policies: context.policies,
         })
     }
 
@@ -264,20 +265,20 @@ impl<'w, 'a> Driver<'w, 'a> {
     ) -> Result<()> {
         let pending = self.submit(facts, files);
         let done = meanwhile(self.world, &self.run);
-        self.book.settle(pending)?;
+        self.shared.settle(pending)?;
         done
     }
 
     /// Puts facts on their way to the disk. They are counted on from here, and acted on only once they are settled.
     pub(crate) fn submit(&mut self, facts: Vec<Fact>, files: Vec<(String, store::StepFile)>) -> Pending {
-        let (pending, run) = self.book.submit(self.store, |_| (facts, files));
+        let (pending, run) = self.shared.submit(self.store, |_| (facts, files));
         self.run = run;
         pending
     }
 
     /// The run as it is now, whoever recorded last.
     pub(crate) fn refresh(&mut self) {
-        self.run = self.book.run();
+        self.run = self.shared.run();
     }
 
     pub(crate) fn run_dir(&self) -> PathBuf {

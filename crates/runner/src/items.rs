@@ -1,11 +1,11 @@
-//! Carrying out the items of a run: as many at once as there are hands. Each hand asks what is due that nobody else is
+//! Carrying out the items of a run: as many at once as there are workers. Each hand asks what is due that nobody else is
 //! at, does it, and asks again. Agents work and changes are judged side by side; changes land one after another, in
 //! the order of the contract.
 
 use crate::Result;
-use crate::book::{Book, Page, Pending};
 use crate::change::{self, Judged, OnLine, Verdict, bring_onto_line, finish, with_gates};
 use crate::drive::{Control, Driver};
+use crate::shared::{Pending, RunState, SharedRun};
 use crate::turn;
 use contract::{Fact, StepRef};
 use run::Due;
@@ -18,8 +18,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Who is at what, and what was judged and waits for its turn to land.
 #[derive(Default)]
-pub(crate) struct Desk {
-    claimed: BTreeSet<u32>,
+pub(crate) struct Claims {
+    taken: BTreeSet<u32>,
     judged: BTreeMap<u32, Judged>,
 }
 
@@ -43,15 +43,15 @@ impl Job {
 
 /// Works on items until none is due any more, or somebody asked to stop.
 pub(crate) fn work(driver: &mut Driver<'_, '_>) -> Result<()> {
-    let helpers = driver.hands.map_or(0, |hands| hands.jobs.min(driver.run.items.len()).saturating_sub(1));
+    let helpers = driver.workers.map_or(0, |workers| workers.jobs.min(driver.run.items.len()).saturating_sub(1));
     let done = std::thread::scope(|scope| {
-        let seats: Vec<_> = (0..helpers).map(|_| (driver.seat(), driver.hands)).collect();
-        let spawned: Vec<_> = seats
+        let contexts: Vec<_> = (0..helpers).map(|_| (driver.worker_context(), driver.workers)).collect();
+        let spawned: Vec<_> = contexts
             .into_iter()
-            .map(|(seat, hands)| {
+            .map(|(context, workers)| {
                 scope.spawn(move || {
-                    let mut machine = (hands.expect("BUG: helpers come with hands").machine)();
-                    Driver::at(&seat, &mut machine).and_then(|mut driver| serve(&mut driver))
+                    let mut machine = (workers.expect("BUG: helpers come with workers").machine)();
+                    Driver::at(&context, &mut machine).and_then(|mut driver| serve(&mut driver))
                 })
             })
             .collect();
@@ -67,40 +67,40 @@ pub(crate) fn work(driver: &mut Driver<'_, '_>) -> Result<()> {
 }
 
 fn serve(driver: &mut Driver<'_, '_>) -> Result<()> {
-    while let Some(job) = claim(&driver.book, &driver.control) {
+    while let Some(job) = claim(&driver.shared, &driver.control) {
         let place = job.place();
         driver.refresh();
         let done = carry_out(driver, job);
         if done.is_err() {
-            driver.book.give_up();
+            driver.shared.give_up();
         }
-        driver.book.page().desk.claimed.remove(&place);
-        driver.book.turn();
+        driver.shared.state().claims.taken.remove(&place);
+        driver.shared.notify();
         done?;
     }
     Ok(())
 }
 
 /// The first thing that is due and that nobody is at; none when there will be no more.
-fn claim(book: &Book<'_>, control: &Control) -> Option<Job> {
-    let mut page = book.page();
+fn claim(shared: &SharedRun<'_>, control: &Control) -> Option<Job> {
+    let mut state = shared.state();
     loop {
-        if page.is_broken() || control.requested().is_some() {
+        if state.is_broken() || control.requested().is_some() {
             return None;
         }
-        if let Some(job) = next_job(&mut page) {
-            page.desk.claimed.insert(job.place());
+        if let Some(job) = next_job(&mut state) {
+            state.claims.taken.insert(job.place());
             return Some(job);
         }
-        if page.desk.claimed.is_empty() {
+        if state.claims.taken.is_empty() {
             return None;
         }
-        page = book.wait(page);
+        state = shared.wait(state);
     }
 }
 
-fn next_job(page: &mut Page) -> Option<Job> {
-    let Page { run, desk, .. } = page;
+fn next_job(state: &mut RunState) -> Option<Job> {
+    let RunState { run, claims, .. } = state;
     let mut found = None;
     for due in run.due() {
         let (place, turn) = match due {
@@ -108,10 +108,10 @@ fn next_job(page: &mut Page) -> Option<Job> {
             Due::Item { item } => (item, false),
             _ => return None,
         };
-        if desk.claimed.contains(&place) {
+        if claims.taken.contains(&place) {
             continue;
         }
-        match desk.judged.contains_key(&place) {
+        match claims.judged.contains_key(&place) {
             true if run.may_land(place) => found = Some((place, None)),
             true => continue,
             false => found = Some((place, Some(turn))),
@@ -121,7 +121,7 @@ fn next_job(page: &mut Page) -> Option<Job> {
     Some(match found? {
         (place, Some(true)) => Job::Work(place),
         (place, Some(false)) => Job::Judge(place),
-        (place, None) => Job::Land(place, Box::new(desk.judged.remove(&place)?)),
+        (place, None) => Job::Land(place, Box::new(claims.judged.remove(&place)?)),
     })
 }
 
@@ -150,7 +150,7 @@ fn work_on(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
         return judge(driver, place, Some(sealed));
     }
     // It is tried again, by whoever comes to it next.
-    driver.book.settle(sealed)
+    driver.shared.settle(sealed)
 }
 
 /// Judges what an item's agent left. `sealed` is the record of its turn, where that is still on its way to the disk. What
@@ -160,10 +160,10 @@ fn judge(driver: &mut Driver<'_, '_>, place: u32, mut sealed: Option<Pending>) -
     match with_gates(driver, &mut sealed, |gates, tests| change::judge(gates, &mut judged, tests))? {
         Verdict::Refused(refusal) => return finish(driver, judged.ends(refusal), sealed),
         Verdict::Passed if judged.change.paths.is_empty() => return finish(driver, judged.succeeds(None), sealed),
-        Verdict::Passed => drop(driver.book.page().desk.judged.insert(place, judged)),
+        Verdict::Passed => drop(driver.shared.state().claims.judged.insert(place, judged)),
         Verdict::Interrupted => {}
     }
-    sealed.map_or(Ok(()), |sealed| driver.book.settle(sealed))
+    sealed.map_or(Ok(()), |sealed| driver.shared.settle(sealed))
 }
 
 /// Brings a judged change onto the run's line.
@@ -181,7 +181,7 @@ fn land(driver: &mut Driver<'_, '_>, mut judged: Judged) -> Result<()> {
 /// there is one on what became of theirs: a provider that has had enough holds the whole run.
 fn open(driver: &mut Driver<'_, '_>, place: u32) -> Option<(StepRef, Pending)> {
     let mut opened = None;
-    let (pending, run) = driver.book.submit_if(driver.store, |run| {
+    let (pending, run) = driver.shared.submit_if(driver.store, |run| {
         let step = run.due().find_map(|due| match due {
             Due::Turn(step) if step.item == Some(place) => Some(step),
             _ => None,

@@ -7,9 +7,9 @@ mod merged;
 pub(crate) use merged::merged_tree;
 
 use crate::drive::Driver;
-use crate::git::{CommitSpec, Land, ObjectId, Objects, Repository, Swap, land_on_branch, undo_on_branch};
+use crate::git::{CommitSpec, Land, ObjectId, Objects, Repository, Swap, id, land_on_branch, undo_on_branch};
+use crate::host::policy::Rules;
 use crate::machine::commit_message;
-use crate::policy::Rules;
 use crate::world::LandResult;
 use crate::{Error, Machine, Result, World};
 use contract::{Audit, End, Fact, Landing, LandingDeclined, LandingMode, Reason, Status, Workflow};
@@ -255,7 +255,7 @@ impl Later<'_> {
             return Ok(Ok(landing(base, result)));
         }
         let policies = crate::load_policies(&store.layout)?;
-        crate::start::same_policies(run, &policies)?;
+        crate::host::start::same_policies(run, &policies)?;
         let rules = Rules::new(&policies, &store.layout);
         let merging = Merging { objects, run, rules, onto: head.commit };
         let merged = match machine {
@@ -339,11 +339,4 @@ fn load(store: &Store, slug: &str) -> Result<(Run, contract::RunView)> {
     let (run, _) = reader.load(slug)?;
     let view = reader.run(slug)?.ok_or_else(|| store::Error::Refused(format!("there is no run {slug}")))?;
     Ok((run, view))
-}
-
-/// Reads an object id that norma itself recorded.
-pub(crate) fn id(text: &str) -> Result<ObjectId> {
-    ObjectId::from_hex(text.as_bytes()).map_err(|_| {
-        store::Error::Damaged { log: "the log".into(), why: format!("{text:?} is not an object id") }.into()
-    })
 }

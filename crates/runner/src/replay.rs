@@ -13,10 +13,11 @@ mod turns;
 
 use crate::drive::Control;
 use crate::git::Objects;
-use crate::landing::{id, merged_tree};
+use crate::git::id;
+use crate::host::policy::Rules;
+use crate::landing::merged_tree;
 use crate::machine::diff;
-use crate::policy::Rules;
-use crate::state_hash::Memo;
+use crate::machine::state_hash::Memo;
 use crate::{Error, Machine, Result, World};
 use contract::replay::{ReplayCheck, ReplayMode, ReplayReport};
 use contract::{Event, Fact, ItemBase, Landing, Policies, Reason, Status};
@@ -79,7 +80,7 @@ impl Replay<'_> {
             let why = format!("run {slug} is {}; only a run that has ended can be replayed", end.status);
             return Err(Error::declined(why, format!("look at it: norma show {slug}")));
         }
-        crate::start::same_policies(&end, self.policies)?;
+        crate::host::start::same_policies(&end, self.policies)?;
         let run = Run::start(id, &events[0]).map_err(damaged)?;
         let dir = self.reader.layout().run(slug);
         let rules = Rules::new(self.policies, self.reader.layout());

@@ -2,7 +2,7 @@
 //! [`crate::Machine`]; the other one simulates both, so that ten thousand histories with crashes in them can be
 //! checked in seconds.
 
-use crate::acceptance::Acceptance;
+use crate::change::acceptance::Acceptance;
 use crate::git::ObjectId;
 use crate::workspace::Captured;
 use crate::{Keys, Result};

@@ -341,7 +341,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Hands work to the writer.
+    /// Workers work to the writer.
     pub(crate) fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,

@@ -20,7 +20,7 @@ enum Order {
     Sync(PathBuf, mpsc::SyncSender<Result<()>>),
 }
 
-/// Hands lines to the mirror.
+/// Workers lines to the mirror.
 pub(crate) struct Handle(mpsc::Sender<Order>);
 
 impl Handle {

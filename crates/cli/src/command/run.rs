@@ -10,7 +10,7 @@ use contract::{
 };
 use run::Run;
 use runner::{
-    Context, Control, Driver, Hands, Machine, Order, Owner, Resumed, Settings, Starting, Stop, Taken, WorkOrder,
+    Context, Control, Driver, Machine, Order, Owner, Resumed, Settings, Starting, Stop, Taken, WorkOrder, Workers,
     load_settings,
 };
 use std::process::ExitCode;
@@ -305,7 +305,7 @@ impl Session<'_> {
         let layout = &self.context.layout;
         let cancel = control.cancel.clone();
         let machine = || Machine::new(self.context, self.owner.objects(), self.owner.keys(), cancel.clone());
-        let hands = Hands { jobs, machine: &machine };
+        let workers = Workers { jobs, machine: &machine };
         let mut own = machine();
         let driven = Driver::new(
             self.owner.store(),
@@ -318,8 +318,8 @@ impl Session<'_> {
             &self.settings.policies,
         )
         .and_then(|driver| match denied {
-            None => driver.with_hands(hands).drive(),
-            Some(end) => driver.with_hands(hands).deny(end),
+            None => driver.with_workers(workers).drive(),
+            Some(end) => driver.with_workers(workers).deny(end),
         });
         self.interrupts.watch(None);
         self.owner.set_current(None);

@@ -7,8 +7,8 @@ mod ongoing;
 pub(crate) mod spool;
 mod talk;
 
-use crate::confine::Extra;
 use crate::machine::Machine;
+use crate::machine::confine::Extra;
 use crate::process::{End, Limits, Outcome, Talk};
 use crate::world::{Spoken, TurnOrder};
 use crate::{Error, Result};
@@ -107,7 +107,7 @@ impl Machine<'_> {
         inside: Option<&Path>,
     ) -> Result<std::result::Result<Engaged, String>> {
         let layout = &self.context.layout;
-        let ground = crate::show::Ground::of(order.run, order.spec);
+        let ground = crate::machine::view::Ground::of(order.run, order.spec);
         let private = ground.directory(layout);
         let (spec, name) = (order.spec, order.spec.step.dir_name());
         let home_dir = private.join(format!("home-{name}"));

@@ -5,7 +5,7 @@
 
 use super::home::make_dir;
 use crate::git::sweep::open_below;
-use crate::leftovers::{Visitor, open, visit};
+use crate::turn::left_files::{Visitor, open, visit};
 use crate::{Error, Result};
 use contract::{BlockName, PromptBlocks, Role, Usage};
 use session::Kind;

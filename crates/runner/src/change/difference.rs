@@ -1,9 +1,10 @@
 //! What a candidate tree is, measured by norma: every path that differs, sorted, weighed and spelled out as a patch.
 //! An agent's own list of changes is never looked at.
 
+use crate::Result;
+use crate::change::observed;
+use crate::git::id;
 use crate::git::{Objects, TreeChange};
-use crate::landing::id;
-use crate::{Result, observe};
 use contract::Domain;
 use contract::hash::{digest, sha256};
 use contract::receipt::{ArtifactKind, Deltas, ReceiptArtifact};
@@ -34,7 +35,7 @@ impl Difference {
         }
         let (old, new) = (id(old)?, id(new)?);
         let found = objects.diff(old, new)?;
-        let paths = observe::changes(objects, &found)?;
+        let paths = observed::changes(objects, &found)?;
         let mut artifacts = Vec::with_capacity(found.len());
         for (number, change) in (1..).zip(&found) {
             artifacts.push(artifact(objects, number, change)?);
@@ -45,7 +46,7 @@ impl Difference {
             after: it.new.map(|entry| entry.id.to_string()),
         });
         let deltas = delta::deltas(&sides.collect::<Vec<_>>());
-        let patch = observe::patch_to_keep(objects, &found, &paths, objects.diff_text(old, new)?)?;
+        let patch = observed::patch_to_keep(objects, &found, &paths, objects.diff_text(old, new)?)?;
         Ok(Difference { trees, deltas, patch, paths, artifacts })
     }
 

@@ -3,9 +3,9 @@
 
 use super::receipt::{self, Ending, Made};
 use crate::Result;
-use crate::book::Pending;
 use crate::drive::Driver;
-use crate::landing::id;
+use crate::git::id;
+use crate::shared::Pending;
 use contract::Digest;
 use store::{Preparing, crash, now};
 
@@ -38,7 +38,7 @@ pub(crate) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option
     let prepared = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, points)?;
     let pending = driver.submit(prepared.facts, prepared.files);
     for pending in sealed.into_iter().chain([pending]) {
-        driver.book.settle(pending)?;
+        driver.shared.settle(pending)?;
     }
     crash::point("change.after_commit");
     Ok(())

@@ -6,11 +6,11 @@ use super::gates::{Gates, Put};
 use super::judged::{Judged, Refusal};
 use super::receipt::Landed;
 use crate::Result;
-use crate::acceptance::Acceptance;
-use crate::book::Pending;
+use crate::change::acceptance::Acceptance;
 use crate::drive::Driver;
-use crate::landing::id;
-use crate::policy::Rules;
+use crate::git::id;
+use crate::host::policy::Rules;
+use crate::shared::Pending;
 use contract::work::Gate;
 use contract::{Digest, Item};
 use run::gate::ORDER;
@@ -108,13 +108,13 @@ pub(crate) fn with_gates<T>(
     ask: impl FnOnce(&Gates<'_>, &mut TryTests<'_>) -> Result<T>,
 ) -> Result<T> {
     let run_dir = driver.run_dir();
-    let Driver { reader, world, run, control, book, policies, store, objects, .. } = driver;
+    let Driver { reader, world, run, control, shared, policies, store, objects, .. } = driver;
     let landed = |content: &Digest| Ok(reader.landed_receipt(content)?);
     let rules = Rules::new(policies, &store.layout);
     let gates = Gates { objects, rules, run, run_dir, landed: &landed };
     let mut try_tests = |item: &Item, tree: &str, base: &str| {
         if let Some(sealed) = sealed.take() {
-            book.settle(sealed)?;
+            shared.settle(sealed)?;
         }
         let acceptance = world.accept(run, item, id(tree)?, id(base)?)?;
         Ok(if control.requested().is_some() { Tried::Interrupted } else { Tried::Ran(acceptance) })

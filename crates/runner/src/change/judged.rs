@@ -2,7 +2,7 @@
 
 use super::difference::Difference;
 use super::receipt::{Ending, Landed};
-use crate::acceptance::Acceptance;
+use crate::change::acceptance::Acceptance;
 use contract::receipt::LeftOut;
 use contract::work::{Constraints, Gate, GateResult, Rights, TestsPolicy, ToolOpsSource};
 use contract::{BudgetExceeded, Item, ItemBase, ItemStatus, Reason, StepRef};

@@ -2,8 +2,8 @@
 //! runs of today are merged line by line, older ones path by path, so that they replay as they were judged.
 
 use crate::Result;
+use crate::git::id;
 use crate::git::{Conflict, Entry, Merged, Objects, PatchProblem};
-use crate::landing::id;
 use contract::RULES_MERGE_LINES;
 use run::gate::{Finding, Rule};
 

@@ -2,12 +2,14 @@
 //! workspace and what an `act` proposes as a patch go the same way: the gates in their one order, the tests, a signed
 //! receipt, and one entry of the log.
 
+pub(crate) mod acceptance;
 mod difference;
 mod finish;
 mod gates;
 mod judge;
 mod judged;
 mod merge;
+pub(crate) mod observed;
 mod patch;
 mod receipt;
 

@@ -3,9 +3,9 @@
 //! same bytes.
 
 use super::judged::{Asked, Judged, Proposal};
-use crate::acceptance::Acceptance;
+use crate::change::acceptance::Acceptance;
 use crate::git::CommitSpec;
-use crate::landing::id;
+use crate::git::id;
 use crate::{Machine, Result};
 use contract::RULES_ALL_FINDINGS;
 use contract::receipt::{LeftOut, Phase, Receipt, ReceiptGit, ReceiptSchema};

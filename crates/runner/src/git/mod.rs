@@ -158,3 +158,10 @@ fn sync_directory(dir: &Path) -> Result<(), GitError> {
     let handle = std::fs::File::open(dir).context("open", dir)?;
     handle.sync_all().context("sync", dir)
 }
+
+/// Reads an object id that norma itself recorded.
+pub(crate) fn id(text: &str) -> crate::Result<ObjectId> {
+    ObjectId::from_hex(text.as_bytes()).map_err(|_| {
+        store::Error::Damaged { log: "the log".into(), why: format!("{text:?} is not an object id") }.into()
+    })
+}

@@ -2,9 +2,10 @@
 //! agents judges the difference of two trees, and whatever keeps it from being asked is a refusal: no contract, one that
 //! cannot be read, policies that nobody trusts, objects that are not there.
 
+use crate::change::observed;
 use crate::git::{GitError, ObjectId, Objects, Repository, TreeChange};
-use crate::policy::{load_policies, read};
-use crate::{Error, Result, Trust, observe};
+use crate::host::policy::{load_policies, read};
+use crate::{Error, Result, Trust};
 use contract::documents::TaskContract;
 use contract::{Limits, Policies, RepoPath, Violation};
 use run::gate::Finding;
@@ -105,7 +106,7 @@ pub fn judge(user: &Repository, layout: &Layout, trust: &Trust, subject: &Subjec
     let objects = Objects::open_or_create(&layout.git(), user)?;
     let mut findings = Vec::new();
     for Difference { subject, changes } in differences(user, &objects, subject)? {
-        let changes = observe::changes(&objects, &changes)?;
+        let changes = observed::changes(&objects, &changes)?;
         let found = active.judge(Observed { changes, ..Observed::default() }, &policies, layout);
         findings.extend(found.into_iter().map(|finding| Refusal { subject: subject.clone(), finding }));
     }

@@ -1,12 +1,14 @@
 //! A result for a branch that has moved: what the run changed, put on what the branch holds now, as one commit. That tree is
 //! another one than the run was judged on, so scope and tests judge it before anything lands (gate `merged`).
 
-use super::{id, merged_pin};
+use super::merged_pin;
 use crate::change::merge;
+use crate::change::observed;
+use crate::git::id;
 use crate::git::{CommitSpec, ObjectId, Objects};
+use crate::host::policy::Rules;
 use crate::machine::{Machine, commit_message};
-use crate::policy::Rules;
-use crate::{Result, World, observe};
+use crate::{Result, World};
 use contract::bundle::MERGED_TRAILER;
 use contract::{Item, ItemStatus, Scope, Timestamp};
 use run::Run;
@@ -56,7 +58,7 @@ impl Merging<'_> {
     /// What the scope gate has against what the merged tree changes.
     fn scope_findings(&self, there: ObjectId, tree: ObjectId) -> Result<Vec<Finding>> {
         let objects = self.objects;
-        let changes = observe::changes(objects, &objects.diff(there, tree)?)?;
+        let changes = observed::changes(objects, &objects.diff(there, tree)?)?;
         let observed = Observed { changes, ..Observed::default() };
         Ok(self.rules.scope_findings(&self.scope(), &observed))
     }

@@ -37,6 +37,10 @@ pub use drive::{Ready, get_ready, run};
 pub use input::{Said, Talk};
 pub use resolve::resolve;
 
+/// Names the run in the environment of every process that belongs to it, so that what outlives a killed norma
+/// can be found.
+pub(crate) const MARKER: &str = "NORMA_RUN_ID";
+
 /// How long a program may take to end by itself after SIGTERM. Long enough for an agent to flush
 /// its transcript and remove its lock files, short enough that a canceled run feels canceled.
 pub const STOP_GRACE: Duration = Duration::from_secs(2);

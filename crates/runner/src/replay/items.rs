@@ -3,11 +3,11 @@
 
 use super::tally::{Found, fields, found, gates};
 use super::{Tallies, Tests, Walk, tests};
-use crate::acceptance::Acceptance;
+use crate::change::acceptance::Acceptance;
 use crate::change::{self, Ending, Gates, Judged, Made, OnLine, Tried, Verdict, bring_onto_line, duplicate_of};
+use crate::git::id;
 use crate::git::{PatchLimits, PatchProblem};
-use crate::landing::id;
-use crate::state_hash::hash_tree_with;
+use crate::machine::state_hash::hash_tree_with;
 use crate::{Error, Result};
 use contract::work::{Gate, GateResult};
 use contract::{Digest, Fact, Item, ItemBase, ItemEnded, Reason, Receipt};

@@ -5,9 +5,9 @@
 use super::tally::{Found, Tally, found};
 use super::{Replay, Tests, Walk, changes, check_record, items, report};
 use crate::agent::kind_of;
-use crate::collect::RESERVED;
 use crate::drive::Control;
-use crate::keep::keep;
+use crate::turn::collect::RESERVED;
+use crate::turn::evidence::keep;
 use crate::world::{Again, Answered, Execution, Question, Witness};
 use crate::{Error, Machine, Result, TurnOrder, World};
 use contract::replay::{

@@ -1,7 +1,7 @@
 //! What tests came to: judged again by what is kept of each command, or compared with what they come to today.
 
 use super::tally::{Found, found};
-use crate::acceptance::{Acceptance, CommandOutcome, LogFile, Side, sides};
+use crate::change::acceptance::{Acceptance, CommandOutcome, LogFile, Side, sides};
 use crate::git::{ObjectId, Objects};
 use crate::{Error, Result};
 use contract::work::TestCounts;

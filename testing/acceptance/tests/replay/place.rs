@@ -7,7 +7,9 @@ use contract::work::TestCommand;
 use contract::{Backend, Config, Event, Item, Policies};
 use run::Run;
 use runner::git::Objects;
-use runner::{Context, Control, Driver, Hands, Machine, Owner, Progress, Replay, Settings, Starting, Taken, WorkOrder};
+use runner::{
+    Context, Control, Driver, Machine, Owner, Progress, Replay, Settings, Starting, Taken, WorkOrder, Workers,
+};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
@@ -94,7 +96,7 @@ impl Place {
         let (mut own, mut untold) = (machine(), Untold);
         let driver =
             Driver::new(store, owner.objects(), run, log, &mut own, &mut untold, control, &settings.policies).unwrap();
-        driver.with_hands(Hands { jobs: JOBS, machine: &machine }).drive().unwrap();
+        driver.with_workers(Workers { jobs: JOBS, machine: &machine }).drive().unwrap();
         slug
     }
 

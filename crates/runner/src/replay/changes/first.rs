@@ -3,9 +3,10 @@
 
 use super::super::Walk;
 use super::super::tally::{Found, fields, found};
+use crate::Result;
+use crate::change::observed;
 use crate::change::{apply_patch, read_patch};
-use crate::landing::id;
-use crate::{Result, observe};
+use crate::git::id;
 use contract::{BudgetExceeded, ChangeDropped, Digest, Event, Fact, PatchApplied, Reason, StepRef};
 use run::gate::budget::{Sizes, over_budget, risky};
 use run::gate::scope::Observed;
@@ -59,7 +60,7 @@ fn judge_patch(walk: &Walk<'_, '_, '_>, patch: &[u8]) -> Result<Judged> {
         Ok(tree) => tree,
         Err((reason, findings)) => return Ok(Judged::Dropped { reason, findings, budget: None }),
     };
-    let changes = observe::changes(objects, &objects.diff(id(&run.tree)?, id(&tree)?)?)?;
+    let changes = observed::changes(objects, &objects.diff(id(&run.tree)?, id(&tree)?)?)?;
     // A patch is made on objects: there is no workspace in which anything else could lie about.
     let observed = Observed { changes, ..Observed::default() };
     let findings = walk.rules.scope_findings(&run.started.contract.scope, &observed);

@@ -1,10 +1,10 @@
 //! Trying a program out: in a workspace at HEAD that nobody else sees, confined as an agent would be. What it changed
 //! is judged as an agent's change would be, and dropped.
 
-use crate::confine::{self, Program, Scene, Shown, Tools};
+use crate::change::observed::observed;
 use crate::git::Objects;
-use crate::observe::observed;
-use crate::show::is_secret;
+use crate::machine::confine::{self, Program, Scene, Shown, Tools};
+use crate::machine::view::is_secret;
 use crate::workspace::{CaptureRules, Captured, Workspaces, capture};
 use crate::{Context, Error, News, Result};
 use contract::{Config, Policies, RepoPath};

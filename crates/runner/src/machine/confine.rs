@@ -2,8 +2,8 @@
 //! tree is at the repository's own path, the state directory is empty but for the steps of this run, and the
 //! machine is the tools on the user's PATH.
 
-use crate::machine::MARKER;
-use crate::show::borrowed_at;
+use crate::machine::view::borrowed_at;
+use crate::process::MARKER;
 use crate::world::TurnOrder;
 use crate::{Error, Result};
 use contract::{AgentConfig, Backend, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};

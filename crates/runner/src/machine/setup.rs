@@ -5,16 +5,18 @@
 //! is an effect like any other. It is not an agent, though: its changes are kept, as a layer that every turn on the
 //! tree is shown.
 
-use crate::confine::{Program, Shown};
-use crate::execute::{Call, command, confinement, kept, not_started};
-use crate::landing::id;
-use crate::machine::{MARKER, Machine};
+use crate::git::id;
+use crate::machine::Machine;
+use crate::machine::confine;
+use crate::machine::confine::{Program, Shown};
+use crate::machine::execute::{Call, command, confinement, kept, not_started};
+use crate::machine::view::Ground;
+use crate::process::MARKER;
 use crate::process::{End, Limits, Outcome, Said, confined};
-use crate::show::Ground;
 use crate::workspace::include::{self, Include, IncludedFile};
 use crate::workspace::{CaptureRules, SetupLayer, SetupLayers, SetupMaking, SetupOrder, capture};
 use crate::world::Execution;
-use crate::{Error, News, Result, confine, load_policies};
+use crate::{Error, News, Result, load_policies};
 use contract::{AgentConfig, AgentType, ProcessEnd};
 use run::Run;
 use run::gate::command::{Decision, Origin, decide};

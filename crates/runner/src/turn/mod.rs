@@ -1,12 +1,18 @@
 //! One turn: intent on record, agent in its live directory, everything dead, files copied out, judged, sealed
 //! and put on record. The agent's directory is never adopted: what becomes evidence is norma's own copy.
 
-use crate::book::Pending;
+pub(crate) mod collect;
+pub(crate) mod evidence;
+pub(crate) mod left_files;
+pub(crate) mod permissions;
+pub(crate) mod redaction;
+
+use crate::change::observed::{self, LyingAbout};
 use crate::drive::Driver;
-use crate::keep::{keep, keep_conversation};
-use crate::observe::{self, LyingAbout};
-use crate::policy::Rules;
-use crate::witness::OnRecord;
+use crate::host::policy::Rules;
+use crate::shared::Pending;
+use crate::turn::evidence::{keep, keep_conversation};
+use crate::turn::permissions::OnRecord;
 use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
 use crate::{Error, Result};
@@ -29,7 +35,7 @@ pub(crate) const VERDICT_BYTES_MAX: u64 = contract::Limits::DOCUMENT.bytes_max a
 pub(crate) fn take(driver: &mut Driver<'_, '_>, step: StepRef) -> Result<()> {
     let opened = driver.submit(vec![Fact::StepStarted { step, base: None }], Vec::new());
     let sealed = carry_out(driver, step, opened)?;
-    driver.book.settle(sealed)?;
+    driver.shared.settle(sealed)?;
     crash::point("step.after_commit");
     Ok(())
 }
@@ -52,14 +58,14 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
         live_dir: &live.path,
         step_dir: &target,
         time_left: Duration::from_millis(time_left),
-        ledger: driver.book.ledger(),
+        ledger: driver.shared.ledger(),
         witness: &witness,
         again: None,
     };
     live.create()?;
     live.write("input.json", &pretty(&sent))?;
     driver.world.prepare(Some(&order))?;
-    driver.book.settle(opened)?;
+    driver.shared.settle(opened)?;
     crash::point("step.after_intent");
     let execution = driver.world.execute(&order)?;
     witness.settle()?;
@@ -86,7 +92,7 @@ fn seal(
     notes.extend(store::make_way(driver.store, target, "norma did not make it")?);
     notes.append(&mut execution.notes);
     let in_loop = execution.captured.as_ref().filter(|_| spec.product == Product::Patch);
-    notes.extend(in_loop.and_then(observe::left_out_note));
+    notes.extend(in_loop.and_then(observed::left_out_note));
     notes.extend(cut_note("stdout", execution.stdout_truncated));
     notes.extend(cut_note("stderr", execution.stderr_truncated));
     evidence.write("input.json", &pretty(stored))?;
@@ -143,7 +149,7 @@ fn seal(
 fn lying_about(driver: &Driver<'_, '_>, spec: &TurnSpec, left: &Captured) -> Option<LyingAbout> {
     let scope = &spec.item.as_ref()?.scope;
     let rules = Rules::new(driver.policies, &driver.store.layout);
-    observe::lying_about(left, |path| rules.denies_ignored(scope, path))
+    observed::lying_about(left, |path| rules.denies_ignored(scope, path))
 }
 
 /// When a provider that has had enough lets an agent go on, if it said so.

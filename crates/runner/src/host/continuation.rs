@@ -2,10 +2,11 @@
 //! this run starts from. What an agent was cut off in is only where the next one begins: it is judged with everything
 //! else that changes, whole, against the base.
 
+use crate::change::observed;
+use crate::git::id;
 use crate::git::{Merged, Objects};
-use crate::landing::id;
-use crate::policy::Rules;
-use crate::{Error, Result, observe};
+use crate::host::policy::Rules;
+use crate::{Error, Result};
 use contract::{Base, Earlier, Item, ItemAdded, LandingConfig, LandingMode, Status};
 use run::gate::scope::Observed;
 use run::{ItemState, Run};
@@ -87,7 +88,7 @@ fn unfinished(
     let Some(made) = state.unfinished() else { return Ok(None) };
     let merged = objects.merge(id(&made.base)?, id(&made.tree)?, id(&base.tree)?)?;
     let Merged::Tree(tree) = merged else { return Ok(None) };
-    let changes = observe::changes(objects, &objects.diff(id(&base.tree)?, tree)?)?;
+    let changes = observed::changes(objects, &objects.diff(id(&base.tree)?, tree)?)?;
     let nothing = changes.is_empty() || state.item.read_only;
     let observed = Observed { changes, ..Observed::default() };
     if nothing || !rules.scope_findings(&state.item.scope, &observed).is_empty() {

@@ -2,9 +2,9 @@
 //! that prove it.
 
 use super::program::Program;
-use crate::clear::clear;
+use crate::machine::setup::last_words;
 use crate::process::End;
-use crate::setup::last_words;
+use crate::turn::redaction::clear;
 use contract::work::{TestCommand, TestCounts};
 use contract::{Digest, Item};
 use run::gate::acceptance::{TestStatus, exit_code, total, verdict};

@@ -1,11 +1,11 @@
 //! Showing agents the run's tree: as shared layers where there are overlays, else as a checkout of the run's own.
 //! Which one is decided once for a machine, and recorded with every turn.
 
-use crate::confine::{self, Shown};
+use crate::git::id;
 use crate::git::sweep;
-use crate::landing::id;
 use crate::machine::Machine;
-use crate::setup::Included;
+use crate::machine::confine::{self, Shown};
+use crate::machine::setup::Included;
 use crate::workspace::{CaptureRules, Captured, PlainWorkspace, SetupLayer, Stand, Workspaces, capture};
 use crate::{Error, News, Result};
 use contract::{Backend, Contract};

@@ -2,12 +2,13 @@
 //! by nothing. Both get ready while the turn's intent is on its way to the disk, and start nothing before.
 
 use crate::agent::{self, Engaged};
-use crate::confine::{self, Scene, Shown, Tools};
-use crate::landing::id;
-use crate::machine::{MARKER, Machine};
+use crate::git::id;
+use crate::machine::Machine;
+use crate::machine::confine::{self, Scene, Shown, Tools};
+use crate::machine::setup::SetUp;
+use crate::machine::view::Ground;
+use crate::process::MARKER;
 use crate::process::{self, Command, End, Limits, Ready, Said, confined};
-use crate::setup::SetUp;
-use crate::show::Ground;
 use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
 use crate::{Context, Error, Result};

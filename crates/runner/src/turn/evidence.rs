@@ -2,14 +2,15 @@
 //! turn that was just taken and for one that is taken again.
 
 use crate::change::apply_patch;
-use crate::clear::{clear, told};
-use crate::collect::collect;
+use crate::change::observed;
 use crate::git::Objects;
-use crate::landing::id;
-use crate::leftovers::{open, read_file};
+use crate::git::id;
+use crate::turn::collect::collect;
+use crate::turn::left_files::{open, read_file};
+use crate::turn::redaction::{clear, told};
 use crate::workspace::Captured;
 use crate::world::{Execution, World};
-use crate::{Error, Result, observe};
+use crate::{Error, Result};
 use contract::{Role, StepRef};
 use run::Run;
 use run::redact::{Counts, Redacted, Redactor};
@@ -87,7 +88,7 @@ fn without_secrets(
     }
     let adds = match apply_patch(objects, run, &patch)? {
         Ok(tree) => {
-            let changes = observe::changes(objects, &objects.diff(id(&run.tree)?, id(&tree)?)?)?;
+            let changes = observed::changes(objects, &objects.diff(id(&run.tree)?, id(&tree)?)?)?;
             changes.iter().any(|change| !change.secrets.is_empty())
         }
         Err(_) => true,

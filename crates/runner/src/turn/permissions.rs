@@ -1,9 +1,9 @@
 //! Who is there while an agent works: what it does goes on record, and what it asks is decided by the gates or by a
 //! person. A person's yes is bound to the exact command, the directory it runs in and the tree it runs on.
 
-use crate::approval::{self, Redeemed};
-use crate::book::{Book, Pending};
 use crate::drive::Driver;
+use crate::host::approval::{self, Redeemed};
+use crate::shared::{Pending, SharedRun};
 use crate::world::{Answered, Question, Witness};
 use crate::{Error, Result};
 use contract::session::{Decision, Permission, ToolKind};
@@ -24,7 +24,7 @@ const VIOLATIONS_MAX: usize = 100;
 
 /// See the module.
 pub(crate) struct OnRecord<'a> {
-    book: Arc<Book<'a>>,
+    shared: Arc<SharedRun<'a>>,
     store: &'a Store,
     policies: &'a Policies,
     spec: TurnSpec,
@@ -49,7 +49,7 @@ struct Request {
 impl<'a> OnRecord<'a> {
     pub(crate) fn new(driver: &Driver<'_, 'a>, spec: TurnSpec) -> OnRecord<'a> {
         OnRecord {
-            book: driver.book.clone(),
+            shared: driver.shared.clone(),
             store: driver.store,
             policies: driver.policies,
             spec,
@@ -65,13 +65,13 @@ impl<'a> OnRecord<'a> {
     /// Waits until everything that was seen is on record.
     pub(crate) fn settle(&self) -> Result<()> {
         for pending in self.pending.take() {
-            self.book.settle(pending)?;
+            self.shared.settle(pending)?;
         }
         self.failed.take().map_or(Ok(()), Err)
     }
 
     fn submit(&self, fact: Fact) {
-        let (pending, _) = self.book.submit(self.store, |_| (vec![fact], Vec::new()));
+        let (pending, _) = self.shared.submit(self.store, |_| (vec![fact], Vec::new()));
         self.pending.borrow_mut().push(pending);
     }
 

@@ -1,14 +1,15 @@
 //! Starting a run, and going on with one: from what a person asked for to a compiled contract, a base, and the
 //! first fact of the log.
 
-use crate::approval::{self, Redeemed};
+use crate::git::id;
 use crate::git::{DirtyPath, Objects, Repository, Swap};
-use crate::landing::id;
+use crate::host::approval::{self, Redeemed};
+use crate::host::continuation;
+use crate::host::policy::Rules;
+use crate::host::trust::invalid;
 use crate::machine::base_ref;
-use crate::policy::Rules;
-use crate::trust::invalid;
 use crate::workspace::include;
-use crate::{Error, Result, Settings, Trust, after};
+use crate::{Error, Result, Settings, Trust};
 use contract::{
     AcceptanceCriterion, AgentConfig, Author, Base, Budgets, Contract, ContractSchema, End, Fact, Item, ItemAdded,
     Policies, Reason, RunId, RunStarted, Status, Workflow,
@@ -87,7 +88,7 @@ impl Starting<'_> {
             }
         };
         if let Some(parent) = &order.parent {
-            after::check(self.store, parent)?;
+            continuation::check(self.store, parent)?;
         }
         let base = base_of(&self.user.head()?, order.parent.as_deref());
         let tree = order.parent.as_ref().map_or_else(|| base.tree.clone(), |parent| parent.tree.clone());
@@ -126,19 +127,19 @@ impl Starting<'_> {
     /// Goes on from the tree of a run of items that a budget stopped, as a new run that may use up this much: what
     /// succeeded stays done, the rest is done under the same documents and policies.
     pub fn start_after(&self, parent: &Run, budgets: Budgets) -> Result<(Run, RunLog)> {
-        after::check(self.store, parent)?;
+        continuation::check(self.store, parent)?;
         let Settings { config, policies, .. } = self.settings;
         same_policies(parent, policies)?;
-        let (base, rules) = (after::base(self.objects, parent)?, Rules::new(policies, &self.store.layout));
-        let items = after::items(self.objects, &rules, parent, &base)?;
+        let (base, rules) = (continuation::base(self.objects, parent)?, Rules::new(policies, &self.store.layout));
+        let items = continuation::items(self.objects, &rules, parent, &base)?;
         let contract = &parent.started.contract;
         let terms = Contract {
             goal: contract.goal.clone(),
             again: contract.again,
             budgets,
-            landing: after::landing(parent, &config.landing),
+            landing: continuation::landing(parent, &config.landing),
             // A yes is for one run and its contract; this one is another.
-            approval_for: approval::reasons(self.objects, id(&base.tree)?, after::to_do(&items), policies)?,
+            approval_for: approval::reasons(self.objects, id(&base.tree)?, continuation::to_do(&items), policies)?,
             ..self.terms(Workflow::Batch)?
         };
         self.begin_work(base, terms, items, Some(parent.id.slug()), self.submitted_to(parent)?.as_deref())
@@ -263,7 +264,7 @@ impl Starting<'_> {
     ) -> Result<(Run, RunLog)> {
         // Before the run is on record: a run that its own user may not go on with would be the worse half.
         self.trust.keep_started(started.contract_digest)?;
-        let (slug, base) = (id.slug(), crate::landing::id(&started.base.commit)?);
+        let (slug, base) = (id.slug(), crate::git::id(&started.base.commit)?);
         if let Swap::Moved { .. } = self.user.swap_ref(&base_ref(&slug), Some(base), None, "norma: run started")? {
             return Err(Error::environment(format!("{} exists already", base_ref(&slug)), "try again"));
         }

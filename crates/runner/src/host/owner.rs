@@ -1,14 +1,15 @@
 //! The owner of a state directory: it holds the lock, has recovered what was left, and takes requests from
 //! other terminals over `norma.sock` while it works. Every verb that changes something goes through it.
 
-use crate::checkpoint::{self, Compared, Keeper};
 use crate::drive::keep_diff;
 use crate::drive::{Control, Driver, Progress, Stop};
 use crate::git::{Objects, Repository};
-use crate::machine::{MARKER, Machine, diff};
+use crate::host::checkpoint::{self, Compared, Keeper};
+use crate::host::socket::{self, Listener};
+use crate::host::start::take_up;
+use crate::machine::{Machine, diff};
+use crate::process::MARKER;
 use crate::process::Supervisor;
-use crate::socket::{self, Listener};
-use crate::start::take_up;
 use crate::{Answer, Error, Keys, Request, Result, Trust, landing, workspace};
 use contract::{ApprovalDecision, AuditHead, Policies, Status};
 use sandbox::Sandbox;

@@ -2,7 +2,7 @@
 //! reach the disk in that order; whoever put them there waits until they have, before acting on them or telling them.
 
 use crate::drive::Progress;
-use crate::items::Desk;
+use crate::items::Claims;
 use crate::{Error, Result};
 use contract::{Event, Fact};
 use gateway::{Amount, Budget, Ledger};
@@ -22,19 +22,19 @@ pub(crate) struct Pending {
 }
 
 /// See the module.
-pub(crate) struct Book<'a> {
-    page: Mutex<Page>,
-    turned: Condvar,
+pub(crate) struct SharedRun<'a> {
+    state: Mutex<RunState>,
+    changed: Condvar,
     telling: Mutex<Telling<'a>>,
     /// What its turns are paid from, however many are under way at once.
     ledger: Arc<Ledger>,
 }
 
 /// The run, the end of its log, and who does what.
-pub(crate) struct Page {
+pub(crate) struct RunState {
     pub(crate) run: Run,
     log: RunLog,
-    pub(crate) desk: Desk,
+    pub(crate) claims: Claims,
     /// Somebody could not go on: nobody does.
     broken: bool,
 }
@@ -47,12 +47,12 @@ struct Telling<'a> {
     told: u64,
 }
 
-impl<'a> Book<'a> {
-    pub(crate) fn new(run: Run, log: RunLog, progress: &'a mut dyn Progress) -> Book<'a> {
+impl<'a> SharedRun<'a> {
+    pub(crate) fn new(run: Run, log: RunLog, progress: &'a mut dyn Progress) -> SharedRun<'a> {
         let ledger = Arc::new(ledger(&run));
         let telling = Telling { progress, durable: BTreeMap::new(), told: run.seq };
-        let page = Page { run, log, desk: Desk::default(), broken: false };
-        Book { page: Mutex::new(page), turned: Condvar::new(), telling: Mutex::new(telling), ledger }
+        let state = RunState { run, log, claims: Claims::default(), broken: false };
+        SharedRun { state: Mutex::new(state), changed: Condvar::new(), telling: Mutex::new(telling), ledger }
     }
 
     /// What the run's turns are paid from.
@@ -62,27 +62,27 @@ impl<'a> Book<'a> {
 
     /// The run as it is now.
     pub(crate) fn run(&self) -> Run {
-        self.page().run.clone()
+        self.state().run.clone()
     }
 
-    pub(crate) fn page(&self) -> MutexGuard<'_, Page> {
-        self.page.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn state(&self) -> MutexGuard<'_, RunState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until something may have changed.
-    pub(crate) fn wait<'p>(&self, page: MutexGuard<'p, Page>) -> MutexGuard<'p, Page> {
-        self.turned.wait(page).unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn wait<'p>(&self, state: MutexGuard<'p, RunState>) -> MutexGuard<'p, RunState> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has everybody who waits look again.
-    pub(crate) fn turn(&self) {
-        self.turned.notify_all();
+    pub(crate) fn notify(&self) {
+        self.changed.notify_all();
     }
 
     /// Has everybody stop: something could not be done, and what follows might rely on it.
     pub(crate) fn give_up(&self) {
-        self.page().broken = true;
-        self.turn();
+        self.state().broken = true;
+        self.notify();
     }
 
     /// Gives facts their place. What they are may depend on the run as it is at that moment.
@@ -92,15 +92,15 @@ impl<'a> Book<'a> {
 
     /// The same, unless there turns out to be nothing to say.
     pub(crate) fn submit_if(&self, store: &Store, entry: impl FnOnce(&Run) -> Option<Entry>) -> Option<(Pending, Run)> {
-        let mut page = self.page();
-        let (facts, files) = entry(&page.run)?;
-        let (events, end, ticket) = store.submit_append(&page.log, facts, files);
+        let mut state = self.state();
+        let (facts, files) = entry(&state.run)?;
+        let (events, end, ticket) = store.submit_append(&state.log, facts, files);
         for event in &events {
-            page.run.admits(&event.fact).expect("BUG: only what is due is recorded");
-            page.run.apply(event).expect("BUG: only what is legal is recorded");
+            state.run.admits(&event.fact).expect("BUG: only what is due is recorded");
+            state.run.apply(event).expect("BUG: only what is legal is recorded");
         }
-        page.log = end;
-        Some((Pending { events, ticket }, page.run.clone()))
+        state.log = end;
+        Some((Pending { events, ticket }, state.run.clone()))
     }
 
     /// Waits until facts are durable, and tells them in the order of the log.
@@ -110,7 +110,7 @@ impl<'a> Book<'a> {
             return Err(Error::from(error));
         }
         self.tell(events);
-        self.turn();
+        self.notify();
         Ok(())
     }
 
@@ -141,7 +141,7 @@ fn ledger(run: &Run) -> Ledger {
     Ledger::new(budget, spent)
 }
 
-impl Page {
+impl RunState {
     pub(crate) fn is_broken(&self) -> bool {
         self.broken
     }

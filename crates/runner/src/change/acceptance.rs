@@ -12,13 +12,14 @@ mod program;
 
 pub use outcome::{Acceptance, CommandOutcome, LogFile, Side};
 
-use crate::confine::{self, Shown};
-use crate::execute::{confinement, kept};
 use crate::git::{Entry, ObjectId, Objects, PatchProblem, TreeChange, sweep};
-use crate::machine::{MARKER, Machine};
+use crate::machine::Machine;
+use crate::machine::confine::{self, Shown};
+use crate::machine::execute::{confinement, kept};
+use crate::machine::setup::SetUp;
+use crate::machine::view::Ground;
+use crate::process::MARKER;
 use crate::process::{self, Command, End, Limits, Outcome, Said, confined};
-use crate::setup::SetUp;
-use crate::show::Ground;
 use crate::{Error, Result};
 use contract::policy::forbidden_word;
 use contract::work::{TestCommand, TestCounts, TestsPolicy};

@@ -1,28 +1,32 @@
 //! The real world: agents as processes in a private checkout, git with real objects.
 
-use crate::acceptance::Acceptance;
+pub(crate) mod confine;
+pub(crate) mod execute;
+pub(crate) mod setup;
+pub(crate) mod state_hash;
+pub(crate) mod trial;
+pub(crate) mod view;
+
 use crate::agent::Conversations;
-use crate::confine::{Shown, Tools};
-use crate::execute::{self, Waiting};
+use crate::change::acceptance::Acceptance;
+use crate::git::id;
 use crate::git::{Identity, ObjectId, Objects};
-use crate::landing::{carry_out, id, moved_to};
+use crate::landing::{carry_out, moved_to};
+use crate::machine::confine::{Shown, Tools};
+use crate::machine::state_hash::{Memo, hash_tree_with};
+use crate::machine::view::{Ground, Workspace};
 use crate::process::Cancel;
-use crate::show::{Ground, Workspace};
-use crate::state_hash::{Memo, hash_tree_with};
 use crate::workspace::SetupLayers;
 use crate::world::{Execution, LandResult, Place, TurnOrder, World};
 use crate::{Context, Keys, Result};
 use contract::{Backend, Digest, Item, Landing, Reason};
+use execute::Waiting;
 use run::gate::shown;
 use run::redact::{Known, Redactor};
 use run::{Run, TurnSpec};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-
-/// Names the run in the environment of every process that belongs to it, so that what outlives a killed norma
-/// can be found.
-pub(crate) const MARKER: &str = "NORMA_RUN_ID";
 
 /// Nobody's `.env` is longer.
 const DOTENV_BYTES_MAX: u64 = 256 << 10;

@@ -3,7 +3,7 @@
 //! A repository can carry a `config.json` that would choose what runs on somebody's machine, and policies that
 //! would let it do more there; they count only if their exact bytes were trusted here, for this very place.
 
-use crate::policy::load_policies;
+use crate::host::policy::load_policies;
 use crate::{Error, Keys, Result};
 use contract::attestation::predicate::{CHECKPOINT, checkpoint};
 use contract::{AuditHead, Config, Digest, Policies, Violation};
@@ -113,7 +113,7 @@ impl Trust {
             return Ok(Some(unsigned));
         }
         let keys = self.public_keys().map_err(|error| error.to_string())?;
-        let said = crate::keys::open(&bytes, &keys).and_then(|said| match said.predicate_type.as_str() {
+        let said = crate::host::keys::open(&bytes, &keys).and_then(|said| match said.predicate_type.as_str() {
             CHECKPOINT => serde_json::from_value(said.predicate).map_err(|e| format!("cannot be read: {e}")),
             other => Err(format!("says {other}, which is no checkpoint")),
         });
@@ -134,7 +134,7 @@ impl Trust {
 
     /// Every public key that ever signed for this state directory. Makes none.
     pub fn public_keys(&self) -> Result<Vec<verify::PublicKey>> {
-        crate::keys::known(&self.dir.join("keys"))
+        crate::host::keys::known(&self.dir.join("keys"))
     }
 
     /// One process changes what is kept at a time, so that none loses what another one has just written.
