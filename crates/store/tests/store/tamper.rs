@@ -68,7 +68,7 @@ fn a_changed_column_is_found() {
         ),
         (
             "UPDATE audit SET data_json = '{\"version\":\"9\"}' WHERE seq = 1",
-            "UPDATE audit SET data_json = '{\"version\":\"0.1.0\"}' WHERE seq = 1",
+            concat!("UPDATE audit SET data_json = '{\"version\":\"", env!("CARGO_PKG_VERSION"), "\"}' WHERE seq = 1"),
         ),
         ("UPDATE audit SET data_json = 'x' || data_json", "UPDATE audit SET data_json = substr(data_json, 2)"),
         (
