@@ -21,7 +21,7 @@ pub(crate) struct Pending {
     ticket: Ticket<()>,
 }
 
-/// See the module.
+/// A run under way: its state behind one lock, and who is told of what is durable.
 pub(crate) struct SharedRun<'a> {
     state: Mutex<RunState>,
     changed: Condvar,
