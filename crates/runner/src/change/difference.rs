@@ -29,9 +29,15 @@ pub(crate) struct Difference {
 
 impl Difference {
     pub(crate) fn between(objects: &Objects, old: &str, new: &str) -> Result<Difference> {
+        Difference::proposed_as(objects, old, new, None)
+    }
+
+    /// The same where the second tree was made of the first by a patch, which is kept as it is unless it adds a secret.
+    pub(crate) fn proposed_as(objects: &Objects, old: &str, new: &str, proposed: Option<&[u8]>) -> Result<Difference> {
         let trees = (old.to_owned(), new.to_owned());
         if old == new {
-            return Ok(Difference { trees, ..Difference::default() });
+            let patch = proposed.map(<[u8]>::to_vec).unwrap_or_default();
+            return Ok(Difference { trees, patch, ..Difference::default() });
         }
         let (old, new) = (id(old)?, id(new)?);
         let found = objects.diff(old, new)?;
@@ -46,7 +52,10 @@ impl Difference {
             after: it.new.map(|entry| entry.id.to_string()),
         });
         let deltas = delta::deltas(&sides.collect::<Vec<_>>());
-        let patch = observed::patch_to_keep(objects, &found, &paths, objects.diff_text(old, new)?)?;
+        let patch = match proposed.filter(|_| paths.iter().all(|path| path.secrets.is_empty())) {
+            Some(patch) => patch.to_vec(),
+            None => observed::patch_to_keep(objects, &found, &paths, objects.diff_text(old, new)?)?,
+        };
         Ok(Difference { trees, deltas, patch, paths, artifacts })
     }
 

@@ -132,13 +132,11 @@ impl Gates<'_> {
     /// Whether the change stays where it may.
     fn scope(&self, judged: &mut Judged) -> Result<Option<Refusal>> {
         let tree = judged.candidate();
-        judged.change = Difference::between(self.objects, &judged.on, &tree)?;
-        if let Proposal::Patch { bytes, .. } = &judged.proposal
-            && judged.change.paths.iter().all(|path| path.secrets.is_empty())
-        {
-            // The patch as it was proposed, which makes the same tree.
-            judged.change.patch.clone_from(bytes);
-        }
+        let proposed = match &judged.proposal {
+            Proposal::Patch { bytes, .. } => Some(&bytes[..]),
+            Proposal::Worked(_) | Proposal::Nothing => None,
+        };
+        judged.change = Difference::proposed_as(self.objects, &judged.on, &tree, proposed)?;
         let changes = judged.change.paths.clone();
         let observed = match judged.worked() {
             None => Observed { changes, ..Observed::default() },
