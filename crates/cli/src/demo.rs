@@ -1,12 +1,13 @@
 //! The demo: a small repository with a failing test, four agents that are readable shell scripts, and a real
 //! run on it. Nothing here is special: the same steps work in any repository.
 
-use crate::command::run::{Interrupts, Session, exit_code, wait_for_lock};
+use crate::command::run::exit_code;
 use crate::error::{CommandError, Outcome, code};
+use crate::session::Session;
 use crate::surroundings::Surroundings;
 use crate::text::out;
 use runner::git::Repository;
-use runner::{Order, load_settings, write_policies};
+use runner::{Request, Start, load_settings, write_policies};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,26 +30,15 @@ pub(crate) fn run(outer: &Surroundings) -> Outcome<ExitCode> {
     if !here.json {
         out(&format!("repository {} · a test fails in it · agents: four shell scripts in agents/", root.display()));
     }
-    let interrupts = Interrupts::install()?;
     let context = here.context_to_be()?;
-    let owner = wait_for_lock(&here, &context, true)?;
+    let mut session = Session::at(&here, context, true)?;
+    let context = session.context.clone();
     write_policies(&context.layout)?;
-    let settings = load_settings(&context.layout.config(), &context.layout)?;
-    context.trust.trust(&settings)?;
-    let task =
-        owner.store().add_task("slugify must drop punctuation".into(), vec!["tests/run passes".into()]).wait()?;
-    let session = Session { here: &here, context: &context, owner: &owner, settings, interrupts };
-    let criteria =
-        store::Reader::open(&context.layout)?.task(task)?.map(|task| task.acceptance_criteria).unwrap_or_default();
-    let order = Order {
-        goal: "slugify must drop punctuation".into(),
-        criteria,
-        task: Some(task),
-        parent: None,
-        budgets: None,
-        agent: None,
-    };
-    let view = session.start(order)?;
+    context.trust.trust(&load_settings(&context.layout.config(), &context.layout)?)?;
+    let (goal, criteria) = ("slugify must drop punctuation".to_owned(), vec!["tests/run passes".to_owned()]);
+    let (_, task) = session.request(&Request::TaskAdd { goal, criteria })?;
+    let task = task.as_i64().expect("BUG: a task is a number");
+    let view = session.carry_out(&Start::Task { task, new: false, agent: None })?;
     let verified = runner::verify_run(&store::Reader::open(&context.layout)?, &context.trust, &view.run_id)?;
     session.finish(&view)?;
     if !here.json {

@@ -5,6 +5,7 @@ mod command;
 mod demo;
 mod error;
 mod progress;
+mod session;
 mod surroundings;
 mod text;
 

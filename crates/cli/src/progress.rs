@@ -3,11 +3,11 @@
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
-use crate::text::{duration, err, out, raw_out, safe, short, short_id, short_ref};
+use crate::text::{duration, out, raw_out, safe, short, short_id, short_ref};
 use contract::session::Decision;
 use contract::{Event, Fact, ItemEnded, ItemStatus, SessionEvent, StepCommitted, StepRef, StepStatus, TurnEnd};
 use run::Run;
-use runner::Progress;
+use runner::{Delta, News};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -26,12 +26,13 @@ pub(crate) struct Reporter {
     color: bool,
     ticker: Option<Ticker>,
     last_step: Option<(StepRef, Instant)>,
+    preparing: Arc<dyn Fn(News) + Send + Sync>,
 }
 
 impl Reporter {
     /// A reporter on what happens to a run from its last event on, which first says what run it is.
     pub(crate) fn new(here: &Surroundings, layout: &Layout, run: &Run) -> Outcome<Reporter> {
-        let mut reporter = Reporter::going_on(here, layout, run)?;
+        let mut reporter = Reporter::of(here, layout, run)?;
         match reporter.lines {
             Some(_) => reporter.print_lines(run),
             None if reporter.quiet => {}
@@ -40,12 +41,11 @@ impl Reporter {
         Ok(reporter)
     }
 
-    /// The same for a run of which that was said before.
-    pub(crate) fn going_on(here: &Surroundings, layout: &Layout, run: &Run) -> Outcome<Reporter> {
+    fn of(here: &Surroundings, layout: &Layout, run: &Run) -> Outcome<Reporter> {
         let ticker = (here.terminal && !here.json).then(Ticker::start);
         let quiet = here.json && !run.items.is_empty();
         let lines = if here.json && !quiet { Some((Reader::open(layout)?, run.seq - 1)) } else { None };
-        Ok(Reporter { lines, quiet, color: here.color, ticker, last_step: None })
+        Ok(Reporter { lines, quiet, color: here.color, ticker, last_step: None, preparing: here.workspace_progress() })
     }
 
     /// Prints what is on record and was not printed yet.
@@ -183,8 +183,9 @@ impl Reporter {
     }
 }
 
-impl Progress for Reporter {
-    fn recorded(&mut self, run: &Run, events: &[Event]) {
+impl Reporter {
+    /// Tells what is on record now.
+    pub(crate) fn recorded(&mut self, run: &Run, events: &[Event]) {
         if self.quiet {
             return;
         }
@@ -193,6 +194,16 @@ impl Progress for Reporter {
         }
         for event in events {
             self.tell(run, event);
+        }
+    }
+}
+
+impl Reporter {
+    /// Tells what takes its time. What an agent is in the middle of is told once it is on record.
+    pub(crate) fn uncommitted(&mut self, delta: &Delta) {
+        match delta {
+            Delta::Preparing(news) => (self.preparing)(news.clone()),
+            Delta::Agent { .. } => {}
         }
     }
 }
@@ -248,17 +259,11 @@ impl Drop for Ticker {
     }
 }
 
-/// Tells who is waited for.
-pub(crate) fn waiting_for(here: &Surroundings, owner: Option<&store::Owner>) {
-    if here.json {
-        return;
-    }
+/// Who is at work in the state directory.
+pub(crate) fn at_work(owner: &Option<store::Owner>) -> String {
     match owner {
-        Some(owner) => err(&format!(
-            "waiting for `{}` (pid {}, since {}) to finish; --no-wait gives up instead",
-            owner.command, owner.pid, owner.since
-        )),
-        None => err("waiting for another norma to finish; --no-wait gives up instead"),
+        Some(owner) => format!("`{}` (pid {}, since {})", owner.command, owner.pid, owner.since),
+        None => "another norma".to_owned(),
     }
 }
 

@@ -8,15 +8,16 @@ use contract::{Mode, RunView};
 use runner::git::{GitError, Repository, UserEnvironment};
 use runner::process::Supervisor;
 use runner::workspace::Progress;
-use runner::{Answer, Context, News, Owner, Request, Taken, Trust};
+use runner::{Answer, Context, Hosted, Hosting, News, Request, Sender, Trust, Variables};
 use sandbox::{Sandbox, SetUp};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use store::{Layout, Reader};
+use store::{Layout, Reader, Recovery};
 
 /// The hidden verb under which norma runs as the supervisor of an agent.
 pub(crate) const SUPERVISE: &str = "__supervise";
@@ -175,11 +176,22 @@ impl Surroundings {
         self.agent_env.get(OsStr::new("PATH")).cloned().unwrap_or_default()
     }
 
+    /// Who asks for a run, and what this environment decides about it.
+    pub(crate) fn sender(&self) -> Sender {
+        Sender {
+            config: self.config.as_ref().map(|path| self.cwd.join(path)),
+            mode: self.mode,
+            git: self.git.clone(),
+            agent_env: Variables(self.agent_env.clone()),
+            user_env: Variables(std::env::vars_os().collect()),
+        }
+    }
+
     /// Tells people how far the first workspace of a large repository has come.
-    fn workspace_progress(&self) -> Box<dyn Fn(News<'_>) + Send + Sync> {
+    pub(crate) fn workspace_progress(&self) -> Arc<dyn Fn(News) + Send + Sync> {
         let (quiet, every) = (self.json, if self.terminal { FILES_A_LINE } else { usize::MAX });
         let told = AtomicUsize::new(0);
-        Box::new(move |news| {
+        Arc::new(move |news| {
             let Progress { done, of } = match news {
                 News::Checkout(progress) => progress,
                 News::Setup(argv) if !quiet => {
@@ -230,7 +242,7 @@ impl Surroundings {
             user_env: std::env::vars_os().collect(),
             templates,
             supervisor,
-            sandbox: self.sandbox(),
+            sandbox: Arc::new(self.sandbox()),
             told: self.workspace_progress(),
             command: self.command.clone(),
         })
@@ -238,17 +250,17 @@ impl Surroundings {
 
     /// Has a request carried out: by the owner if there is one, else by taking the lock for a moment.
     pub(crate) fn request(&self, request: Request) -> Outcome<(String, serde_json::Value)> {
-        let context = self.context()?;
+        let context = Arc::new(self.context()?);
         // Between the two questions an owner may come or go; a few rounds settle it.
         for _ in 0..50 {
             let answer = match runner::send(&context.layout, &request)? {
                 Some(answer) => Some(answer),
-                None => match Owner::take(&context)? {
-                    Taken::Ours(owner) => {
-                        self.tell_recovery(&owner);
-                        Some(owner.handle(&context, request.clone()))
+                None => match Hosting::take(&context)? {
+                    Hosted::Ours(host) => {
+                        self.tell_recovery(host.recovery());
+                        Some(host.handle(request.clone()))
                     }
-                    Taken::Theirs(_) => None,
+                    Hosted::Theirs(_) => None,
                 },
             };
             match answer {
@@ -256,7 +268,7 @@ impl Surroundings {
                 Some(Answer::Refused { message, causes, hint, code }) => {
                     return Err(CommandError::refused(code, message, causes, hint));
                 }
-                None => std::thread::sleep(std::time::Duration::from_millis(20)),
+                Some(Answer::Leaving) | None => std::thread::sleep(std::time::Duration::from_millis(20)),
             }
         }
         Err(CommandError::new(
@@ -267,11 +279,11 @@ impl Surroundings {
     }
 
     /// Tells what recovery found, on stderr, so that stdout stays what was asked for.
-    pub(crate) fn tell_recovery(&self, owner: &Owner) {
-        for note in owner.recovery.notes.iter().filter(|_| !self.json) {
+    pub(crate) fn tell_recovery(&self, recovery: &Recovery) {
+        for note in recovery.notes.iter().filter(|_| !self.json) {
             crate::text::err(&format!("recovered: {}", safe(note)));
         }
-        for damage in owner.recovery.damaged.iter().filter(|_| !self.json) {
+        for damage in recovery.damaged.iter().filter(|_| !self.json) {
             let store::Damage { run_id, why } = damage;
             crate::text::err(&format!("damaged: run {run_id} was left as it is: {}; see norma doctor", safe(why)));
         }

@@ -1,5 +1,7 @@
 //! Words on a terminal: the one place that prints, and how times, ids and counts are shown.
 
+/// Makes what an agent or a repository said safe to show.
+pub(crate) use contract::printable as safe;
 use std::io::Write;
 use std::time::Duration;
 
@@ -24,12 +26,6 @@ pub(crate) fn bytes_out(bytes: &[u8]) {
 /// Prints a line to stderr.
 pub(crate) fn err(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
-}
-
-/// Makes what an agent or a repository said safe to show: control, bidi and invisible characters become visible.
-pub(crate) fn safe(text: &str) -> String {
-    let hidden = |c: char| c.is_control() || contract::path::is_invisible(c);
-    text.chars().map(|c| if hidden(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 
 /// One line of at most `chars` characters.

@@ -332,6 +332,18 @@ impl Config {
         self.agents.get(name).cloned().or_else(|| AgentType::named(name).map(AgentConfig::of))
     }
 
+    /// Who compiles intents: the agent that was named, else the configured one of type `opencode`, else `opencode` as it
+    /// is known.
+    pub fn compiler(&self, named: Option<String>) -> String {
+        let is_opencode = |name: &&String| self.agents[*name].kind == AgentType::Opencode;
+        let plain = AgentType::Opencode.as_str();
+        let configured = || match self.agents.contains_key(plain) {
+            true => None,
+            false => self.agents.keys().find(is_opencode).cloned(),
+        };
+        named.or_else(configured).unwrap_or_else(|| plain.to_owned())
+    }
+
     /// The agents of the `pdca` roles, or what is missing.
     pub fn pdca_agents(&self) -> Result<BTreeMap<Role, AgentConfig>, Vec<Violation>> {
         let mut found = BTreeMap::new();

@@ -48,7 +48,7 @@ pub use fact::{
 pub use hash::{Digest, Domain};
 pub use id::RunId;
 pub use json::{Limits, Violation};
-pub use path::RepoPath;
+pub use path::{RepoPath, printable};
 pub use policy::Policies;
 pub use prompt::{BlockName, PromptBlock, PromptBlocks, Sent};
 pub use receipt::{LeftOut, Receipt};

@@ -181,6 +181,12 @@ fn check_characters(text: &str) -> Result<(), PathProblem> {
     Ok(())
 }
 
+/// A text that may be printed: what a terminal would act on, or nobody would see, is spelled out.
+pub fn printable(text: &str) -> String {
+    let hidden = |c: char| c.is_control() || is_invisible(c);
+    text.chars().map(|c| if hidden(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
+}
+
 /// Whether a character shows nothing or reorders what is shown, so that people would approve another text than they
 /// see.
 pub fn is_invisible(character: char) -> bool {

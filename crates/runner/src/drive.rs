@@ -1,26 +1,25 @@
-//! The loop. It asks the run what is due, does that one thing, records it, and asks again. Nobody acts on a fact, and
-//! nobody is told of it (progress), before it is durable.
+//! Doing what is due: one thing about a run is done and recorded, and then it is asked again what is due. Nobody acts on
+//! a fact, and nobody is told of it (progress), before it is durable. Who asks is the host, for all its runs
+//! ([`crate::host::workers`]), or somebody who carries out a run alone.
 
+use crate::claims::{Asking, Job, Next};
 use crate::git::Objects;
 use crate::host::approval;
 use crate::machine::diff;
 use crate::shared::{Pending, SharedRun};
 use crate::world::World;
-use crate::{Error, Machine, Result, change, items, landing, turn};
-use contract::{End, Event, Fact, Policies, Reason, Status, StepRef, Timestamp};
+use crate::{Error, Result, change, items, landing, turn};
+use contract::{End, Event, Fact, Policies, Reason, SessionEvent, Status, StepRef};
 use run::{Due, Run};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use store::{Reader, RunLog, Store, crash};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use store::{PathLocks, Reader, RunLog, Store, crash};
 
-/// How long a provider is waited for; a run that has to wait longer is left paused.
-const LONGEST_WAIT_MS: u64 = 6 * 60 * 60 * 1000;
-
-/// How often it is looked whether somebody wants a waiting run to stop.
-const LOOK_MS: u64 = 100;
+/// How often somebody who carries out a run alone looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Why the loop should stop before the run does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +48,7 @@ impl Control {
 
     /// Asks for a stop; a cancel is not weakened by a later interrupt.
     pub fn request(&self, stop: Stop) {
-        let mut requested = self.requested.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
         if *requested != Some(Stop::Cancel) {
             *requested = Some(stop);
         }
@@ -58,14 +57,26 @@ impl Control {
 
     /// What was asked.
     pub fn requested(&self) -> Option<Stop> {
-        *self.requested.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        *self.requested.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Told of everything that is on record, in order.
 pub trait Progress: Send {
-    /// These events are durable.
-    fn recorded(&mut self, run: &Run, events: &[Event]);
+    /// These events are durable, and this is the run with them.
+    fn recorded(&mut self, run: &Arc<Run>, events: &[Event]);
+    /// An agent is in the middle of something; this is on no record.
+    fn delta(&mut self, _step: StepRef, _event: &SessionEvent) {}
+}
+
+impl<P: Progress + ?Sized> Progress for &mut P {
+    fn recorded(&mut self, run: &Arc<Run>, events: &[Event]) {
+        (**self).recorded(run, events);
+    }
+
+    fn delta(&mut self, step: StepRef, event: &SessionEvent) {
+        (**self).delta(step, event);
+    }
 }
 
 /// Whether doing this would accept the run's result.
@@ -73,146 +84,74 @@ fn accepts(due: &Due) -> bool {
     matches!(due, Due::Land | Due::End { status: Status::Succeeded, .. })
 }
 
-/// Who carries out items: as many machines as may be at work at once.
-#[derive(Clone, Copy)]
-pub struct Workers<'a> {
-    /// How many.
-    pub jobs: usize,
-    /// Makes one more.
-    pub machine: &'a (dyn Fn() -> Machine<'a> + Sync),
-}
-
-/// What those who work on the same run have in common.
-pub(crate) struct WorkerContext<'a> {
-    store: &'a Store,
-    objects: &'a Objects,
-    shared: Arc<SharedRun<'a>>,
-    control: Control,
-    policies: &'a Policies,
-}
-
-/// One run being carried out, by one of those who work on it.
-pub struct Driver<'w, 'a> {
+/// Whoever does one thing about a run, and what that takes.
+pub(crate) struct Driver<'w, 'a> {
     /// The record.
-    pub store: &'a Store,
+    pub(crate) store: &'w Store,
     /// norma's own objects.
-    pub(crate) objects: &'a Objects,
+    pub(crate) objects: &'w Objects,
     /// Reads what was recorded before.
-    pub(crate) reader: Reader,
+    pub(crate) reader: &'w Reader,
     /// The run, as it was after what this one recorded last.
-    pub run: Run,
+    pub(crate) run: Run,
     /// The run as all who work on it know it.
     pub(crate) shared: Arc<SharedRun<'a>>,
     /// Agents and git.
     pub(crate) world: &'w mut dyn World,
-    /// Others who may help.
-    pub(crate) workers: Option<Workers<'a>>,
     /// Who may stop it.
     pub(crate) control: Control,
     /// What its changes are judged by; those that its contract names.
-    pub(crate) policies: &'a Policies,
+    pub(crate) policies: &'w Policies,
+    /// Held while a result is brought to the user's branch: results land one after another.
+    pub(crate) lane: &'w Mutex<()>,
+    /// Who has said yes to whatever the contract needs a yes for, by typing it.
+    pub(crate) consent: Option<&'w str>,
 }
 
-impl<'w, 'a> Driver<'w, 'a> {
-    /// A driver for a run whose log ends here.
-    #[expect(clippy::too_many_arguments, reason = "everything that carrying out a run needs, once")]
-    pub fn new(
-        store: &'a Store,
-        objects: &'a Objects,
-        run: Run,
-        log: RunLog,
-        world: &'w mut dyn World,
-        progress: &'a mut dyn Progress,
-        control: Control,
-        policies: &'a Policies,
-    ) -> Result<Driver<'w, 'a>> {
-        let reader = Reader::open(&store.layout)?;
-        let shared = Arc::new(SharedRun::new(run.clone(), log, progress));
-        Ok(Driver { store, objects, reader, run, shared, world, workers: None, control, policies })
-    }
-
-    /// The same with others who help with items.
-    pub fn with_workers(mut self, workers: Workers<'a>) -> Driver<'w, 'a> {
-        self.workers = Some(workers);
-        self
-    }
-
-    /// A place beside this one for somebody who works on the same run.
-    pub(crate) fn worker_context(&self) -> WorkerContext<'a> {
-        let (shared, control) = (self.shared.clone(), self.control.clone());
-        WorkerContext { store: self.store, objects: self.objects, shared, control, policies: self.policies }
-    }
-
-    /// Somebody in such a place.
-    pub(crate) fn at(context: &WorkerContext<'a>, world: &'w mut dyn World) -> Result<Driver<'w, 'a>> {
-        Ok(Driver {
-            store: context.store,
-            objects: context.objects,
-            reader: Reader::open(&context.store.layout)?,
-            run: context.shared.run(),
-            shared: context.shared.clone(),
-            world,
-            workers: None,
-            control: context.control.clone(),
-            policies: context.policies,
-        })
-    }
-
-    /// Goes on until the run has ended or was asked to stop.
-    pub fn drive(&mut self) -> Result<()> {
-        loop {
-            if let Some(stop) = self.control.requested() {
-                return self.stop(stop);
-            }
-            let due = self.run.next();
-            if accepts(&due) && self.freeze_if_evidence_is_lost()? {
-                return Ok(());
-            }
-            match due {
-                Due::Turn(StepRef { item: Some(_), .. }) | Due::Item { .. } => items::work(self)?,
-                Due::Turn(step) => turn::take(self, step)?,
-                Due::Approval => self.wait_for_approval()?,
-                Due::Pause { end, until } => {
-                    self.record(vec![Fact::RunPaused(end)], Vec::new())?;
-                    if !self.sleep_until(until) {
-                        let canceled = self.control.requested() == Some(Stop::Cancel);
-                        return if canceled { self.stop(Stop::Cancel) } else { Ok(()) };
-                    }
-                    self.record(vec![Fact::RunResumed { pid: std::process::id() }], Vec::new())?;
-                }
-                Due::Change { change, step } => change::judge_and_apply(self, change, step)?,
-                Due::Land => landing::land(self)?,
-                Due::End { status, end, budget } => {
-                    let mut facts: Vec<Fact> = budget.map(Fact::BudgetExceeded).into_iter().collect();
-                    facts.push(Fact::ended(status, end));
-                    return self.end(facts);
-                }
-                Due::Nothing => return Ok(()),
-            }
+impl Driver<'_, '_> {
+    /// Does one thing.
+    pub(crate) fn carry_out(&mut self, job: Job) -> Result<()> {
+        match job {
+            Job::Whole(due) => self.do_due(due),
+            Job::Resume => self.record(vec![Fact::RunResumed { pid: std::process::id() }], Vec::new()),
+            Job::Stop(stop) => self.stop(stop),
+            Job::Deny(end) => self.end(vec![Fact::ended(Status::Denied, end)]),
+            Job::Work(place) => items::work_on(self, place),
+            Job::Judge(place) => items::judge(self, place, None),
+            Job::Land(_, judged) => items::land(self, *judged),
         }
     }
 
-    /// Waits for a provider; false if nobody knows how long, it would be too long, or somebody asked to stop.
-    fn sleep_until(&self, until: Option<Timestamp>) -> bool {
-        let Some(until) = until else { return false };
-        let left = || until.unix_ms().saturating_sub(store::now().unix_ms());
-        if left() > LONGEST_WAIT_MS {
-            return false;
+    fn do_due(&mut self, due: Due) -> Result<()> {
+        if accepts(&due) && self.freeze_if_evidence_is_lost()? {
+            return Ok(());
         }
-        while left() > 0 && self.control.requested().is_none() {
-            std::thread::sleep(Duration::from_millis(left().min(LOOK_MS)));
+        match due {
+            Due::Turn(step) => turn::take(self, step),
+            Due::Approval => self.wait_for_approval(),
+            Due::Pause { end, until } => {
+                self.record(vec![Fact::RunPaused(end)], Vec::new())?;
+                until.into_iter().for_each(|until| self.shared.state().claims.rest_until(until));
+                Ok(())
+            }
+            Due::Change { change, step } => change::judge_and_apply(self, change, step),
+            Due::Land => {
+                let lane = self.lane;
+                let _alone = lane.lock().unwrap_or_else(PoisonError::into_inner);
+                landing::land(self)
+            }
+            Due::End { status, end, budget } => {
+                let mut facts: Vec<Fact> = budget.map(Fact::BudgetExceeded).into_iter().collect();
+                facts.push(Fact::ended(status, end));
+                self.end(facts)
+            }
+            Due::Item { .. } | Due::Nothing => Ok(()),
         }
-        self.control.requested().is_none()
-    }
-
-    /// Ends a run that a person said no to.
-    pub fn deny(&mut self, end: End) -> Result<()> {
-        self.end(vec![Fact::ended(Status::Denied, end)])
     }
 
     /// Evidence that is not what was recorded proves nothing: the run ends here, before anything is accepted.
     fn freeze_if_evidence_is_lost(&mut self) -> Result<bool> {
-        let findings = store::lost_evidence(&self.reader, &self.run.id.slug())?;
+        let findings = store::lost_evidence(self.reader, &self.run.id.slug())?;
         if findings.is_empty() {
             return Ok(false);
         }
@@ -221,10 +160,16 @@ impl<'w, 'a> Driver<'w, 'a> {
         Ok(true)
     }
 
-    /// Asks for the yes that the contract needs, and leaves the run waiting for it.
+    /// Asks for the yes that the contract needs, and leaves the run waiting for it. Whoever typed what may change has
+    /// said yes to it by that; it goes on record as any other yes.
     fn wait_for_approval(&mut self) -> Result<()> {
         let wait = approval::ask(self.store, &self.run, self.run.started.contract.approval_for.clone())?;
-        self.record(vec![Fact::RunWaiting(wait)], Vec::new())
+        let approval = wait.approval.clone();
+        self.record(vec![Fact::RunWaiting(wait)], Vec::new())?;
+        let Some(by) = self.consent.map(str::to_owned) else { return Ok(()) };
+        approval::grant_typed(self.store, approval.clone(), by.clone())?;
+        let used = Fact::ApprovalUsed { approval, by };
+        self.record(vec![Fact::RunResumed { pid: std::process::id() }, used], Vec::new())
     }
 
     fn stop(&mut self, stop: Stop) -> Result<()> {
@@ -283,6 +228,53 @@ impl<'w, 'a> Driver<'w, 'a> {
 
     pub(crate) fn run_dir(&self) -> PathBuf {
         self.store.layout.run(&self.run.id.slug())
+    }
+}
+
+/// A run that is carried out on one thread, with nobody else around: by recovery, in a simulation, to be measured.
+pub struct Alone<'w, 'a> {
+    /// The record.
+    pub store: &'w Store,
+    /// norma's own objects.
+    pub objects: &'w Objects,
+    /// Agents and git.
+    pub world: &'w mut dyn World,
+    /// Who is told.
+    pub progress: Box<dyn Progress + 'a>,
+    /// Who may stop it.
+    pub control: Control,
+    /// What its changes are judged by.
+    pub policies: &'w Policies,
+}
+
+impl<'w, 'a> Alone<'w, 'a> {
+    /// Goes on from the end of its log until the run has ended or is held.
+    pub fn drive(self, run: Run, log: RunLog) -> Result<()> {
+        let Alone { store, objects, world, progress, control, policies } = self;
+        let (reader, locks) = (&Reader::open(&store.layout)?, &PathLocks::open(&store.layout)?);
+        let shared = Arc::new(SharedRun::new(run, log, progress, Box::new(|| ())));
+        let (run, lane, consent) = (shared.run(), &Mutex::default(), None);
+        let mut driver = Driver { store, objects, reader, run, shared, world, control, policies, lane, consent };
+        loop {
+            let control = driver.control.clone();
+            let next = Asking { control: &control, jobs: 1, locks }.claim(&mut driver.shared.state())?;
+            let job = match next {
+                Next::Do(job) => job,
+                Next::At(time) => {
+                    std::thread::sleep(time.saturating_duration_since(Instant::now()).min(LOOK));
+                    continue;
+                }
+                Next::Wait => {
+                    std::thread::sleep(LOOK);
+                    continue;
+                }
+                Next::Over => return Ok(()),
+            };
+            let subject = job.subject();
+            driver.refresh();
+            driver.carry_out(job)?;
+            driver.shared.state().claims.release(subject);
+        }
     }
 }
 

@@ -73,6 +73,12 @@ pub enum Error {
     /// The state directory is not the one that was left: an older one was put back, or it was rewritten.
     #[error("{0}")]
     RolledBack(String),
+    /// norma itself went wrong; only what it was doing is concerned.
+    #[error("norma failed: {0}")]
+    Panicked(String),
+    /// The state directory is about to be let go of.
+    #[error("this norma is about to end")]
+    Leaving,
     /// It could be done, but not safely, so it was not.
     #[error("{message}")]
     Declined {
@@ -119,6 +125,7 @@ impl Error {
             Error::Waiting { .. } => exit::WAITING,
             Error::Store(store::Error::Damaged { .. }) | Error::RolledBack(_) => exit::INTEGRITY,
             Error::Environment { .. } | Error::Store(_) | Error::Git(_) | Error::Io { .. } => exit::ENVIRONMENT,
+            Error::Panicked(_) | Error::Leaving => exit::ENVIRONMENT,
         }
     }
 
@@ -132,7 +139,8 @@ impl Error {
             Error::Store(error) => store_hint(error),
             Error::Git(error) => git_hint(error),
             Error::RolledBack(_) => Some(ACCEPT),
-            Error::Io { .. } => None,
+            Error::Panicked(_) => Some("this is a defect of norma: please report it; `norma resume RUN` goes on"),
+            Error::Io { .. } | Error::Leaving => None,
         }
     }
 

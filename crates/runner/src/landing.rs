@@ -204,7 +204,7 @@ pub struct Later<'l> {
 impl Later<'_> {
     /// Lands a run that has passed and whose result is not on the user's branch. Where that has moved, the result is merged
     /// with what it holds now, and `machine` runs the tests; without one, what has tests does not land there.
-    pub fn land(&self, slug: &str, machine: Option<&mut Machine<'_>>) -> Result<Landing> {
+    pub fn land(&self, slug: &str, machine: Option<&mut Machine>) -> Result<Landing> {
         let Later { store, user, objects } = *self;
         let (run, view) = load(store, slug)?;
         check_landable(&run, &view)?;
@@ -233,7 +233,7 @@ impl Later<'_> {
         &self,
         run: &Run,
         result: ObjectId,
-        machine: Option<&mut Machine<'_>>,
+        machine: Option<&mut Machine>,
     ) -> Result<std::result::Result<Landing, String>> {
         let Later { store, user, objects } = *self;
         let head = user.head()?;

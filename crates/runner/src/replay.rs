@@ -38,11 +38,11 @@ pub struct Replay<'a> {
 }
 
 /// Who says what came of an item's tests.
-enum Tests<'t, 'm> {
+enum Tests<'t> {
     /// The record.
     OnRecord,
     /// A machine that runs them again, until somebody asks it to stop.
-    Again(&'t mut Machine<'m>, &'t Control),
+    Again(&'t mut Machine, &'t Control),
 }
 
 impl Replay<'_> {
@@ -53,12 +53,7 @@ impl Replay<'_> {
     }
 
     /// Applies a run's patches and runs its tests again. `record` is what its verification says.
-    pub fn reverify(
-        &self,
-        record: &Verification,
-        machine: &mut Machine<'_>,
-        control: &Control,
-    ) -> Result<ReplayReport> {
+    pub fn reverify(&self, record: &Verification, machine: &mut Machine, control: &Control) -> Result<ReplayReport> {
         check_record(record)?;
         let judged = self.walk(&record.run_id, Tests::Again(machine, control), |walk| walk.all_of_it());
         let (run, _) = self.reader.load(&record.run_id)?;
@@ -67,11 +62,11 @@ impl Replay<'_> {
     }
 
     /// Goes through the log of a run that has ended.
-    fn walk<'t, 'm>(
+    fn walk<'t>(
         &self,
         slug: &str,
-        tests: Tests<'t, 'm>,
-        go: impl FnOnce(&mut Walk<'_, 't, 'm>) -> Result<Vec<ReplayCheck>>,
+        tests: Tests<'t>,
+        go: impl FnOnce(&mut Walk<'_, 't>) -> Result<Vec<ReplayCheck>>,
     ) -> Result<Vec<ReplayCheck>> {
         let (id, events, _) = self.reader.log(slug)?;
         let damaged = |why: run::Illegal| store::Error::Damaged { log: slug.to_owned(), why: why.to_string() };
@@ -115,7 +110,7 @@ pub fn check_record(record: &Verification) -> Result<()> {
 }
 
 /// A run on its way through its own log.
-struct Walk<'w, 't, 'm> {
+struct Walk<'w, 't> {
     with: Replay<'w>,
     rules: Rules<'w>,
     /// The run's directory.
@@ -126,7 +121,7 @@ struct Walk<'w, 't, 'm> {
     /// Where the run's line has ended so far.
     line: Vec<ItemBase>,
     memo: Memo,
-    tests: Tests<'t, 'm>,
+    tests: Tests<'t>,
 }
 
 /// What is compared, a tally each.
@@ -140,7 +135,7 @@ struct Tallies {
     decisions: Tally,
 }
 
-impl Walk<'_, '_, '_> {
+impl Walk<'_, '_> {
     fn all_of_it(&mut self) -> Result<Vec<ReplayCheck>> {
         let mut tallies = Tallies::default();
         let events = self.events;

@@ -1,14 +1,14 @@
 //! The record of a run as all who work on it share it. Facts are given their place in the log one after another and
 //! reach the disk in that order; whoever put them there waits until they have, before acting on them or telling them.
 
+use crate::claims::Claims;
 use crate::drive::Progress;
-use crate::items::Claims;
 use crate::{Error, Result};
-use contract::{Event, Fact};
+use contract::{Event, Fact, SessionEvent, StepRef};
 use gateway::{Amount, Budget, Ledger};
 use run::Run;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{RunLog, StepFile, Store, Ticket};
 
 /// What facts are recorded with.
@@ -24,7 +24,8 @@ pub(crate) struct Pending {
 /// A run under way: its state behind one lock, and who is told of what is durable.
 pub(crate) struct SharedRun<'a> {
     state: Mutex<RunState>,
-    changed: Condvar,
+    /// Has whoever has nothing to do look again.
+    wake: Box<dyn Fn() + Send + Sync + 'a>,
     telling: Mutex<Telling<'a>>,
     /// What its turns are paid from, however many are under way at once.
     ledger: Arc<Ledger>,
@@ -35,24 +36,30 @@ pub(crate) struct RunState {
     pub(crate) run: Run,
     log: RunLog,
     pub(crate) claims: Claims,
-    /// Somebody could not go on: nobody does.
-    broken: bool,
+    /// Why somebody could not go on: nobody does.
+    failed: Option<Error>,
 }
 
 struct Telling<'a> {
-    progress: &'a mut dyn Progress,
+    progress: Box<dyn Progress + 'a>,
     /// What is durable and waits for something before it.
     durable: BTreeMap<u64, Vec<Event>>,
-    /// How many events were told.
-    told: u64,
+    /// The run as it was told: nothing in it may be taken back by a crash.
+    settled: Arc<Run>,
 }
 
 impl<'a> SharedRun<'a> {
-    pub(crate) fn new(run: Run, log: RunLog, progress: &'a mut dyn Progress) -> SharedRun<'a> {
+    /// `wake` is called, with nothing held, whenever there may be more to do.
+    pub(crate) fn new(
+        run: Run,
+        log: RunLog,
+        progress: Box<dyn Progress + 'a>,
+        wake: Box<dyn Fn() + Send + Sync + 'a>,
+    ) -> SharedRun<'a> {
         let ledger = Arc::new(ledger(&run));
-        let telling = Telling { progress, durable: BTreeMap::new(), told: run.seq };
-        let state = RunState { run, log, claims: Claims::default(), broken: false };
-        SharedRun { state: Mutex::new(state), changed: Condvar::new(), telling: Mutex::new(telling), ledger }
+        let telling = Telling { progress, durable: BTreeMap::new(), settled: Arc::new(run.clone()) };
+        let state = RunState { run, log, claims: Claims::default(), failed: None };
+        SharedRun { state: Mutex::new(state), wake, telling: Mutex::new(telling), ledger }
     }
 
     /// What the run's turns are paid from.
@@ -69,20 +76,15 @@ impl<'a> SharedRun<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until something may have changed.
-    pub(crate) fn wait<'p>(&self, state: MutexGuard<'p, RunState>) -> MutexGuard<'p, RunState> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Has everybody who waits look again.
-    pub(crate) fn notify(&self) {
-        self.changed.notify_all();
+    /// The run as it is on record, which is behind [`SharedRun::run`] while facts are on their way to the disk.
+    pub(crate) fn settled(&self) -> Arc<Run> {
+        self.telling().settled.clone()
     }
 
     /// Has everybody stop: something could not be done, and what follows might rely on it.
-    pub(crate) fn give_up(&self) {
-        self.state().broken = true;
-        self.notify();
+    pub(crate) fn give_up(&self, error: Error) {
+        self.state().fail(error);
+        (self.wake)();
     }
 
     /// Gives facts their place. What they are may depend on the run as it is at that moment.
@@ -105,31 +107,36 @@ impl<'a> SharedRun<'a> {
 
     /// Waits until facts are durable, and tells them in the order of the log.
     pub(crate) fn settle(&self, Pending { events, ticket }: Pending) -> Result<()> {
-        if let Err(error) = ticket.wait() {
-            self.give_up();
-            return Err(Error::from(error));
-        }
+        ticket.wait()?;
         self.tell(events);
-        self.notify();
+        (self.wake)();
         Ok(())
     }
 
     fn tell(&self, events: Vec<Event>) {
         let Some(first) = events.first().map(|event| event.seq) else { return };
-        let mut telling = self.telling.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut telling = self.telling();
         telling.durable.insert(first, events);
-        let next = telling.told + 1;
-        let Some(mut due) = telling.durable.remove(&next) else { return };
-        let run = self.run();
         loop {
-            telling.progress.recorded(&run, &due);
-            telling.told += due.len() as u64;
-            let next = telling.told + 1;
-            match telling.durable.remove(&next) {
-                Some(more) => due = more,
-                None => return,
+            let next = telling.settled.seq + 1;
+            let Some(due) = telling.durable.remove(&next) else { return };
+            // A copy is made only if somebody has kept the one before.
+            let settled = Arc::make_mut(&mut telling.settled);
+            for event in &due {
+                settled.advance(event).expect("BUG: only what is legal is recorded");
             }
+            let Telling { progress, settled, .. } = &mut *telling;
+            progress.recorded(settled, &due);
         }
+    }
+
+    /// Shows what an agent is in the middle of. It is not on record, and may never be.
+    pub(crate) fn show(&self, step: StepRef, event: &SessionEvent) {
+        self.telling().progress.delta(step, event);
+    }
+
+    fn telling(&self) -> MutexGuard<'_, Telling<'a>> {
+        self.telling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -142,7 +149,18 @@ fn ledger(run: &Run) -> Ledger {
 }
 
 impl RunState {
-    pub(crate) fn is_broken(&self) -> bool {
-        self.broken
+    /// Has everybody stop who asks what to do next.
+    pub(crate) fn fail(&mut self, error: Error) {
+        self.failed.get_or_insert(error);
+    }
+
+    /// Whether somebody could not go on.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// Why, for whoever lets go of the run.
+    pub(crate) fn take_failure(&mut self) -> Option<Error> {
+        self.failed.take()
     }
 }

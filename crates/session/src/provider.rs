@@ -111,6 +111,11 @@ pub fn keys(kind: Kind) -> &'static [KeyPlace<'static>] {
     of(kind).map_or(&[], |provider| &provider.keys)
 }
 
+/// Whether some agent's key is looked for in a variable of this name.
+pub fn is_key(variable: &str) -> bool {
+    Kind::ALL.into_iter().flat_map(keys).any(|place| place.variable == variable)
+}
+
 /// The hosts that the command line needs when it speaks to its provider itself, as `host:port`.
 pub fn hosts(kind: Kind) -> &'static [&'static str] {
     of(kind).map_or(&[], |provider| &provider.hosts)

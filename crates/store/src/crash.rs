@@ -44,17 +44,26 @@ pub fn simulate(at: Option<(&'static str, u32)>) {
     SIMULATED.set(at);
 }
 
-/// `NAME` or `NAME:N`: die at the N-th visit (from 1).
-static ARMED: OnceLock<(String, u32)> = OnceLock::new();
+/// What happens at which visit of which point.
+struct Armed {
+    name: String,
+    nth: u32,
+    /// Whether only the thread goes wrong that comes there, not the process.
+    panics: bool,
+}
 
-/// Arms one point for this process; only in builds with debug assertions.
+static ARMED: OnceLock<Armed> = OnceLock::new();
+
+/// Arms one point for this process; only in builds with debug assertions. `NAME` or `NAME:N`: die at the N-th visit (from
+/// 1); `panic:NAME` or `panic:NAME:N`: panic there.
 pub fn arm(spec: &str) {
+    let (panics, spec) = spec.strip_prefix("panic:").map_or((false, spec), |spec| (true, spec));
     let (name, nth) = match spec.split_once(':') {
         Some((name, nth)) => (name, nth.parse().unwrap_or(1)),
         None => (spec, 1),
     };
     assert!(POINTS.contains(&name), "BUG: there is no crash point {name}");
-    let _ = ARMED.set((name.to_owned(), nth));
+    let _ = ARMED.set(Armed { name: name.to_owned(), nth, panics });
 }
 
 /// Dies here, if this is the armed point.
@@ -69,8 +78,9 @@ pub fn point(name: &'static str) {
             std::panic::resume_unwind(Box::new(Crashed(name)));
         }
     }
-    let Some((armed, nth)) = ARMED.get() else { return };
-    if armed == name && visits() == *nth {
+    let Some(armed) = ARMED.get() else { return };
+    if armed.name == name && visits() == armed.nth {
+        assert!(!armed.panics, "a test has norma go wrong at {name}");
         let me = rustix::process::getpid();
         let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
         // SIGKILL is on its way; nothing more may happen on this thread.

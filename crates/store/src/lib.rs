@@ -39,6 +39,6 @@ pub use log::{RunLog, Store, Ticket, new_run_id, new_uuid, now};
 pub use path_lock::{Conflict, Holder, PathLock, PathLocks, Taken};
 pub use read::{LandedReceipt, Reader};
 pub use recordings::{keep_recording, recording};
-pub use recover::{Recovery, lost_evidence, make_way, recover};
+pub use recover::{Recovery, lost_evidence, make_way, recover, recover_one};
 pub use seal::{Sign, seal, write_whole};
 pub use verify::{Open, Roster, Verification, verify, verify_all};

@@ -41,6 +41,13 @@ pub fn recover(store: &Store, sign: Sign<'_>) -> Result<Recovery> {
     Ok(found)
 }
 
+/// The same for one run, which its process could not go on with.
+pub fn recover_one(store: &Store, slug: &str, sign: Sign<'_>) -> Result<Recovery> {
+    let mut found = Recovery::default();
+    recover_run(store, &Reader::open(&store.layout)?, slug, sign, &mut found)?;
+    Ok(found)
+}
+
 fn recover_run(store: &Store, reader: &Reader, slug: &str, sign: Sign<'_>, found: &mut Recovery) -> Result<()> {
     let (run, log) = reader.load(slug)?;
     let mut open = Recovering { store, slug, dir: store.layout.run(slug), run, log };

@@ -12,10 +12,10 @@ use crate::{Result, tell};
 use contract::{Config, Event, Fact, Policies, Role};
 use run::Run;
 use runner::process::Supervisor;
-use runner::{Context, Control, Driver, Machine, Order, Owner, Progress, Settings, Starting, Taken, Trust};
+use runner::{Alone, Context, Control, Machine, Order, Owner, Progress, Settings, Starting, Taken, Trust};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use store::Layout;
 
@@ -165,18 +165,18 @@ fn drive(world: &World, files: u32, dir: &Path, iterations: u32, turn: Turn<'_>)
     turn.wait();
     let user = world.discover(dir)?;
     let layout = Layout::new(&user.root, None);
-    let context = Context {
+    let context = Arc::new(Context {
         trust: Trust::new(&world.dir.join("home/data"), &layout.state),
         user,
         agent_env: world.agent_env(),
         user_env: Default::default(),
         templates: Default::default(),
         supervisor: Supervisor { program: world.norma.clone(), args: vec!["__supervise".into()] },
-        sandbox: crate::confine::sandbox(&world.norma),
-        told: Box::new(|_| ()),
+        sandbox: Arc::new(crate::confine::sandbox(&world.norma)),
+        told: Arc::new(|_| ()),
         command: "bench".into(),
         layout,
-    };
+    });
     let Taken::Ours(owner) = Owner::take(&context)? else { return Err("somebody else is at work here".into()) };
     let settings = Settings::new(config(iterations)?, &[], &context.layout.config(), Policies::built_in());
     let order =
@@ -192,11 +192,12 @@ fn drive(world: &World, files: u32, dir: &Path, iterations: u32, turn: Turn<'_>)
     }
     .start(order)?;
     let control = Control::new()?;
-    let mut machine = Machine::new(&context, owner.objects(), owner.keys(), control.cancel.clone());
+    let mut machine = Machine::new(context.clone(), owner.state(), control.cancel.clone());
     let agent = ["/bin/echo".to_owned(), RESPONSE.to_owned()];
     let mut watch = Watch::new(files, StepFloor::new(&context.layout.state, &agent)?, &turn);
-    Driver::new(owner.store(), owner.objects(), run, log, &mut machine, &mut watch, control, &settings.policies)?
-        .drive()?;
+    let (store, objects, policies) = (owner.store(), owner.objects(), &settings.policies);
+    let progress = Box::new(&mut watch);
+    Alone { store, objects, world: &mut machine, progress, control, policies }.drive(run, log)?;
     if let Some(error) = watch.failure {
         return Err(error);
     }
@@ -234,7 +235,7 @@ impl<'a> Watch<'a> {
 }
 
 impl Progress for Watch<'_> {
-    fn recorded(&mut self, _: &Run, events: &[Event]) {
+    fn recorded(&mut self, _: &Arc<Run>, events: &[Event]) {
         let committed = events.iter().find_map(|event| match &event.fact {
             Fact::StepCommitted(done) => Some(done.step),
             _ => None,

@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Start over even if an interrupted batch of the same items could go on
     #[arg(long)]
     new: bool,
-    /// Do not wait if another norma is at work; exit 4
+    /// Do nothing if another norma is at work here; exit 4
     #[arg(long)]
     no_wait: bool,
 }

@@ -4,15 +4,13 @@ use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::{out, safe};
 use contract::EventLine;
+use runner::{Delta, Line, Lines};
+use serde_json::json;
 use std::process::ExitCode;
-use std::time::Duration;
 use store::Reader;
 
 /// How many lines are read at once.
 const PAGE: u64 = 1000;
-
-/// How often a follower looks for more.
-const POLL: Duration = Duration::from_millis(100);
 
 /// Print the log of a run
 #[derive(clap::Args)]
@@ -20,7 +18,7 @@ const POLL: Duration = Duration::from_millis(100);
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
     run: String,
-    /// Go on until the run has ended
+    /// Go on until nobody works on the run any more, with what its agents are in the middle of
     #[arg(long)]
     follow: bool,
     /// Only events after this number
@@ -34,22 +32,42 @@ impl Args {
         let reader = Reader::open(&layout)?;
         let slug = reader.find_run(&self.run)?;
         let mut after = self.after;
+        let print = |line: &str| if here.json { out(line) } else { out(&readable(line)) };
         loop {
-            // Asked before reading, so that the last lines are not missed.
-            let ended =
-                reader.run(&slug)?.is_none_or(|view| here.truthful(&layout, view).status != contract::Status::Running);
-            let lines = reader.lines(&slug, after, PAGE)?;
-            for line in &lines {
-                after += 1;
-                if here.json { out(line) } else { out(&readable(line)) }
+            loop {
+                let lines = reader.lines(&slug, after, PAGE)?;
+                lines.iter().for_each(|line| print(line));
+                after += lines.len() as u64;
+                if lines.is_empty() {
+                    break;
+                }
             }
-            if lines.is_empty() && (!self.follow || ended) {
+            let Some(mut told) = (if self.follow { Lines::follow(&layout, &slug, after)? } else { None }) else {
                 return Ok(ExitCode::SUCCESS);
-            }
-            if lines.is_empty() {
-                std::thread::sleep(POLL);
+            };
+            loop {
+                match told.wait()? {
+                    Line::Event(line) => {
+                        print(&line);
+                        after += 1;
+                    }
+                    Line::Uncommitted(delta) => uncommitted(here, &delta),
+                    Line::Over(_) => return Ok(ExitCode::SUCCESS),
+                    // Whoever was too slow, or whose owner is gone, asks again.
+                    Line::Lost => break,
+                }
             }
         }
+    }
+}
+
+/// What is on no record, marked as such.
+fn uncommitted(here: &Surroundings, delta: &Delta) {
+    if here.json {
+        return out(&json!({ "uncommitted": delta }).to_string());
+    }
+    if let Delta::Agent { event, .. } = delta {
+        out(&format!("   ~  not on record             {:<16}  {}", "", safe(&event.message())));
     }
 }
 

@@ -6,6 +6,7 @@ use contract::Config;
 use runner::{Owner, Taken, load_settings, write_policies};
 use serde_json::json;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Make the state directory (.norma) with a configuration and policies to start from
 #[derive(clap::Args)]
@@ -16,10 +17,10 @@ pub(crate) struct Args {}
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        let context = here.context_to_be()?;
+        let context = Arc::new(here.context_to_be()?);
         let fresh = !context.layout.exists();
         match Owner::take(&context)? {
-            Taken::Ours(owner) => here.tell_recovery(&owner),
+            Taken::Ours(owner) => here.tell_recovery(&owner.recovery),
             Taken::Theirs(_) => {}
         }
         let path = context.layout.config();

@@ -7,7 +7,6 @@ mod health;
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use clap::Subcommand;
-use contract::{AgentType, Config};
 use std::process::ExitCode;
 
 /// Have an intent compiled into plan, patch and tests, or see what was recorded
@@ -37,38 +36,5 @@ impl Args {
             Verb::Health(args) => args.run(here),
             Verb::Diff(args) => args.run(here),
         }
-    }
-}
-
-/// Who compiles: the agent that was named, else the configured one of type `opencode`, else `opencode` as it is known.
-fn compiler(config: &Config, named: Option<String>) -> String {
-    let is_opencode = |name: &&String| config.agents[*name].kind == AgentType::Opencode;
-    let plain = AgentType::Opencode.as_str();
-    let configured = || match config.agents.contains_key(plain) {
-        true => None,
-        false => config.agents.keys().find(is_opencode).cloned(),
-    };
-    named.or_else(configured).unwrap_or_else(|| plain.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config(agents: &[(&str, AgentType)]) -> Config {
-        let mut config = Config::starting_point();
-        config.agents =
-            agents.iter().map(|(name, kind)| ((*name).to_owned(), contract::AgentConfig::of(*kind))).collect();
-        config
-    }
-
-    #[test]
-    fn opencode_compiles_unless_another_one_is_named() {
-        let local = config(&[("a", AgentType::Codex), ("local", AgentType::Opencode), ("zeta", AgentType::Opencode)]);
-        let both = config(&[("local", AgentType::Opencode), ("opencode", AgentType::Opencode)]);
-        assert_eq!(compiler(&config(&[]), None), "opencode");
-        assert_eq!(compiler(&local, None), "local");
-        assert_eq!(compiler(&both, None), "opencode");
-        assert_eq!(compiler(&local, Some("codex".to_owned())), "codex");
     }
 }

@@ -1,14 +1,15 @@
 //! `norma replay`: is what is on record of a run what follows from its evidence, and does it come out the same again?
 
-use super::run::{Interrupts, JOBS_DEFAULT, Session, exit_code, trusted_settings, wait_for_lock};
+use super::run::JOBS_DEFAULT;
 use crate::error::{Outcome, code};
+use crate::session::Session;
 use crate::surroundings::Surroundings;
 use crate::text::{safe, short};
 use contract::documents::{Difference, ReexecReport, ReexecStatus};
 use contract::replay::{RecordedHow, RecordedResult, RecordedStep, ReplayCheck, ReplayMode, ReplayReport};
 use contract::{Reason, RunView, Timestamp};
 use runner::git::Objects;
-use runner::{Control, Machine, Replay, Request};
+use runner::{Control, Machine, Replay, Request, Start, Stop};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use store::Reader;
@@ -36,7 +37,7 @@ pub(crate) struct Args {
     /// Carry out its contract again from where it started, and compare; lands nothing
     #[arg(long, group = "how")]
     reexec: bool,
-    /// Do not wait if another norma is at work; exit 4
+    /// Do nothing if another norma is at work here; exit 4
     #[arg(long)]
     no_wait: bool,
 }
@@ -50,57 +51,48 @@ impl Args {
         }
     }
 
-    /// A replay that starts something, confined as it was.
+    /// A replay that starts something, confined as it was. What is told is told afterwards, by whoever owns the state
+    /// directory then.
     fn on_a_machine(&self, here: &Surroundings) -> Outcome<ExitCode> {
-        let report = self.in_session(here, |session, reader, slug| {
-            let record = runner::verify_run(reader, &session.context.trust, slug)?;
-            session.require_own(&reader.load(slug)?.0, "nothing of it is run again")?;
-            let control = Control::new()?;
-            session.interrupts.watch(Some(control.clone()));
-            let (objects, policies) = (session.owner.objects(), &session.settings.policies);
-            let mut machine = Machine::new(session.context, objects, session.owner.keys(), control.cancel.clone());
-            let replay = Replay { reader, objects, policies };
-            let report = match self.recorded {
-                true => replay.recorded(&record, &mut machine, &control),
-                false => replay.reverify(&record, &mut machine, &control),
-            };
-            session.interrupts.watch(None);
-            if control.requested().is_some() {
-                return Ok(Err(ExitCode::from(code::INTERRUPTED)));
-            }
-            Ok(Ok(report?))
-        })?;
-        report.map_or_else(Ok, |report| tell(here, &report))
+        let mut session = Session::open(here, self.no_wait)?;
+        let state = session.own()?.state().clone();
+        let (context, reader) = (session.context.clone(), session.reader()?);
+        let slug = reader.find_run(&self.run)?;
+        let settings = runner::trusted_settings(&context, here.sender().config.as_deref())?;
+        let record = runner::verify_run(&reader, &context.trust, &slug)?;
+        let run = reader.load(&slug)?.0;
+        runner::require_own(&context, &settings, here.mode, &run, "nothing of it is run again")?;
+        let control = Control::new()?;
+        let stopping = control.clone();
+        session.interrupts.watch(Some(Box::new(move || stopping.request(Stop::Interrupt))));
+        let mut machine = Machine::new(context, &state, control.cancel.clone());
+        let replay = Replay { reader: &reader, objects: &state.objects, policies: &settings.policies };
+        let report = match self.recorded {
+            true => replay.recorded(&record, &mut machine, &control),
+            false => replay.reverify(&record, &mut machine, &control),
+        };
+        session.leave(ExitCode::SUCCESS)?;
+        drop(session);
+        if control.requested().is_some() {
+            return Ok(ExitCode::from(code::INTERRUPTED));
+        }
+        tell(here, &report?)
     }
 
     fn reexec(&self, here: &Surroundings) -> Outcome<ExitCode> {
-        let report = self.in_session(here, |session, reader, slug| {
-            runner::check_record(&runner::verify_run(reader, &session.context.trust, slug)?)?;
-            let (run, _) = reader.load(slug)?;
-            session.require_own(&run, "it is not carried out again")?;
-            let again = session.again(&run, JOBS_DEFAULT)?;
-            if !again.status.is_terminal() || again.reason == Some(Reason::SandboxUnavailable) {
-                session.finish(&again)?;
-                return Ok(Err(exit_code(&again)));
-            }
-            Ok(Ok((runner::compare(reader, slug, &again.run_id)?, again)))
-        })?;
-        report.map_or_else(Ok, |(report, again)| tell_reexec(here, &report, &again))
-    }
-
-    /// Does something as the owner of the state directory. What is told is told afterwards, by whoever owns it then.
-    fn in_session<T>(
-        &self,
-        here: &Surroundings,
-        act: impl FnOnce(&Session<'_>, &Reader, &str) -> Outcome<T>,
-    ) -> Outcome<T> {
-        let interrupts = Interrupts::install()?;
-        let context = here.context()?;
-        let settings = trusted_settings(here, &context)?;
-        let owner = wait_for_lock(here, &context, self.no_wait)?;
-        let reader = Reader::open(&context.layout)?;
+        let mut session = Session::open(here, self.no_wait)?;
+        let reader = session.reader()?;
         let slug = reader.find_run(&self.run)?;
-        act(&Session { here, context: &context, owner: &owner, settings, interrupts }, &reader, &slug)
+        runner::check_record(&runner::verify_run(&reader, &session.context.trust, &slug)?)?;
+        let again = session.carry_out(&Start::Again { run: slug.clone(), jobs: JOBS_DEFAULT })?;
+        if !again.status.is_terminal() || again.reason == Some(Reason::SandboxUnavailable) {
+            let code = session.finish(&again)?;
+            return session.leave(code);
+        }
+        let report = runner::compare(&reader, &slug, &again.run_id)?;
+        session.leave(ExitCode::SUCCESS)?;
+        drop(session);
+        tell_reexec(here, &report, &again)
     }
 }
 

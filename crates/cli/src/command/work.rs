@@ -1,19 +1,16 @@
 //! Carrying out a document: a task contract, or work items. What `norma run FILE` and `norma batch FILE` share.
 
 use super::contract::read;
-use super::run::{Interrupts, Session, exit_code, trusted_settings, wait_for_lock};
-use crate::error::Outcome;
+use super::run::exit_code;
+use crate::error::{CommandError, Outcome};
+use crate::session::Session;
 use crate::surroundings::Surroundings;
 use crate::text::{safe, short};
-use contract::documents::{Kind, RunResult, TaskContract};
-use contract::{ApprovalDecision, ApprovalTerms, Digest, Item, ItemStatus, RunView, Status, Wait};
-use runner::{Answer, WorkOrder};
+use contract::documents::RunResult;
+use contract::{ItemStatus, RunView};
+use runner::Start;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use store::Reader;
-
-/// Why there is a yes that nobody was asked for.
-const TYPED: &str = "typed on the command line";
 
 /// Where a document comes from.
 pub(crate) enum Document {
@@ -44,76 +41,23 @@ impl Work {
             Document::File(file) => (read(&here.cwd.join(file))?, safe(&file.to_string_lossy())),
             Document::Typed(bytes) => (bytes.clone(), "what you typed".to_owned()),
         };
-        let interrupts = Interrupts::install()?;
-        let context = here.context()?;
-        let settings = trusted_settings(here, &context)?;
-        let owner = wait_for_lock(here, &context, self.no_wait)?;
-        let (user, objects) = (&context.user, owner.objects());
-        let submitted = runner::submit(user, objects, &context.layout, &settings, &bytes)?;
-        if let Some(refusal) = submitted.refusal()
-            && let Answer::Refused { message, causes, hint, code } = owner.handle(&context, refusal)
-        {
-            return Err(crate::error::CommandError::refused(code, message, causes, hint));
-        }
-        let kind = submitted.kind;
-        let items = submitted.into_items(&name)?;
-        let asked: Vec<String> = items.iter().map(|item| item.id.clone()).collect();
-        let session = Session { here, context: &context, owner: &owner, settings, interrupts };
-        let view = match self.left(&session, &items)? {
-            Some(slug) => session.resume(&slug, self.jobs)?,
-            None => session.start_work(self.order(&session, kind, items, bytes)?, self.jobs)?,
-        };
-        let view = match self.document {
-            Document::Typed(_) => session.say_yes(view, self.jobs)?,
-            Document::File(_) => view,
-        };
-        self.finish(&session, &view, &asked)
-    }
-
-    /// The run of exactly these items that was left before its end, if there is one.
-    pub(super) fn left(&self, session: &Session<'_>, items: &[Item]) -> Outcome<Option<String>> {
-        if self.new {
-            return Ok(None);
-        }
-        let reader = Reader::open(&session.context.layout)?;
-        for (run, _) in reader.open_runs()?.into_iter().rev() {
-            let same = || submitted(run.items.iter().map(|state| &*state.item)) == submitted(items.iter());
-            if matches!(run.status, Status::Paused | Status::Waiting) && !run.items.is_empty() && same() {
-                return Ok(Some(run.id.slug()));
-            }
-        }
-        Ok(None)
-    }
-
-    pub(super) fn order(
-        &self,
-        session: &Session<'_>,
-        kind: Option<Kind>,
-        items: Vec<Item>,
-        bytes: Vec<u8>,
-    ) -> Outcome<WorkOrder> {
-        let (objects, policies) = (session.owner.objects(), &session.settings.policies);
-        let tree = session.context.user.head()?.tree;
-        let approval_for = runner::approval_reasons(objects, tree, items.iter(), policies)?;
-        let baseline = match kind {
-            Some(Kind::TaskContract) => {
-                serde_json::from_slice(&bytes).ok().map(|it: TaskContract| it.rollback.baseline_ref)
-            }
-            _ => None,
-        };
-        let goal = match &items[..] {
-            [only] => only.goal.clone(),
-            several => format!("{} work items", several.len()),
-        };
-        Ok(WorkOrder { goal, items, submitted: bytes, baseline, again: self.new, approval_for })
+        let text = String::from_utf8(bytes).map_err(|_| {
+            CommandError::usage(format!("{name} is not text"), "a contract is JSON in UTF-8 (docs/contracts.md)")
+        })?;
+        let asked = ids(&text);
+        let mut session = Session::open(here, self.no_wait)?;
+        let typed_by = matches!(self.document, Document::Typed(_)).then(|| session.person());
+        let (jobs, new) = (self.jobs, self.new);
+        let view = session.carry_out(&Start::Document { name, text, jobs, new, typed_by })?;
+        let code = self.finish(&session, &view, &asked)?;
+        session.leave(code)
     }
 
     /// Says what came of it, in the order in which it was asked for.
     fn finish(&self, session: &Session<'_>, view: &RunView, asked: &[String]) -> Outcome<ExitCode> {
         let here = session.here;
-        let layout = &session.context.layout;
-        let (run, _) = Reader::open(layout)?.load(&view.run_id)?;
-        let mut results = runner::results(layout, &run)?;
+        let (run, _) = session.reader()?.load(&view.run_id)?;
+        let mut results = runner::results(session.layout(), &run)?;
         results.sort_by_key(|result| asked.iter().position(|id| Some(id) == result.id.as_ref()));
         let text = || format!("{}{}", table(&results), super::run::ending(view, &run));
         match (self.many, &results[..]) {
@@ -125,40 +69,11 @@ impl Work {
     }
 }
 
-impl Session<'_> {
-    /// Whoever typed what may change has said yes to it by that; it goes on record as any other yes.
-    fn say_yes(&self, view: RunView, jobs: usize) -> Outcome<RunView> {
-        let Some(wait) = self.waits_for(&view)? else { return Ok(view) };
-        let by = self.here.person(&self.context.user);
-        let (decision, reason) = (ApprovalDecision::Granted, Some(TYPED.to_owned()));
-        self.owner.store().answer_approval(wait.approval, decision, by, reason, ApprovalTerms::default()).wait()?;
-        self.go_on(&view.run_id, jobs)
-    }
-
-    /// The same for a run that goes on from one of which that was said, if it asks for nothing else.
-    pub(super) fn say_yes_again(&self, view: RunView, parent: &str, jobs: usize) -> Outcome<RunView> {
-        let Some(wait) = self.waits_for(&view)? else { return Ok(view) };
-        let said = Reader::open(&self.context.layout)?.approvals(false)?;
-        let typed = said.iter().any(|asked| {
-            let same = wait.reasons.iter().all(|reason| asked.reasons.contains(reason));
-            asked.run_id == parent && asked.used_at.is_some() && asked.reason.as_deref() == Some(TYPED) && same
-        });
-        if typed { self.say_yes(view, jobs) } else { Ok(view) }
-    }
-
-    fn waits_for(&self, view: &RunView) -> Outcome<Option<Wait>> {
-        if view.status != Status::Waiting {
-            return Ok(None);
-        }
-        Ok(Reader::open(&self.context.layout)?.load(&view.run_id)?.0.waits)
-    }
-}
-
-/// What items were submitted as, in whichever order.
-fn submitted<'i>(items: impl Iterator<Item = &'i Item>) -> Vec<(&'i str, Digest)> {
-    let mut all: Vec<(&str, Digest)> = items.map(|item| (item.id.as_str(), item.submitted)).collect();
-    all.sort();
-    all
+/// The ids of a document's items, in the order in which they are listed.
+fn ids(text: &str) -> Vec<String> {
+    let document: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
+    let listed = document.as_array().map_or_else(|| std::slice::from_ref(&document), Vec::as_slice);
+    listed.iter().filter_map(|item| Some(item.get("id")?.as_str()?.to_owned())).collect()
 }
 
 /// One line for each item that did not succeed; a batch of a thousand is not read line by line.

@@ -9,6 +9,7 @@ mod batches;
 mod budgets;
 mod bundle;
 mod commands;
+mod concurrent;
 mod conformance;
 mod contract;
 mod damage;

@@ -157,30 +157,6 @@ fn every_run_that_was_left_is_resumed_by_one_command() {
 }
 
 #[test]
-fn a_second_run_waits_for_the_first_and_names_it() {
-    let env = TestEnvironment::new(json!({}));
-    env.norma(&["task", "add", "the second"]).success();
-    let first = waiting_run(&env, &["run", "1"]);
-    let refused = env.norma(&["run", "2", "--no-wait"]);
-    insta::assert_snapshot!(refused, @r"
-    ! error: `norma run 1` (pid <pid>) is at work here
-    ! next: without --no-wait, norma waits for it
-    [exit 4]
-    ");
-    let second = env.spawn(&["run", "2"]);
-    eventually("the second says for whom it waits", || second.stderr().contains("waiting for `norma run 1`"));
-    assert_eq!(env.json(&["runs"]).as_array().unwrap().len(), 1);
-    // From its next turn on, the first has nothing to mend, so both find the same repository.
-    env.script(json!({}));
-    env.touch("go");
-    first.wait().success();
-    let output = second.wait();
-    output.success();
-    insta::assert_snapshot!(env.redact(&output.raw_err), @"waiting for `norma run 1` (pid <pid>, since <time>) to finish; --no-wait gives up instead");
-    assert_eq!(env.json(&["runs"])[0]["goal"], "the second");
-}
-
-#[test]
 fn a_run_can_be_canceled_from_another_terminal() {
     let env = TestEnvironment::new(json!({}));
     let before = env.repository();
@@ -349,15 +325,17 @@ fn an_owner_that_was_stopped_is_named_and_not_waited_for() {
 #[test]
 fn waiting_for_the_lock_can_be_interrupted() {
     let env = TestEnvironment::new(json!({}));
+    env.norma(&["run", "1"]).success();
+    let slug = env.last()["run_id"].as_str().unwrap().to_owned();
     env.norma(&["task", "add", "the second"]).success();
-    let first = waiting_run(&env, &["run", "1"]);
-    let second = env.spawn(&["run", "2"]);
-    eventually("the second waits", || second.stderr().contains("waiting for"));
+    let first = waiting_run(&env, &["run", "2"]);
+    let second = env.spawn(&["replay", &slug, "--reverify"]);
+    eventually("the second waits", || second.stderr().contains("waiting for `norma run 2`"));
     second.signal("INT");
     second.wait().exits(130);
     env.touch("go");
     first.wait().success();
-    assert_eq!(env.json(&["runs"]).as_array().unwrap().len(), 1);
+    assert_eq!(env.json(&["runs"]).as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -96,7 +96,7 @@ pub(crate) fn kind_of(agent: &AgentConfig) -> Option<Kind> {
     })
 }
 
-impl Machine<'_> {
+impl Machine {
     /// Gets everything ready for a turn of a known agent; the inner error says what keeps it from being started.
     pub(crate) fn engage(
         &mut self,

@@ -49,7 +49,7 @@ const TEST_MARKER: &str = "NORMA_TEST_OF";
 /// A report that a test writes is read up to here; nobody's is longer.
 const REPORT_BYTES_MAX: u64 = 16 << 20;
 
-impl Machine<'_> {
+impl Machine {
     /// Runs the tests of an item on the tree that its change makes of `base`. What they come to is an outcome; an error
     /// means that norma itself could not work.
     pub fn accept(&mut self, run: &Run, item: &Item, candidate: ObjectId, base: ObjectId) -> Result<Acceptance> {
@@ -57,7 +57,7 @@ impl Machine<'_> {
         let changes = self.objects.diff(base, candidate)?;
         let touched = files.changed(changes.iter().map(|change| change.path.as_slice()));
         let mut log = Log::new(item, touched);
-        match sides(self.objects, item.tests_policy, candidate, &changes, &files)? {
+        match sides(&self.objects, item.tests_policy, candidate, &changes, &files)? {
             Ok(sides) => self.try_sides(run, item, &sides, &mut log)?,
             Err(why) => log.impossible(why),
         }

@@ -20,7 +20,7 @@ const FALLBACK_NAME: &str = "norma";
 const FALLBACK_EMAIL: &str = "norma@localhost";
 
 /// The part of the user's environment that decides which git runs and which configuration counts.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct UserEnvironment {
     /// `PATH`.
     pub path: Option<OsString>,
@@ -103,6 +103,11 @@ impl Repository {
         git("add").args(&["--all"]).run()?;
         git("commit").args(&["--quiet", "--no-gpg-sign", "-m", message]).run()?;
         Ok(())
+    }
+
+    /// What decides which git runs for the user.
+    pub fn environment(&self) -> &UserEnvironment {
+        &self.environment
     }
 
     /// Finds the repository whose work tree contains `dir`, for a user with this environment.

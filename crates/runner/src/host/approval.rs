@@ -4,7 +4,7 @@
 
 use crate::Result;
 use crate::git::{ObjectId, Objects};
-use contract::{ApprovalState, ApprovalTerms, Item, Policies, RepoPath, Wait, approval_bound};
+use contract::{ApprovalDecision, ApprovalState, ApprovalTerms, Item, Policies, RepoPath, Wait, approval_bound};
 use run::Run;
 use run::gate::policy::{Extent, needs_approval};
 use store::{Reader, Store};
@@ -35,6 +35,16 @@ pub enum Redeemed {
 /// Asks whether a run may go on in spite of these reasons, exactly as its contract has them; answers what it waits for.
 pub fn ask(store: &Store, run: &Run, reasons: Vec<String>) -> Result<Wait> {
     Ok(store.ask_approval(run, reasons).wait()?)
+}
+
+/// Why there is a yes that nobody was asked for.
+pub(crate) const TYPED: &str = "typed on the command line";
+
+/// Puts on record that whoever asked for a run has said yes by that.
+pub(crate) fn grant_typed(store: &Store, approval: String, by: String) -> Result<()> {
+    let (decision, reason) = (ApprovalDecision::Granted, Some(TYPED.to_owned()));
+    store.answer_approval(approval, decision, by, reason, ApprovalTerms::default()).wait()?;
+    Ok(())
 }
 
 /// What came of the question that a run waits for. An approval that is not about exactly this, or was used before, is

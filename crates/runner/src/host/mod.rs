@@ -1,18 +1,232 @@
-//! Who owns a state directory and what it does for whoever asks: the lock and the socket, trust and policies, starting and
-//! resuming runs, approvals, exports.
+//! The host of a state directory: it owns it, carries out every run that somebody asks for, and does for the command line
+//! and for whoever speaks over `norma.sock` the same things in the same way. There is no hidden daemon: the host is the
+//! process that came first, and it is there for as long as it has something to do.
 
 pub(crate) mod approval;
+mod budgets;
 pub(crate) mod checkpoint;
+mod commands;
 pub(crate) mod continuation;
 pub(crate) mod export;
+pub(crate) mod feed;
+pub(crate) mod follow;
 pub(crate) mod intents;
 pub(crate) mod keys;
 pub(crate) mod owner;
 pub(crate) mod policy;
 pub(crate) mod request;
 pub(crate) mod results;
+mod service;
 pub(crate) mod socket;
 pub(crate) mod start;
 pub(crate) mod submit;
 pub(crate) mod survey;
 pub(crate) mod trust;
+pub(crate) mod workers;
+
+use crate::drive::Stop;
+use crate::host::feed::{Feed, Told};
+use crate::host::follow::Follower;
+use crate::host::owner::{Context, Owner, StateDir, Taken};
+use crate::host::request::{Answer, Request, Sender, Start, Started};
+use crate::host::socket::{Listener, Reply};
+use crate::host::workers::{LiveRun, Order, Workers};
+use crate::{Error, Result};
+use contract::{Policies, Status};
+use run::Run;
+use std::collections::BTreeMap;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use store::{Reader, Recovery};
+
+/// See the module. What the command line holds: dropping it has every run stop at its next step.
+pub struct Hosting {
+    host: Arc<Host>,
+    listener: Option<Listener>,
+    // Dropped last: the lock is given back when everything else is closed.
+    owner: Box<Owner>,
+}
+
+/// What came of asking for the state directory.
+pub enum Hosted {
+    /// It is ours.
+    Ours(Box<Hosting>),
+    /// Somebody else has it.
+    Theirs(Option<store::Owner>),
+}
+
+/// What carries out requests, on whichever thread they come.
+pub(crate) struct Host {
+    context: Arc<Context>,
+    state: Arc<StateDir>,
+    workers: Arc<Workers>,
+    waiting: Arc<Mutex<BTreeMap<String, Held>>>,
+    /// Set, while nobody starts anything, once the host is about to end.
+    leaving: Mutex<bool>,
+}
+
+/// What a run that waits for a person goes on with.
+struct Held {
+    context: Arc<Context>,
+    policies: Policies,
+    jobs: usize,
+}
+
+/// A run that is under way.
+pub(crate) struct Launched {
+    /// As it was when it began to be worked on.
+    pub(crate) run: Run,
+    /// What happens to it since.
+    pub(crate) told: Receiver<Told>,
+    /// What the one who asked should know.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Launched {
+    fn told(&self) -> serde_json::Value {
+        let started = Started { run_id: self.run.id.slug(), seq: self.run.seq, notes: self.notes.clone() };
+        serde_json::to_value(started).expect("BUG: what was started is plain data")
+    }
+}
+
+impl Hosting {
+    /// Takes the lock if it is free, recovers, and starts to listen.
+    pub fn take(context: &Arc<Context>) -> Result<Hosted> {
+        let owner = match Owner::take(context)? {
+            Taken::Ours(owner) => owner,
+            Taken::Theirs(holder) => return Ok(Hosted::Theirs(holder)),
+        };
+        let (state, context) = (owner.state().clone(), context.clone());
+        let waiting: Arc<Mutex<BTreeMap<String, Held>>> = Arc::default();
+        let holding = waiting.clone();
+        let over = move |live: &LiveRun| {
+            if live.settled().status == Status::Waiting {
+                let LiveRun { context, policies, jobs, .. } = live;
+                let held = Held { context: context.clone(), policies: policies.clone(), jobs: *jobs };
+                lock(&holding).insert(live.slug.clone(), held);
+            }
+        };
+        let workers = Arc::new(Workers::new(state.clone(), Box::new(over))?);
+        let host = Arc::new(Host { context, state, workers, waiting, leaving: Mutex::default() });
+        let serving = host.clone();
+        let listener = socket::listen(&host.context.layout, Arc::new(move |request| serving.reply(request)))?;
+        Ok(Hosted::Ours(Box::new(Hosting { host, listener: Some(listener), owner })))
+    }
+
+    /// What was found and done on taking the lock.
+    pub fn recovery(&self) -> &Recovery {
+        &self.owner.recovery
+    }
+
+    /// What is owned.
+    pub fn state(&self) -> &Arc<StateDir> {
+        self.owner.state()
+    }
+
+    /// Carries out a request, as the listener would.
+    pub fn handle(&self, request: Request) -> Answer {
+        commands::carry_out(&self.host, request).unwrap_or_else(|error| Answer::from(&error))
+    }
+
+    /// Starts a run, or goes on with one; answers who follows it, and what the one who asked should know.
+    pub fn start(&self, sender: &Sender, start: Start) -> Result<(Follower, Vec<String>)> {
+        let Launched { run, told, notes } = self.host.start(sender, start)?;
+        Ok((Follower::here(&self.host.state.store.layout, run, told)?, notes))
+    }
+
+    /// Asks a run to stop at its next step.
+    pub fn stopper(&self, slug: String) -> impl Fn() + Send + 'static {
+        let workers = self.host.workers.clone();
+        move || {
+            workers.stop(&slug, Stop::Interrupt);
+        }
+    }
+
+    /// The same for every run.
+    pub fn stop_all(&self) -> impl Fn() + Send + 'static {
+        let workers = self.host.workers.clone();
+        move || workers.stop_all(Stop::Interrupt)
+    }
+
+    /// The runs that are being carried out.
+    pub fn under_way(&self) -> Vec<String> {
+        self.host.workers.live()
+    }
+
+    /// Waits until nothing is being carried out, and takes nothing on from then on.
+    pub fn wait_for_others(&self) {
+        loop {
+            self.host.workers.wait_for_all();
+            let mut leaving = lock(&self.host.leaving);
+            if self.host.workers.live().is_empty() {
+                *leaving = true;
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Hosting {
+    fn drop(&mut self) {
+        *lock(&self.host.leaving) = true;
+        self.host.workers.stop_all(Stop::Interrupt);
+        self.host.workers.wait_for_all();
+        self.host.workers.close();
+        drop(self.listener.take());
+    }
+}
+
+impl Host {
+    fn reply(self: &Arc<Host>, request: Request) -> Reply {
+        match request {
+            Request::Follow { run, after } => Reply::Follow { told: self.workers.watch(&run), run, after },
+            request => Reply::Answer(commands::carry_out(self, request).unwrap_or_else(|error| Answer::from(&error))),
+        }
+    }
+
+    /// Has a run carried out that somebody has begun or taken up, while the host is not leaving.
+    fn launch(&self, order: Order, notes: Vec<String>) -> Result<Launched> {
+        let run = order.resumed.run.clone();
+        let told = self.workers.begin(order)?;
+        Ok(Launched { run, told, notes })
+    }
+
+    /// Waits for everybody else who starts something; refuses if the host is about to end.
+    fn starting(&self) -> Result<MutexGuard<'_, bool>> {
+        let leaving = lock(&self.leaving);
+        if *leaving { Err(Error::Leaving) } else { Ok(leaving) }
+    }
+
+    /// Goes on with a run that a person was asked about, if it waits here; a turn that waits is woken. Answers whether
+    /// somebody works on it.
+    fn go_on_with(&self, slug: &str) -> Result<bool> {
+        if self.workers.find(slug).is_some() {
+            return Ok(true);
+        }
+        let Ok(_starting) = self.starting() else { return Ok(false) };
+        let Some(Held { context, policies, jobs }) = lock(&self.waiting).remove(slug) else { return Ok(false) };
+        let resumed = start::resume(&self.state.store, &policies, slug)?;
+        let (consent, feed) = (None, Arc::new(Feed::default()));
+        self.launch(Order { resumed, context, policies, jobs, consent, feed }, Vec::new())?;
+        Ok(true)
+    }
+
+    /// Refuses a run that somebody works on already.
+    fn require_idle(&self, slug: &str) -> Result<()> {
+        if self.workers.find(slug).is_none() {
+            return Ok(());
+        }
+        Err(Error::declined(
+            format!("run {slug} is being carried out already"),
+            format!("watch it: norma events {slug} --follow"),
+        ))
+    }
+
+    fn reader(&self) -> Result<Reader> {
+        Ok(Reader::open(&self.state.store.layout)?)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,15 +1,21 @@
 //! What one norma process can ask of the one that owns the state directory, over `norma.sock`. The same
 //! function carries it out when nobody owns it and the asking process takes the lock itself.
 
-use crate::Error;
-use contract::documents::ReexecStatus;
+use crate::git::UserEnvironment;
+use crate::{Error, load_settings};
+use contract::documents::{CompileRequest, ReexecStatus};
 use contract::replay::ReplayMode;
-use contract::{ApprovalDecision, ApprovalTerms, Digest, Timestamp, Violation};
+use contract::{ApprovalDecision, ApprovalTerms, Digest, Mode, Timestamp, Violation};
+use run::redact::Known;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use store::Layout;
 
 /// A verb that changes something.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
     /// A new task.
@@ -35,6 +41,25 @@ pub enum Request {
     Cancel {
         /// Slug.
         run: String,
+    },
+    /// Have a run that is worked on stop at its next step, to go on later.
+    Pause {
+        /// Slug.
+        run: String,
+    },
+    /// Start a run, or go on with one.
+    Start {
+        /// Who asks, and what their environment decides.
+        sender: Box<Sender>,
+        /// What they ask for.
+        start: Start,
+    },
+    /// Tell what happens to a run until nobody works on it any more, line by line ([`crate::host::follow`]).
+    Follow {
+        /// Slug.
+        run: String,
+        /// The last event that is known.
+        after: u64,
     },
     /// Move a passed run's result onto the branch.
     Land {
@@ -120,10 +145,153 @@ pub enum Answer {
         /// The exit code that belongs to it.
         code: u8,
     },
+    /// Not done: this owner is about to let go of the state directory. Whoever asks again finds another, or is one.
+    Leaving,
+}
+
+/// Who asks for a run, and what their environment decides about it. It is kept in memory only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sender {
+    /// The configuration that was named, instead of that of the state directory.
+    pub config: Option<PathBuf>,
+    /// How much the machine is trusted with.
+    pub mode: Mode,
+    /// Which git runs, and which configuration of it counts.
+    pub git: UserEnvironment,
+    /// The clean environment that agents start from.
+    pub agent_env: Variables,
+    /// Keys of providers, and what else must not be kept.
+    pub user_env: Variables,
+}
+
+impl Sender {
+    /// What of it another process has to know: of the user's variables only those that hold keys of the configured agents,
+    /// or something else that must not be kept.
+    pub fn without_the_rest(&self, layout: &Layout) -> Sender {
+        let path = self.config.clone().unwrap_or_else(|| layout.config());
+        // A configuration that cannot be read is refused by whoever is asked.
+        let config = load_settings(&path, layout).map(|settings| settings.config).ok();
+        let named: Vec<&str> = config
+            .iter()
+            .flat_map(|config| config.agents.values())
+            .filter_map(|agent| agent.key_env.as_deref())
+            .collect();
+        let is_needed = |name: &OsString, value: &OsString| {
+            let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { return false };
+            let mut known = Known::new();
+            known.add_variable(name, value);
+            name == "HOME" || named.contains(&name) || session::is_key(name) || !known.is_empty()
+        };
+        let variables = self.user_env.0.iter().filter(|(name, value)| is_needed(name, value));
+        let user_env = Variables(variables.map(|(name, value)| (name.clone(), value.clone())).collect());
+        Sender { user_env, ..self.clone() }
+    }
+}
+
+/// Variables of an environment. Neither their names nor their values need be text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(OsString, OsString)>", into = "Vec<(OsString, OsString)>")]
+pub struct Variables(pub BTreeMap<OsString, OsString>);
+
+impl From<Vec<(OsString, OsString)>> for Variables {
+    fn from(variables: Vec<(OsString, OsString)>) -> Variables {
+        Variables(variables.into_iter().collect())
+    }
+}
+
+impl From<Variables> for Vec<(OsString, OsString)> {
+    fn from(Variables(variables): Variables) -> Vec<(OsString, OsString)> {
+        variables.into_iter().collect()
+    }
+}
+
+/// A run that somebody asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Start {
+    /// The loop for a task, or its interrupted run.
+    Task {
+        /// Its number.
+        task: i64,
+        /// Start over even if an interrupted run could go on.
+        new: bool,
+        /// Who fills every role.
+        agent: Option<String>,
+    },
+    /// The loop for a goal, which becomes a task.
+    Goal {
+        /// What.
+        goal: String,
+        /// What must hold.
+        criteria: Vec<String>,
+        /// Who fills every role.
+        agent: Option<String>,
+    },
+    /// The items of a document, or the run of them that was left.
+    Document {
+        /// What it is called in messages.
+        name: String,
+        /// As it was submitted.
+        text: String,
+        /// How many items at once.
+        jobs: usize,
+        /// Start over, and let a change land that has landed before.
+        new: bool,
+        /// Who typed it, and has said yes to it by that.
+        typed_by: Option<String>,
+    },
+    /// An intent, to be compiled by an agent; or the run of the same request that was left.
+    Compile {
+        /// The request.
+        request: Box<CompileRequest>,
+        /// Who is asked.
+        agent: Option<String>,
+    },
+    /// A run that is held.
+    Resume {
+        /// Slug.
+        run: String,
+        /// How many items at once.
+        jobs: usize,
+    },
+    /// What is left of a run that a budget stopped, as a new run with more to use up.
+    Extend {
+        /// Slug.
+        run: String,
+        /// What it may use up, as `NAME=N`.
+        budgets: Vec<String>,
+        /// How many items at once.
+        jobs: usize,
+        /// Who asks; they have said yes again to what was typed for the run that it goes on from.
+        by: String,
+    },
+    /// The contract of a run once more, to be compared.
+    Again {
+        /// Slug.
+        run: String,
+        /// How many items at once.
+        jobs: usize,
+    },
+}
+
+/// What a run was started as.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Started {
+    /// Slug.
+    pub run_id: String,
+    /// The last event of it that was there when it began to be worked on.
+    pub seq: u64,
+    /// What the one who asked should know.
+    pub notes: Vec<String>,
 }
 
 impl From<&Error> for Answer {
     fn from(error: &Error) -> Answer {
+        if let Error::Leaving = error {
+            return Answer::Leaving;
+        }
         Answer::Refused {
             message: error.to_string(),
             causes: error.causes(),

@@ -2,6 +2,8 @@
 //! that neither one that says nothing nor one whose request takes long delays the others; the one who asks never waits
 //! for an owner that does not run any more.
 
+use crate::host::feed::Told;
+use crate::host::follow;
 use crate::{Answer, Error, Request, Result, exit};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt::socket_peercred;
@@ -11,13 +13,14 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use store::Layout;
 
-/// A request is one line; nothing legitimate comes near this.
-const REQUEST_BYTES_MAX: u64 = 1 << 20;
+/// A request is one line; the longest has a document in it, and no document is nearly as long.
+const REQUEST_BYTES_MAX: u64 = 64 << 20;
 
 /// How long a client may take to say what it wants, and to take its answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,7 +38,22 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 const PROBE: &[u8] = b"\n";
 
 /// What carries out a request.
-pub(crate) type Handle = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
+pub(crate) type Handle = Arc<dyn Fn(Request) -> Reply + Send + Sync>;
+
+/// What a client is told.
+pub(crate) enum Reply {
+    /// One line.
+    Answer(Answer),
+    /// What happens to a run, until nobody works on it any more.
+    Follow {
+        /// Slug.
+        run: String,
+        /// The last event that the client knows.
+        after: u64,
+        /// What happens to it, if somebody works on it.
+        told: Option<Receiver<Told>>,
+    },
+}
 
 /// The owner's end of the socket; gone with its file when dropped, after every request under way was answered.
 pub(crate) struct Listener {
@@ -115,16 +133,17 @@ pub(crate) fn listen(layout: &Layout, handle: Handle) -> Result<Listener> {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
     let clients: Arc<Clients> = Arc::default();
     let (accepting, served) = (listener.try_clone().map_err(failed)?, clients.clone());
-    let main = move || accept(&accepting, &served, &handle);
+    let place = layout.clone();
+    let main = move || accept(&accepting, &served, &place, &handle);
     let accepting = std::thread::Builder::new().name("norma-socket".into()).spawn(main).map_err(failed)?;
     Ok(Listener { path: layout.socket(), listener, accepting: Some(accepting), clients })
 }
 
-fn accept(listener: &UnixListener, clients: &Arc<Clients>, handle: &Handle) {
+fn accept(listener: &UnixListener, clients: &Arc<Clients>, layout: &Layout, handle: &Handle) {
     loop {
         match listener.accept() {
             // A client that could not be served finds its connection closed.
-            Ok((stream, _)) => drop(admit(stream, clients, handle)),
+            Ok((stream, _)) => drop(admit(stream, clients, layout, handle)),
             // What shutting a listener down makes of `accept`.
             Err(e) if e.kind() == ErrorKind::InvalidInput => return,
             Err(_) => std::thread::sleep(ACCEPT_PAUSE),
@@ -132,7 +151,7 @@ fn accept(listener: &UnixListener, clients: &Arc<Clients>, handle: &Handle) {
     }
 }
 
-fn admit(stream: UnixStream, clients: &Arc<Clients>, handle: &Handle) -> IoResult<()> {
+fn admit(stream: UnixStream, clients: &Arc<Clients>, layout: &Layout, handle: &Handle) -> IoResult<()> {
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     let Some(client) = clients.enter(&stream)? else {
@@ -140,9 +159,9 @@ fn admit(stream: UnixStream, clients: &Arc<Clients>, handle: &Handle) -> IoResul
         let hint = Some("try again in a moment".to_owned());
         return answer(&stream, &Answer::Refused { message, causes: Vec::new(), hint, code: exit::ENVIRONMENT });
     };
-    let handle = handle.clone();
+    let (layout, handle) = (layout.clone(), handle.clone());
     let main = move || {
-        let _ = serve(&stream, &*handle);
+        let _ = serve(&stream, &layout, &*handle);
         // Whoever waits for the last client counts on it that nothing is held any more.
         drop(handle);
         drop(client);
@@ -150,7 +169,7 @@ fn admit(stream: UnixStream, clients: &Arc<Clients>, handle: &Handle) -> IoResul
     std::thread::Builder::new().name("norma-client".into()).spawn(main).map(drop)
 }
 
-fn serve(stream: &UnixStream, handle: &dyn Fn(Request) -> Answer) -> IoResult<()> {
+fn serve(stream: &UnixStream, layout: &Layout, handle: &dyn Fn(Request) -> Reply) -> IoResult<()> {
     if socket_peercred(stream)?.uid != rustix::process::geteuid() {
         return Ok(());
     }
@@ -160,14 +179,17 @@ fn serve(stream: &UnixStream, handle: &dyn Fn(Request) -> Answer) -> IoResult<()
     if line.is_empty() || has_hung_up(stream)? {
         return Ok(());
     }
-    let done = match serde_json::from_str(&line) {
+    let reply = match serde_json::from_str(&line) {
         Ok(request) => handle(request),
         Err(why) => {
             let message = format!("not a request: {why}");
-            Answer::Refused { message, causes: Vec::new(), hint: None, code: exit::USAGE }
+            Reply::Answer(Answer::Refused { message, causes: Vec::new(), hint: None, code: exit::USAGE })
         }
     };
-    answer(stream, &done)
+    match reply {
+        Reply::Answer(done) => answer(stream, &done),
+        Reply::Follow { run, after, told } => follow::serve(stream, layout, &run, after, told),
+    }
 }
 
 fn answer(mut stream: &UnixStream, answer: &Answer) -> IoResult<()> {
@@ -203,12 +225,25 @@ pub fn is_owned(layout: &Layout) -> bool {
     connect(layout).is_ok()
 }
 
+/// Sends a request to the owner whose answer takes as long as it takes. `None`: there is none to be reached.
+pub(crate) fn open(layout: &Layout, request: &Request) -> Result<Option<UnixStream>> {
+    let Ok(mut stream) = connect(layout) else { return Ok(None) };
+    let asked = stream.set_read_timeout(None).and_then(|()| stream.write_all(spelled(request).as_bytes()));
+    asked.map_err(|source| Error::io("speak to", &layout.socket(), source))?;
+    Ok(Some(stream))
+}
+
+fn spelled(request: &Request) -> String {
+    let mut text = serde_json::to_string(request).expect("BUG: a request is plain data");
+    text.push('\n');
+    text
+}
+
 /// Sends a request to the owner. `None`: there is none to be reached.
 pub fn send(layout: &Layout, request: &Request) -> Result<Option<Answer>> {
     let Ok(mut stream) = connect(layout) else { return Ok(None) };
     let failed = |source| Error::io("speak to", &layout.socket(), source);
-    let mut text = serde_json::to_string(request).expect("BUG: a request is plain data");
-    text.push('\n');
+    let text = spelled(request);
     // An owner that has too many clients answers without having read.
     let sent = stream.write_all(text.as_bytes());
     let (mut line, mut reader) = (String::new(), BufReader::new(&stream));

@@ -3,10 +3,14 @@
 //! A repository can carry a `config.json` that would choose what runs on somebody's machine, and policies that
 //! would let it do more there; they count only if their exact bytes were trusted here, for this very place.
 
+mod described;
+
 use crate::host::policy::load_policies;
-use crate::{Error, Keys, Result};
+use crate::machine::confine::{check_sandbox, check_workspace};
+use crate::{Context, Error, Keys, Result};
 use contract::attestation::predicate::{CHECKPOINT, checkpoint};
-use contract::{AuditHead, Config, Digest, Policies, Violation};
+use contract::{AuditHead, Config, Digest, Mode, Policies, SandboxConfig, Violation};
+use run::Run;
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -209,6 +213,38 @@ pub fn load_settings(path: &Path, layout: &Layout) -> Result<Settings> {
     file.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|source| Error::io("read", path, source))?;
     let config = Config::parse(&bytes).map_err(|violations| invalid(path, &violations))?;
     Ok(Settings::new(config, &bytes, path, load_policies(layout)?))
+}
+
+/// The settings of somebody who asks, if they are trusted. A configuration that was named is; the policies of the state
+/// directory are not trusted with it, since nobody named them.
+pub fn trusted_settings(context: &Context, named: Option<&Path>) -> Result<Settings> {
+    let Context { layout, trust, .. } = context;
+    let untrusted = |message: String| Err(Error::environment(message, "if that is what you want: norma trust"));
+    let Some(path) = named else {
+        let settings = load_settings(&layout.config(), layout)?;
+        if trust.trusts(&settings) {
+            return Ok(settings);
+        }
+        let (files, said) = (settings.files(layout), settings.describe(layout));
+        return untrusted(format!("{files} is not trusted, so nothing was run\n{said}"));
+    };
+    let settings = load_settings(path, layout)?;
+    if trust.trusts_policies(&settings.policies) {
+        return Ok(settings);
+    }
+    let (dir, said) = (layout.shown(&layout.policies()), settings.describe_policies(layout));
+    untrusted(format!("the policies in {dir} are not trusted, so nothing was run{said}"))
+}
+
+/// Something of a recorded run is started only by whoever started the run here, and only confined as the run was.
+pub fn require_own(context: &Context, settings: &Settings, mode: Mode, run: &Run, so: &str) -> Result<()> {
+    if !context.trust.started(&run.started.contract_digest) {
+        let message = format!("run {} was not started by you on this machine, so {so}", run.id.slug());
+        return Err(Error::environment(message, "start it anew: norma run … --new"));
+    }
+    let sandbox = SandboxConfig { backend: run.started.contract.sandbox, ..settings.config.sandbox.clone() };
+    check_sandbox(&sandbox, settings.config.mode.max(mode), &context.sandbox)?;
+    check_workspace(&run.started.contract.workspace, sandbox.backend, &context.sandbox)
 }
 
 pub(crate) fn invalid(path: &Path, violations: &[Violation]) -> Error {

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Names the turn in the environment of every process of an agent that nothing confines, so that what outlives its
@@ -51,7 +51,7 @@ pub(crate) struct Call {
     pub(crate) cwd: PathBuf,
 }
 
-pub(crate) fn prepare(machine: &mut Machine<'_>, order: Option<&TurnOrder<'_>>) -> Result<()> {
+pub(crate) fn prepare(machine: &mut Machine, order: Option<&TurnOrder<'_>>) -> Result<()> {
     match order.map(|order| (order.run.started.contract.sandbox, order)) {
         Some((Backend::Native, order)) => {
             // A setup is an effect: it waits until the turn's intent is on record.
@@ -66,14 +66,14 @@ pub(crate) fn prepare(machine: &mut Machine<'_>, order: Option<&TurnOrder<'_>>) 
     }
 }
 
-pub(crate) fn execute(machine: &mut Machine<'_>, order: &TurnOrder<'_>) -> Result<Execution> {
+pub(crate) fn execute(machine: &mut Machine, order: &TurnOrder<'_>) -> Result<Execution> {
     match order.run.started.contract.sandbox {
         Backend::Native => machine.execute_confined(order),
         Backend::None => machine.execute_freely(order),
     }
 }
 
-impl Machine<'_> {
+impl Machine {
     /// Builds the sandbox of a turn. What keeps an agent from being confined is an outcome of the turn.
     fn stage(&mut self, order: &TurnOrder<'_>) -> Result<std::result::Result<Stage, ProcessEnd>> {
         let (agent, on) = (&order.spec.agent, Ground::of(order.run, order.spec));
@@ -106,13 +106,13 @@ impl Machine<'_> {
     }
 
     /// What of the machine is seen inside; looked for once.
-    pub(crate) fn tools(&mut self, contract: &Contract) -> Result<Rc<Tools>> {
+    pub(crate) fn tools(&mut self, contract: &Contract) -> Result<Arc<Tools>> {
         if let Some(tools) = &self.tools {
             return Ok(tools.clone());
         }
-        let Context { sandbox, agent_env, layout, .. } = self.context;
+        let Context { sandbox, agent_env, layout, .. } = &*self.context;
         let level = confine::level(sandbox)?;
-        let found = Rc::new(Tools::find(agent_env, &contract.sandbox_read, &layout.root, level));
+        let found = Arc::new(Tools::find(agent_env, &contract.sandbox_read, &layout.root, level));
         Ok(self.tools.insert(found).clone())
     }
 

@@ -18,30 +18,29 @@ use crate::machine::view::{Ground, Workspace};
 use crate::process::Cancel;
 use crate::workspace::SetupLayers;
 use crate::world::{Execution, LandResult, Place, TurnOrder, World};
-use crate::{Context, Keys, Result};
+use crate::{Context, Keys, Result, StateDir};
 use contract::{Backend, Digest, Item, Landing, Reason};
 use execute::Waiting;
 use run::gate::shown;
 use run::redact::{Known, Redactor};
 use run::{Run, TurnSpec};
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Nobody's `.env` is longer.
 const DOTENV_BYTES_MAX: u64 = 256 << 10;
 
 /// See the module.
-pub struct Machine<'a> {
-    pub(crate) context: &'a Context,
-    pub(crate) objects: &'a Objects,
-    keys: &'a Keys,
+pub struct Machine {
+    pub(crate) context: Arc<Context>,
+    pub(crate) objects: Arc<Objects>,
+    keys: Arc<Keys>,
     /// Ends a turn early.
     pub(crate) cancel: Cancel,
     /// What shows the run's tree.
     pub(crate) workspace: Workspace,
     /// What every confined agent sees of the machine.
-    pub(crate) tools: Option<Rc<Tools>>,
+    pub(crate) tools: Option<Arc<Tools>>,
     /// What stands ready for the next turn.
     pub(crate) waiting: Waiting,
     /// State hashes that are known.
@@ -52,13 +51,13 @@ pub struct Machine<'a> {
     redactor: Option<Arc<Redactor>>,
 }
 
-impl<'a> Machine<'a> {
+impl Machine {
     /// A machine without a checkout yet.
-    pub fn new(context: &'a Context, objects: &'a Objects, keys: &'a Keys, cancel: Cancel) -> Machine<'a> {
+    pub fn new(context: Arc<Context>, state: &StateDir, cancel: Cancel) -> Machine {
         Machine {
             context,
-            objects,
-            keys,
+            objects: state.objects.clone(),
+            keys: state.keys.clone(),
             cancel,
             workspace: Workspace::default(),
             tools: None,
@@ -75,11 +74,11 @@ impl<'a> Machine<'a> {
     }
 }
 
-impl Machine<'_> {
+impl Machine {
     /// Finds what is secret by its form, what the user's environment holds under a name that says so, and the secrets of
     /// the repository's `.env` files.
     pub(crate) fn redactor(&mut self) -> Arc<Redactor> {
-        let Context { user_env, layout, .. } = self.context;
+        let Context { user_env, layout, .. } = &*self.context;
         let made = self.redactor.get_or_insert_with(|| {
             let mut known = Known::new();
             for text in dotenv_files(&layout.root) {
@@ -106,7 +105,7 @@ fn dotenv_files(root: &Path) -> impl Iterator<Item = String> {
     files.filter_map(|entry| std::fs::read_to_string(entry.path()).ok())
 }
 
-impl World for Machine<'_> {
+impl World for Machine {
     fn workspace(&mut self, run: &Run, spec: &TurnSpec) -> Result<Place> {
         let shown = self.show(&Ground::of(run, spec))?;
         Ok(match (run.started.contract.sandbox, shown) {
@@ -129,7 +128,7 @@ impl World for Machine<'_> {
 
     fn state_hash(&mut self, tree: ObjectId) -> Result<Digest> {
         let memo = self.memo.get_or_insert_with(|| Memo::open(&self.context.layout.state_memo()));
-        hash_tree_with(self.objects, tree, memo)
+        hash_tree_with(&self.objects, tree, memo)
     }
 
     fn moved_to(&mut self, landing: &Landing) -> Result<Option<ObjectId>> {
@@ -137,7 +136,7 @@ impl World for Machine<'_> {
     }
 
     fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult> {
-        carry_out(&self.context.user, self.objects, run, landing)
+        carry_out(&self.context.user, &self.objects, run, landing)
     }
 
     fn redactor(&mut self) -> Arc<Redactor> {
@@ -145,7 +144,7 @@ impl World for Machine<'_> {
     }
 
     fn keys(&self) -> &Keys {
-        self.keys
+        &self.keys
     }
 
     fn release(&mut self, run: &Run) -> Result<()> {

@@ -62,7 +62,7 @@ impl Included {
     }
 }
 
-impl Machine<'_> {
+impl Machine {
     /// Finds what the user's checkout adds, once, and makes a layer of what fits the run's tree.
     pub(crate) fn include(&mut self, on: &Ground<'_>) -> Result<()> {
         let mut included = match self.workspace.included.take() {
@@ -70,7 +70,7 @@ impl Machine<'_> {
             None => Included { found: include::find(&self.context.user, include::is_secret)?, ..Included::default() },
         };
         if included.tree != on.tree {
-            let paths = include::fitting(self.objects, id(&on.tree)?, &included.found.files)?;
+            let paths = include::fitting(&self.objects, id(&on.tree)?, &included.found.files)?;
             if paths != included.paths {
                 included.dir = None;
                 included.made += 1;
@@ -178,7 +178,7 @@ impl Machine<'_> {
         let Shown::Layers { mut lower, secrets } = self.show(on)? else {
             unreachable!("BUG: a setup is asked for only where there are layers")
         };
-        let making = layers.begin(self.objects, &self.setup_order(on)?)?;
+        let making = layers.begin(&self.objects, &self.setup_order(on)?)?;
         lower.splice(0..0, making.below());
         let done = self.run_setup((on, limits), agent, call, &making, Shown::Layers { lower, secrets });
         match done {
@@ -218,7 +218,7 @@ impl Machine<'_> {
             Ok(ready) => ready,
             Err(why) => return Ok(Err(not_confined(&why, json!({ "backend": "native" })))),
         };
-        (self.context.told)(News::Setup(&agent.cmd));
+        (self.context.told)(News::Setup(agent.cmd.clone()));
         let mut finished = match ready.go(Said::Bytes(&[]), Limits { idle: None, ..limits }, &self.cancel) {
             Ok(finished) => finished,
             Err(error) => return Ok(Err(not_confined(&error.to_string(), json!({ "backend": "native" })))),
@@ -247,7 +247,7 @@ impl Machine<'_> {
             ignored_names_max: 0,
             ..CaptureRules::default()
         };
-        let captured = capture(self.objects, id(&on.tree)?, changes.upper.as_fd(), &rules)?;
+        let captured = capture(&self.objects, id(&on.tree)?, changes.upper.as_fd(), &rules)?;
         let changed = captured.changes.iter().map(|change| change.path.as_slice());
         let odd = captured.odd.iter().filter(|odd| !odd.ignored).map(|odd| odd.path.as_slice());
         let paths: Vec<&[u8]> = changed.chain(odd).collect();

@@ -76,7 +76,7 @@ impl Workspace {
     }
 }
 
-impl Machine<'_> {
+impl Machine {
     /// Whether workspaces are layers.
     fn has_layers(&self, contract: &Contract) -> bool {
         contract.sandbox == Backend::Native && contract.workspace.layers && sandbox::has_overlays(&self.context.sandbox)
@@ -97,7 +97,7 @@ impl Machine<'_> {
                 }
             };
             let stand = layers
-                .stand(self.objects, commit, tree, &mut |progress| (self.context.told)(News::Checkout(progress)))?;
+                .stand(&self.objects, commit, tree, &mut |progress| (self.context.told)(News::Checkout(progress)))?;
             (self.workspace.layers, self.workspace.stand) = (Some(layers), Some(stand));
         }
         self.include(on)?;
@@ -122,13 +122,13 @@ impl Machine<'_> {
         match checkout {
             Some((_, at)) if *at == on.tree => return Ok(dir),
             Some((checkout, at)) => {
-                checkout.advance(self.objects, commit, tree)?;
+                checkout.advance(&self.objects, commit, tree)?;
                 at.clone_from(&on.tree);
             }
             // What an earlier process left is not looked at: an agent could have written it.
             empty => {
                 store::remove_tree(&worktree)?;
-                *empty = Some((PlainWorkspace::create(self.objects, &dir, commit, tree)?, on.tree.clone()));
+                *empty = Some((PlainWorkspace::create(&self.objects, &dir, commit, tree)?, on.tree.clone()));
             }
         }
         if on.run.started.contract.sandbox == Backend::Native {
@@ -149,8 +149,8 @@ impl Machine<'_> {
         let state = self.context.layout.state_in_repository().map(|path| path.as_str().as_bytes().to_vec());
         let rules = CaptureRules { state_directory: state, named, ..CaptureRules::default() };
         let captured = match (layer, &mut self.workspace.checkout) {
-            (Some(layer), _) => capture(self.objects, id(&on.tree)?, layer.as_fd(), &rules)?,
-            (None, Some((plain, _))) => plain.capture(self.objects, &rules)?,
+            (Some(layer), _) => capture(&self.objects, id(&on.tree)?, layer.as_fd(), &rules)?,
+            (None, Some((plain, _))) => plain.capture(&self.objects, &rules)?,
             (None, None) => unreachable!("BUG: a worker has a layer or a directory"),
         };
         let untouched = captured.tree == id(&on.tree)? && captured.ignored_at.is_empty() && captured.odd.is_empty();

@@ -11,7 +11,7 @@ use contract::{Digest, Fact};
 use run::Stage;
 
 /// What of a patch that was judged is not what is on record of it.
-pub(super) fn differences(walk: &mut Walk<'_, '_, '_>, at: usize) -> Result<Vec<Found>> {
+pub(super) fn differences(walk: &mut Walk<'_, '_>, at: usize) -> Result<Vec<Found>> {
     let Stage::ChangeOpen { change, step } = walk.run.stage else {
         unreachable!("BUG: the log was folded before, and a change is recorded only where it is open")
     };
@@ -38,7 +38,7 @@ pub(super) fn differences(walk: &mut Walk<'_, '_, '_>, at: usize) -> Result<Vec<
 }
 
 /// The same, put on the tally.
-pub(super) fn compare(walk: &mut Walk<'_, '_, '_>, at: usize, tallies: &mut Tallies) -> Result<()> {
+pub(super) fn compare(walk: &mut Walk<'_, '_>, at: usize, tallies: &mut Tallies) -> Result<()> {
     debug_assert!(matches!(walk.events[at].fact, Fact::PatchApplied(_) | Fact::ChangeDropped(_)));
     let found = differences(walk, at);
     tallies.patches.compare(Some(walk.events[at].seq), found)

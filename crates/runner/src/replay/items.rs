@@ -16,12 +16,7 @@ use std::path::Path;
 use store::LandedReceipt;
 
 /// Judges an item again on what is kept of it.
-pub(super) fn judge_again(
-    walk: &mut Walk<'_, '_, '_>,
-    at: usize,
-    ended: &ItemEnded,
-    tallies: &mut Tallies,
-) -> Result<()> {
+pub(super) fn judge_again(walk: &mut Walk<'_, '_>, at: usize, ended: &ItemEnded, tallies: &mut Tallies) -> Result<()> {
     let seq = walk.events[at].seq;
     let mut tested = Vec::new();
     let found = rejudge(walk, ended, &mut tested).and_then(|(run, ending)| written_down(walk, &run, at, ending));
@@ -34,7 +29,7 @@ pub(super) fn judge_again(
 }
 
 /// How an item ends by what is kept of it; what speaks against the record of its tests is added to `tested`.
-fn rejudge(walk: &Walk<'_, '_, '_>, ended: &ItemEnded, tested: &mut Vec<Found>) -> Result<(Run, Ending)> {
+fn rejudge(walk: &Walk<'_, '_>, ended: &ItemEnded, tested: &mut Vec<Found>) -> Result<(Run, Ending)> {
     let dir = walk.dir.join(format!("changes/{:03}", ended.change));
     let run = walk.run.clone();
     let mut on_record = |item: &Item, tree: &str, base: &str| {
@@ -47,7 +42,7 @@ fn rejudge(walk: &Walk<'_, '_, '_>, ended: &ItemEnded, tested: &mut Vec<Found>) 
 
 /// Asks the gates again; `tests` says what the tests came to on a tree that was made of another.
 fn judge(
-    walk: &Walk<'_, '_, '_>,
+    walk: &Walk<'_, '_>,
     run: &Run,
     ended: &ItemEnded,
     tests: &mut dyn FnMut(&Item, &str, &str) -> Result<Acceptance>,
@@ -93,7 +88,7 @@ fn never_started(gates: &Gates<'_>, mut judged: Judged) -> Result<Ending> {
 }
 
 /// Where an item would have started that never did: the end of the line at some moment before.
-fn base_on_record(walk: &Walk<'_, '_, '_>, ended: &ItemEnded) -> Result<ItemBase> {
+fn base_on_record(walk: &Walk<'_, '_>, ended: &ItemEnded) -> Result<ItemBase> {
     let known = walk.line.iter().rev().find(|base| base.tree == ended.before);
     let why = format!(
         "change {} says that it would have started from {}, where the run never was",
@@ -104,7 +99,7 @@ fn base_on_record(walk: &Walk<'_, '_, '_>, ended: &ItemEnded) -> Result<ItemBase
 
 /// Whether a change had landed before is a fact about other runs at that time. What is on record of it is believed if a
 /// receipt of the same change is on record.
-fn recorded_duplicate(walk: &Walk<'_, '_, '_>, ended: &ItemEnded, content: &Digest) -> Result<Option<LandedReceipt>> {
+fn recorded_duplicate(walk: &Walk<'_, '_>, ended: &ItemEnded, content: &Digest) -> Result<Option<LandedReceipt>> {
     if ended.reason != Some(Reason::DuplicateChange) {
         return Ok(None);
     }
@@ -123,7 +118,7 @@ fn read_receipt(dir: &Path) -> Result<Receipt> {
 
 /// What is written down at the end of a change now, against what is on record: what its gates say, and the rest.
 pub(super) fn written_down(
-    walk: &mut Walk<'_, '_, '_>,
+    walk: &mut Walk<'_, '_>,
     run: &Run,
     at: usize,
     ending: Ending,
@@ -193,12 +188,7 @@ fn is_refusal(fact: &Fact, of: Option<u32>) -> bool {
 }
 
 /// Applies an item's patch and runs its tests again.
-pub(super) fn verify_again(
-    walk: &mut Walk<'_, '_, '_>,
-    seq: u64,
-    ended: &ItemEnded,
-    tallies: &mut Tallies,
-) -> Result<()> {
+pub(super) fn verify_again(walk: &mut Walk<'_, '_>, seq: u64, ended: &ItemEnded, tallies: &mut Tallies) -> Result<()> {
     let Tests::Again(machine, control) = std::mem::replace(&mut walk.tests, Tests::OnRecord) else { return Ok(()) };
     let run = walk.run.clone();
     let mut again = |item: &Item, tree: &str, base: &str| machine.accept(&run, item, id(tree)?, id(base)?);
@@ -239,7 +229,7 @@ pub(super) fn verify_again(
 
 /// Whether the recorded patch makes the one tree of the other; none if it cannot say.
 pub(super) fn applied(
-    walk: &Walk<'_, '_, '_>,
+    walk: &Walk<'_, '_>,
     dir: &str,
     (before, after): &(String, String),
 ) -> Result<Option<Vec<Found>>> {

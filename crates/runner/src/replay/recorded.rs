@@ -31,12 +31,7 @@ use store::{Preparing, Verification};
 impl Replay<'_> {
     /// Has the agents of a run work again with the recorded answers of their models, and applies the changes of those of
     /// whom nothing was recorded. `record` is what its verification says.
-    pub fn recorded(
-        &self,
-        record: &Verification,
-        machine: &mut Machine<'_>,
-        control: &Control,
-    ) -> Result<ReplayReport> {
+    pub fn recorded(&self, record: &Verification, machine: &mut Machine, control: &Control) -> Result<ReplayReport> {
         check_record(record)?;
         let mut steps = Vec::new();
         let judged = self.walk(&record.run_id, Tests::OnRecord, |walk| {
@@ -52,9 +47,9 @@ impl Replay<'_> {
 }
 
 /// A run whose turns are taken again, one after another.
-struct Taking<'a, 'w, 't, 'm, 'c> {
-    walk: &'a mut Walk<'w, 't, 'm>,
-    machine: &'a mut Machine<'c>,
+struct Taking<'a, 'w, 't> {
+    walk: &'a mut Walk<'w, 't>,
+    machine: &'a mut Machine,
     control: &'a Control,
     steps: &'a mut Vec<RecordedStep>,
     tally: Tally,
@@ -68,7 +63,7 @@ struct Left {
     files: Vec<(String, Vec<u8>)>,
 }
 
-impl Taking<'_, '_, '_, '_, '_> {
+impl Taking<'_, '_, '_> {
     fn all_of_it(&mut self) -> Result<Vec<ReplayCheck>> {
         let events = self.walk.events;
         for (at, event) in events.iter().enumerate().skip(1) {

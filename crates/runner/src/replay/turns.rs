@@ -15,7 +15,7 @@ const WRITTEN_LATER: [&str; 2] = ["output.json", "workspace.json"];
 /// What came of a conversation.
 const OUTCOME: &str = "session/outcome.json";
 
-pub(super) fn differences(walk: &Walk<'_, '_, '_>, at: usize, done: &StepCommitted) -> Result<Vec<Found>> {
+pub(super) fn differences(walk: &Walk<'_, '_>, at: usize, done: &StepCommitted) -> Result<Vec<Found>> {
     let judged = judge(walk, done)?;
     let now = StepCommitted {
         status: judged.status,
@@ -49,7 +49,7 @@ pub(super) fn differences(walk: &Walk<'_, '_, '_>, at: usize, done: &StepCommitt
     Ok(all)
 }
 
-fn judge(walk: &Walk<'_, '_, '_>, done: &StepCommitted) -> Result<Judgement> {
+fn judge(walk: &Walk<'_, '_>, done: &StepCommitted) -> Result<Judgement> {
     let (reader, slug) = (walk.with.reader, walk.run.id.slug());
     let stdout = walk.read(&format!("{}/logs/stdout.txt", done.dir))?;
     // What was cut has a mark behind everything that was kept.

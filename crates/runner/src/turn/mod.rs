@@ -113,7 +113,7 @@ fn seal(
         session,
         notes,
     };
-    let judged = worth(&driver.reader, &driver.run, step, kept)?;
+    let judged = worth(driver.reader, &driver.run, step, kept)?;
     evidence.write("output.json", &pretty(&judged.response))?;
     let answered = judged.end == TurnEnd::Answered;
     let is_cut_off = matches!(judged.reason, Some(Reason::BudgetExceeded | Reason::AgentTimeout));

@@ -23,10 +23,10 @@ use store::Store;
 const VIOLATIONS_MAX: usize = 100;
 
 /// See the module.
-pub(crate) struct OnRecord<'a> {
+pub(crate) struct OnRecord<'w, 'a> {
     shared: Arc<SharedRun<'a>>,
-    store: &'a Store,
-    policies: &'a Policies,
+    store: &'w Store,
+    policies: &'w Policies,
     spec: TurnSpec,
     run: Run,
     pending: RefCell<Vec<Pending>>,
@@ -46,8 +46,8 @@ struct Request {
     of_person: bool,
 }
 
-impl<'a> OnRecord<'a> {
-    pub(crate) fn new(driver: &Driver<'_, 'a>, spec: TurnSpec) -> OnRecord<'a> {
+impl<'w, 'a> OnRecord<'w, 'a> {
+    pub(crate) fn new(driver: &Driver<'w, 'a>, spec: TurnSpec) -> OnRecord<'w, 'a> {
         OnRecord {
             shared: driver.shared.clone(),
             store: driver.store,
@@ -256,7 +256,7 @@ fn deny(message: String) -> Answered {
     Answered::Now(Decision::Deny { message })
 }
 
-impl Witness for OnRecord<'_> {
+impl Witness for OnRecord<'_, '_> {
     fn saw(&self, event: SessionEvent, kept: bool) {
         if kept {
             let violation = self.violation(&event);
@@ -266,6 +266,8 @@ impl Witness for OnRecord<'_> {
             if let Err(error) = self.settle() {
                 self.failed.borrow_mut().get_or_insert(error);
             }
+        } else {
+            self.shared.show(self.spec.step, &event);
         }
     }
 

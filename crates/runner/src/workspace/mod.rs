@@ -48,7 +48,7 @@ pub use setup::{SETUPS_KEPT, SetupLayer, SetupLayers, SetupMaking, SetupOrder};
 pub type Secret = fn(&str) -> bool;
 
 /// How far the making of a base has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Progress {
     /// Files written.
     pub done: usize,

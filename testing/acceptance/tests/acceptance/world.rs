@@ -14,6 +14,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 /// How long a command may take that is not about time.
 const PATIENCE_MS: u64 = 60_000;
@@ -93,7 +94,7 @@ impl World {
         let base = context.user.head().unwrap().tree;
         let candidate = edited(objects, base, edits);
         let before = self.seen();
-        let mut machine = Machine::new(&context, objects, owner.keys(), cancel.clone());
+        let mut machine = Machine::new(context.clone(), owner.state(), cancel.clone());
         let acceptance = machine.accept(&run, item, candidate, base).unwrap();
         assert_eq!(self.seen(), before, "the user's checkout is never touched");
         let is_pass = acceptance.status == TestStatus::Pass;
@@ -101,7 +102,7 @@ impl World {
         acceptance
     }
 
-    pub(crate) fn context(&self) -> Context {
+    pub(crate) fn context(&self) -> Arc<Context> {
         let at = self.repo.parent().unwrap();
         let environment = UserEnvironment {
             path: Some(self.path()),
@@ -110,7 +111,7 @@ impl World {
         };
         let user = Repository::discover(&self.repo, environment).unwrap();
         let layout = store::Layout::new(&user.root, None);
-        Context {
+        Arc::new(Context {
             trust: Trust::new(&self.dir.path().join("data"), &layout.state),
             user,
             agent_env: BTreeMap::from([("PATH".into(), self.path()), ("HOME".into(), at.join("home").into())]),
@@ -118,11 +119,11 @@ impl World {
             user_env: Default::default(),
             templates: Default::default(),
             supervisor: Supervisor { program: helper(), args: vec!["__supervise".into()] },
-            sandbox: sandbox(),
-            told: Box::new(|_| ()),
+            sandbox: Arc::new(sandbox()),
+            told: Arc::new(|_| ()),
             command: "test".into(),
             layout,
-        }
+        })
     }
 
     pub(crate) fn path(&self) -> OsString {

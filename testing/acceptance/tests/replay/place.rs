@@ -7,17 +7,13 @@ use contract::work::TestCommand;
 use contract::{Backend, Config, Event, Item, Policies};
 use run::Run;
 use runner::git::Objects;
-use runner::{
-    Context, Control, Driver, Machine, Owner, Progress, Replay, Settings, Starting, Taken, WorkOrder, Workers,
-};
+use runner::{Alone, Context, Control, Machine, Owner, Progress, Replay, Settings, Starting, Taken, WorkOrder};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use store::{Reader, RunLog};
-
-/// How many agents may be at work at once.
-const JOBS: usize = 2;
 
 /// Who can be asked.
 const AGENTS: [&str; 3] = ["agent", "other", "third"];
@@ -83,7 +79,12 @@ impl Place {
         (again, report)
     }
 
-    fn drive(&self, context: &Context, owner: &Owner, start: impl FnOnce(Starting<'_>) -> (Run, RunLog)) -> String {
+    fn drive(
+        &self,
+        context: &Arc<Context>,
+        owner: &Owner,
+        start: impl FnOnce(Starting<'_>) -> (Run, RunLog),
+    ) -> String {
         let config: Config = serde_json::from_value(self.world.config.clone()).unwrap();
         let settings = Settings::new(config, &[], &context.layout.config(), Policies::built_in());
         let (store, objects, path) = (owner.store(), owner.objects(), self.world.path());
@@ -91,12 +92,9 @@ impl Place {
         let (run, log) =
             start(Starting { store, user, objects, trust, settings, path_var, user_env: &Default::default() });
         let (slug, control) = (run.id.slug(), Control::new().unwrap());
-        let cancel = control.cancel.clone();
-        let machine = || Machine::new(context, objects, owner.keys(), cancel.clone());
-        let (mut own, mut untold) = (machine(), Untold);
-        let driver =
-            Driver::new(store, owner.objects(), run, log, &mut own, &mut untold, control, &settings.policies).unwrap();
-        driver.with_workers(Workers { jobs: JOBS, machine: &machine }).drive().unwrap();
+        let mut machine = Machine::new(context.clone(), owner.state(), control.cancel.clone());
+        let (world, progress, policies) = (&mut machine, Box::new(Untold), &settings.policies);
+        Alone { store, objects, world, progress, control, policies }.drive(run, log).unwrap();
         slug
     }
 
@@ -114,13 +112,13 @@ impl Place {
             let reader = self.reader();
             let record = runner::verify_run(&reader, &context.trust, slug).unwrap();
             let (control, policies) = (Control::new().unwrap(), Policies::built_in());
-            let mut machine = Machine::new(context, owner.objects(), owner.keys(), control.cancel.clone());
+            let mut machine = Machine::new(context.clone(), owner.state(), control.cancel.clone());
             let replay = Replay { reader: &reader, objects: owner.objects(), policies: &policies };
             replay.reverify(&record, &mut machine, &control).unwrap()
         })
     }
 
-    pub(crate) fn own<T>(&self, act: impl FnOnce(&Context, &Owner) -> T) -> T {
+    pub(crate) fn own<T>(&self, act: impl FnOnce(&Arc<Context>, &Owner) -> T) -> T {
         let context = self.context();
         loop {
             // A process that another test has just forked holds the lock too, until it becomes its own program.
@@ -131,7 +129,7 @@ impl Place {
         }
     }
 
-    fn context(&self) -> Context {
+    fn context(&self) -> Arc<Context> {
         self.world.context()
     }
 
@@ -154,7 +152,7 @@ impl Place {
     /// How the items of a run ended, in the order of the contract.
     pub(crate) fn statuses(&self, slug: &str) -> Vec<String> {
         let (run, _) = self.reader().load(slug).unwrap();
-        let told = |state: &std::sync::Arc<run::ItemState>| {
+        let told = |state: &Arc<run::ItemState>| {
             let ended = state.ended().unwrap();
             let reason = ended.reason.map(|reason| format!(" {reason}")).unwrap_or_default();
             let gates: Vec<&str> = ended.gates.iter().map(|result| result.gate.as_str()).collect();
@@ -203,5 +201,5 @@ fn walk(dir: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
 struct Untold;
 
 impl Progress for Untold {
-    fn recorded(&mut self, _: &Run, _: &[Event]) {}
+    fn recorded(&mut self, _: &Arc<Run>, _: &[Event]) {}
 }

@@ -71,7 +71,7 @@ fn nothing_of_a_run_that_does_not_verify_is_run() {
         let reader = place.reader();
         let record = runner::verify_run(&reader, &context.trust, &slug).unwrap();
         let (control, policies) = (runner::Control::new().unwrap(), contract::Policies::built_in());
-        let mut machine = runner::Machine::new(context, owner.objects(), owner.keys(), control.cancel.clone());
+        let mut machine = runner::Machine::new(context.clone(), owner.state(), control.cancel.clone());
         let replay = runner::Replay { reader: &reader, objects: owner.objects(), policies: &policies };
         replay.reverify(&record, &mut machine, &control).unwrap_err().to_string()
     });

@@ -23,7 +23,7 @@ use contract::{
 };
 use ground::{Ground, in_memory};
 use run::Run;
-use runner::{Control, Driver};
+use runner::{Alone, Control};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -132,8 +132,8 @@ fn process(layout: &Layout, outside: &Mutex<Outside<'_>>, runs: u64) -> runner::
     let control = Control::new()?;
     let ground = outside.lock().unwrap_or_else(PoisonError::into_inner).ground;
     let mut world = Simulated { outside, control: control.clone() };
-    let mut teller = Teller(outside);
-    Driver::new(&store, &ground.objects, run, log, &mut world, &mut teller, control, &POLICIES)?.drive()?;
+    let (objects, progress) = (&ground.objects, Box::new(Teller(outside)));
+    Alone { store: &store, objects, world: &mut world, progress, control, policies: &POLICIES }.drive(run, log)?;
     Ok(Lived::Again)
 }
 

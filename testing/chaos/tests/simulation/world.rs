@@ -14,7 +14,7 @@ use runner::{
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use store::crash::Crashed;
 
 /// More than the store keeps in a commit.
@@ -150,7 +150,7 @@ pub(crate) struct Simulated<'a, 'g> {
 pub(crate) struct Teller<'a, 'g>(pub(crate) &'a Mutex<Outside<'g>>);
 
 impl Progress for Teller<'_, '_> {
-    fn recorded(&mut self, run: &Run, events: &[Event]) {
+    fn recorded(&mut self, run: &Arc<Run>, events: &[Event]) {
         let slug = run.id.slug();
         self.0
             .lock()

@@ -2,14 +2,14 @@
 //! may change nothing; a recording is what is left of it under the request's key.
 
 use crate::command::contract::{named, read_from};
-use crate::command::run::{Interrupts, Session, exit_number, trusted_settings, wait_for_lock};
-use crate::command::work::{Document, Work};
+use crate::command::run::exit_number;
 use crate::error::{CommandError, Outcome, code};
+use crate::session::Session;
 use crate::surroundings::Surroundings;
 use crate::text::{bytes_out, err, out, safe};
 use contract::documents::{CompileOutput, CompileRequest, Intent, Recording};
-use contract::{Digest, Fact, Item, Reason, RunView, Status, Violation};
-use runner::WorkOrder;
+use contract::{Digest, Fact, Reason, RunView, Status, Violation};
+use runner::Start;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::Reader;
@@ -36,7 +36,7 @@ pub(super) struct Args {
     /// Write the answer to a file, too
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Do not wait if another norma is at work; exit 4
+    /// Do nothing if another norma is at work here; exit 4
     #[arg(long)]
     no_wait: bool,
 }
@@ -102,45 +102,18 @@ impl Args {
 
     /// Has an agent compile it. What it answered is on the disk when this answers; nothing takes its place if it fails.
     fn ask(&self, here: &Surroundings, request: &CompileRequest) -> Outcome<CompileOutput> {
-        let interrupts = Interrupts::install()?;
-        let context = here.context()?;
-        let settings = trusted_settings(here, &context)?;
-        let item = self.item(&settings.config, request)?;
-        let owner = wait_for_lock(here, &context, self.no_wait)?;
-        let session = Session { here, context: &context, owner: &owner, settings, interrupts };
-        let view = self.carry_out(&session, request, item)?;
+        let mut session = Session::open(here, self.no_wait)?;
+        let (agent, asked) = (self.agent.clone(), Box::new(request.clone()));
+        let view = session.carry_out(&Start::Compile { request: asked, agent })?;
         if view.status != Status::Succeeded {
             return Err(unfinished(&session, &view)?);
         }
-        let output = runner::compiled(&Reader::open(&context.layout)?, &view)?;
+        let output = runner::compiled(&session.reader()?, &view)?;
         if self.mode == Mode::Record {
-            store::keep_recording(&context.layout, &Recording::new(request.clone(), output.clone()))?;
+            store::keep_recording(session.layout(), &Recording::new(request.clone(), output.clone()))?;
         }
+        session.leave(ExitCode::SUCCESS)?;
         Ok(output)
-    }
-
-    fn item(&self, config: &contract::Config, request: &CompileRequest) -> Outcome<Item> {
-        let name = super::compiler(config, self.agent.clone());
-        let agent = config.agent(&name).ok_or_else(|| {
-            let message = format!("there is no agent {name:?}");
-            CommandError::usage(message, "name one of \"agents\" in config.json, or codex, claude, gemini or opencode")
-        })?;
-        request.item(&name, &config.limits.for_agents([&agent])).map_err(|problems| self.refused(&problems))
-    }
-
-    /// The run that asks: a new one, or the one of the very same request that was left before its end.
-    fn carry_out(&self, session: &Session<'_>, request: &CompileRequest, item: Item) -> Outcome<RunView> {
-        let bytes = request.canonical();
-        let document = Document::Typed(bytes.clone());
-        let work = Work { document, jobs: 1, new: false, no_wait: self.no_wait, many: false };
-        if let Some(slug) = work.left(session, std::slice::from_ref(&item))? {
-            let (run, _) = Reader::open(&session.context.layout)?.load(&slug)?;
-            if run.items.iter().map(|state| &*state.item).eq([&item]) {
-                return session.resume(&slug, 1);
-            }
-        }
-        let goal = format!("compile the intent: {}", request.intent.goal);
-        session.start_work(WorkOrder { goal, ..work.order(session, None, vec![item], bytes)? }, 1)
     }
 
     fn summary(&self, here: &Surroundings, key: &Digest, output: &CompileOutput) -> Outcome<String> {

@@ -18,7 +18,7 @@ impl Args {
     pub(super) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         let context = here.context()?;
         let settings = settings(here, &context)?;
-        let name = super::compiler(&settings.config, self.agent);
+        let name = settings.config.compiler(self.agent);
         let agent = settings.config.agent(&name).ok_or_else(|| {
             CommandError::usage(format!("there is no agent {name:?}"), "`norma doctor` lists those that are known")
         })?;

@@ -25,7 +25,7 @@ pub(super) struct Program {
     pub(super) sha256: Digest,
 }
 
-impl Machine<'_> {
+impl Machine {
     /// What a command's first word means with the tree at `root`; none if there is no such program.
     pub(super) fn find_program(&self, name: &str, tree: ObjectId, root: &Path) -> Result<Option<Program>> {
         let inside = match Path::new(name).strip_prefix(&self.context.layout.root) {

@@ -24,7 +24,7 @@ enum Judged {
     Dropped { reason: Reason, findings: Vec<Finding>, budget: Option<BudgetExceeded> },
 }
 
-pub(super) fn differences(walk: &Walk<'_, '_, '_>, event: &Event, change: u32, step: StepRef) -> Result<Vec<Found>> {
+pub(super) fn differences(walk: &Walk<'_, '_>, event: &Event, change: u32, step: StepRef) -> Result<Vec<Found>> {
     let (_, evidence) = event.fact.evidence().expect("BUG: only patches are judged here");
     let patch = read_patch(&walk.dir, &walk.run, step)?;
     let judged = judge_patch(walk, &patch)?;
@@ -49,7 +49,7 @@ pub(super) fn differences(walk: &Walk<'_, '_, '_>, event: &Event, change: u32, s
 }
 
 /// Judges a patch on the run's tree.
-fn judge_patch(walk: &Walk<'_, '_, '_>, patch: &[u8]) -> Result<Judged> {
+fn judge_patch(walk: &Walk<'_, '_>, patch: &[u8]) -> Result<Judged> {
     let (run, objects) = (&walk.run, walk.with.objects);
     let budgets = &run.started.contract.budgets;
     let mut sizes = Sizes { patch_bytes: patch.len() as u64, ..Sizes::default() };

@@ -1,0 +1,100 @@
+//! Who watches a run: events that are on record, with the run as it is with them, and what agents are in the middle of,
+//! which is on no record. Nobody who watches can hold up the run: one who is too slow misses some of it, sees that by the
+//! numbers of the events, and reads them from the log.
+
+use crate::drive::Progress;
+use crate::{Answer, News};
+use contract::{Event, SessionEvent, StepRef};
+use run::Run;
+use serde::{Deserialize, Serialize};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How far somebody who watches may be behind.
+const BEHIND_MAX: usize = 1024;
+
+/// Something that is told.
+#[derive(Debug, Clone)]
+pub(crate) enum Told {
+    /// These events are durable, and this is the run with them.
+    Recorded(Arc<Run>, Arc<[Event]>),
+    /// This is on no record.
+    Uncommitted(Delta),
+    /// Nobody works on the run any more: it has ended, is held, or could not go on for this reason.
+    Over(Option<Answer>),
+}
+
+/// Something that is seen while it happens, and may never be on record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delta {
+    /// An agent is in the middle of something.
+    Agent {
+        /// Its turn.
+        step: StepRef,
+        /// What.
+        event: Box<SessionEvent>,
+    },
+    /// Something takes its time before an agent can start.
+    Preparing(News),
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Feed {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    watching: Vec<SyncSender<Told>>,
+    over: Option<Option<Answer>>,
+}
+
+impl Feed {
+    /// Watches from now on.
+    pub(crate) fn watch(&self) -> Receiver<Told> {
+        let (sender, receiver) = sync_channel(BEHIND_MAX);
+        let mut state = self.lock();
+        match &state.over {
+            Some(outcome) => drop(sender.try_send(Told::Over(outcome.clone()))),
+            None => state.watching.push(sender),
+        }
+        receiver
+    }
+
+    pub(crate) fn tell(&self, told: &Told) {
+        let is_there =
+            |sender: &SyncSender<Told>| !matches!(sender.try_send(told.clone()), Err(TrySendError::Disconnected(_)));
+        self.lock().watching.retain(is_there);
+    }
+
+    /// Tells that nobody works on the run any more. Who is too far behind to be told finds the feed closed.
+    pub(crate) fn end(&self, outcome: Option<Answer>) {
+        self.tell(&Told::Over(outcome.clone()));
+        let mut state = self.lock();
+        state.watching.clear();
+        state.over = Some(outcome);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What tells a feed what is recorded.
+pub(crate) struct Telling(pub(crate) Arc<Feed>);
+
+impl Progress for Telling {
+    fn recorded(&mut self, run: &Arc<Run>, events: &[Event]) {
+        if !self.0.lock().watching.is_empty() {
+            self.0.tell(&Told::Recorded(run.clone(), events.into()));
+        }
+    }
+
+    fn delta(&mut self, step: StepRef, event: &SessionEvent) {
+        if !self.0.lock().watching.is_empty() {
+            self.0.tell(&Told::Uncommitted(Delta::Agent { step, event: Box::new(event.clone()) }));
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Starting a run for somebody, or going on with one: whether their settings are trusted, what their environment decides,
+//! what there is to go on with. It is the same whoever asks, in this process or from another terminal.
+
+use crate::git::Repository;
+use crate::host::budgets::raised;
+use crate::host::feed::{Delta, Feed, Told};
+use crate::host::owner::Context;
+use crate::host::request::{Sender, Start};
+use crate::host::start::{Order, Resumed, Starting, WorkOrder};
+use crate::host::trust::trusted_settings;
+use crate::host::workers;
+use crate::host::{Host, Launched, approval, lock, start};
+use crate::machine::confine::{check_sandbox, check_workspace};
+use crate::{Error, Result, Settings};
+use contract::documents::{CompileRequest, Kind, TaskContract};
+use contract::{Config, Digest, Item, Mode, Status, TaskStatus, TaskView, Workflow};
+use run::Run;
+use std::ffi::OsStr;
+use std::sync::Arc;
+use store::{Reader, RunLog};
+
+/// A run that was begun or taken up.
+struct Begun {
+    resumed: Resumed,
+    jobs: usize,
+    /// Who has said yes by asking for it.
+    consent: Option<String>,
+}
+
+/// One who asks, with the settings that count for them.
+struct Service<'h> {
+    host: &'h Host,
+    sender: &'h Sender,
+    context: Arc<Context>,
+    settings: Settings,
+}
+
+impl Host {
+    /// Starts what somebody asks for.
+    pub(super) fn start(&self, sender: &Sender, start: Start) -> Result<Launched> {
+        let _starting = self.starting()?;
+        let _alone = self.state.alone();
+        let feed: Arc<Feed> = Arc::default();
+        let context = Arc::new(self.context_for(sender, &feed)?);
+        let settings = trusted_settings(&context, sender.config.as_deref())?;
+        let notes = settings.missing_policies(&context.layout).into_iter().collect();
+        let service = Service { host: self, sender, context, settings };
+        let Begun { resumed, jobs, consent } = service.begin(start)?;
+        let Service { context, settings, .. } = service;
+        lock(&self.waiting).remove(&resumed.run.id.slug());
+        let order = workers::Order { resumed, context, policies: settings.policies, jobs, consent, feed };
+        self.launch(order, notes)
+    }
+
+    /// The surroundings of the host, with what the environment of whoever asks decides.
+    fn context_for(&self, sender: &Sender, feed: &Arc<Feed>) -> Result<Context> {
+        let layout = &self.context.layout;
+        let user = match sender.git == *self.context.user.environment() {
+            true => self.context.user.clone(),
+            false => {
+                let mut user = Repository::discover(&layout.root, sender.git.clone())?;
+                user.state_directory.clone_from(&self.context.user.state_directory);
+                user
+            }
+        };
+        let feed = feed.clone();
+        Ok(Context {
+            user,
+            agent_env: sender.agent_env.0.clone(),
+            user_env: sender.user_env.0.clone(),
+            templates: crate::load_templates(layout)?,
+            told: Arc::new(move |news| feed.tell(&Told::Uncommitted(Delta::Preparing(news)))),
+            ..(*self.context).clone()
+        })
+    }
+}
+
+impl Service<'_> {
+    fn begin(&self, start: Start) -> Result<Begun> {
+        match start {
+            Start::Task { task, new, agent } => self.task(task, new, agent),
+            Start::Goal { goal, criteria, agent } => {
+                let task = self.host.state.store.add_task(goal, criteria).wait()?;
+                self.task(task, false, agent)
+            }
+            Start::Document { name, text, jobs, new, typed_by } => {
+                let begun = self.document(&name, text.into_bytes(), jobs, new)?;
+                Ok(Begun { consent: typed_by, ..begun })
+            }
+            Start::Compile { request, agent } => self.compile(&request, agent),
+            Start::Resume { run, jobs } => self.resume(&run, jobs),
+            Start::Extend { run, budgets, jobs, by } => self.extend(&run, &budgets, jobs, by),
+            Start::Again { run, jobs } => {
+                let (recorded, _) = self.host.reader()?.load(&run)?;
+                self.require_own(&recorded, "it is not carried out again")?;
+                self.started(jobs, |starting| starting.start_again(&recorded))
+            }
+        }
+    }
+
+    /// Runs a task, or goes on with its interrupted run.
+    fn task(&self, id: i64, new: bool, agent: Option<String>) -> Result<Begun> {
+        let reader = self.host.reader()?;
+        let task = reader
+            .task(id)?
+            .ok_or_else(|| Error::usage(format!("there is no task {id}"), "norma task list --all shows them"))?;
+        if let Some(run) = &task.run_id {
+            self.host.require_idle(run)?;
+        }
+        runnable(&reader, &task, new)?;
+        if !new && let Some(paused) = paused_run(&reader, &task)? {
+            return self.resume(&paused, 1);
+        }
+        let (goal, criteria) = (task.goal, task.acceptance_criteria);
+        let order = Order { goal, criteria, task: Some(id), parent: None, budgets: None, agent };
+        self.started(1, |starting| starting.start(order))
+    }
+
+    /// Carries out the items of a document, or goes on with them where they were left.
+    fn document(&self, name: &str, bytes: Vec<u8>, jobs: usize, new: bool) -> Result<Begun> {
+        let (Host { state, .. }, Context { user, layout, .. }) = (self.host, &*self.context);
+        let submitted = crate::submit(user, &state.objects, layout, &self.settings, &bytes)?;
+        if let Err(violations) = &submitted.items {
+            let kind = submitted.kind.map(|kind| kind.as_str().to_owned());
+            let refused = contract::Audit::contract_refused(submitted.sha256, kind, violations.clone());
+            state.store.audit(refused).wait()?;
+        }
+        let kind = submitted.kind;
+        let items = submitted.into_items(name)?;
+        if !new && let Some((slug, _)) = self.left(&items)? {
+            return self.resume(&slug, jobs);
+        }
+        let order = self.order(kind, items, bytes, new)?;
+        self.started(jobs, |starting| starting.start_work(order))
+    }
+
+    /// Has an agent compile an intent: a new run, or the one of the very same request that was left before its end.
+    fn compile(&self, request: &CompileRequest, agent: Option<String>) -> Result<Begun> {
+        let config = &self.settings.config;
+        let name = config.compiler(agent);
+        let agent = config.agent(&name).ok_or_else(|| {
+            let hint = "name one of \"agents\" in config.json, or codex, claude, gemini or opencode";
+            Error::usage(format!("there is no agent {name:?}"), hint)
+        })?;
+        let item = request.item(&name, &config.limits.for_agents([&agent])).map_err(|problems| {
+            let lines: String = problems.iter().map(|problem| format!("\n  {problem}")).collect();
+            Error::usage(format!("the intent cannot be asked about:{lines}"), "mend it: docs/intents.md")
+        })?;
+        if let Some((slug, run)) = self.left(std::slice::from_ref(&item))?
+            && run.items.iter().map(|state| &*state.item).eq([&item])
+        {
+            return self.resume(&slug, 1);
+        }
+        let goal = format!("compile the intent: {}", request.intent.goal);
+        let order = WorkOrder { goal, ..self.order(None, vec![item], request.canonical(), false)? };
+        self.started(1, |starting| starting.start_work(order))
+    }
+
+    /// The run of exactly these items that was left before its end, if there is one that nobody works on.
+    fn left(&self, items: &[Item]) -> Result<Option<(String, Run)>> {
+        for (run, _) in self.host.reader()?.open_runs()?.into_iter().rev() {
+            let same = || submitted(run.items.iter().map(|state| &*state.item)) == submitted(items.iter());
+            let held = matches!(run.status, Status::Paused | Status::Waiting) && !run.items.is_empty();
+            if held && same() && self.host.require_idle(&run.id.slug()).is_ok() {
+                return Ok(Some((run.id.slug(), run)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn order(&self, kind: Option<Kind>, items: Vec<Item>, bytes: Vec<u8>, again: bool) -> Result<WorkOrder> {
+        let (objects, policies) = (&self.host.state.objects, &self.settings.policies);
+        let tree = self.context.user.head()?.tree;
+        let approval_for = approval::reasons(objects, tree, items.iter(), policies)?;
+        let baseline = match kind {
+            Some(Kind::TaskContract) => {
+                serde_json::from_slice(&bytes).ok().map(|it: TaskContract| it.rollback.baseline_ref)
+            }
+            _ => None,
+        };
+        let goal = match &items[..] {
+            [only] => only.goal.clone(),
+            several => format!("{} work items", several.len()),
+        };
+        Ok(WorkOrder { goal, items, submitted: bytes, baseline, again, approval_for })
+    }
+
+    fn resume(&self, slug: &str, jobs: usize) -> Result<Begun> {
+        self.host.require_idle(slug)?;
+        let (run, _) = self.host.reader()?.load(slug)?;
+        self.require_own(&run, "it is not gone on with")?;
+        let resumed = start::resume(&self.host.state.store, &self.settings.policies, slug)?;
+        Ok(Begun { resumed, jobs, consent: None })
+    }
+
+    /// A new run from the tree of a stopped one, with more to use up.
+    fn extend(&self, slug: &str, given: &[String], jobs: usize, by: String) -> Result<Begun> {
+        let (parent, _) = self.host.reader()?.load(slug)?;
+        self.require_own(&parent, "it is not gone on from")?;
+        let contract = &parent.started.contract;
+        let example = match contract.workflow {
+            Workflow::Pdca => "for example --budget max_iterations=10",
+            Workflow::Batch => "for example --budget max_tokens=200000",
+        };
+        let budgets = raised(contract.workflow, contract.budgets.clone(), given)
+            .map_err(|problem| Error::usage(problem, example))?;
+        if contract.workflow == Workflow::Batch {
+            let begun = self.started(jobs, |starting| starting.start_after(&parent, budgets))?;
+            let consent = self.was_typed(slug, &begun.resumed.run)?.then_some(by);
+            return Ok(Begun { consent, ..begun });
+        }
+        let order = Order {
+            goal: contract.goal.clone(),
+            criteria: contract.acceptance_criteria.clone(),
+            task: contract.task_id,
+            budgets: Some(budgets),
+            agent: None,
+            parent: Some(Box::new(parent)),
+        };
+        self.started(jobs, |starting| starting.start(order))
+    }
+
+    /// Whether somebody typed what a run goes on from, and it asks for nothing else.
+    fn was_typed(&self, parent: &str, run: &Run) -> Result<bool> {
+        let reasons = &run.started.contract.approval_for;
+        Ok(self.host.reader()?.approvals(false)?.iter().any(|asked| {
+            let same = reasons.iter().all(|reason| asked.reasons.contains(reason));
+            let used = asked.used_at.is_some() && asked.reason.as_deref() == Some(approval::TYPED);
+            asked.run_id == parent && used && same
+        }))
+    }
+
+    fn started(&self, jobs: usize, start: impl FnOnce(Starting<'_>) -> Result<(Run, RunLog)>) -> Result<Begun> {
+        let Config { sandbox, workspace, .. } = &self.settings.config;
+        check_sandbox(sandbox, self.mode(), &self.context.sandbox)?;
+        check_workspace(workspace, sandbox.backend, &self.context.sandbox)?;
+        let Context { user, trust, user_env, agent_env, .. } = &*self.context;
+        let (store, objects, settings) = (&self.host.state.store, &*self.host.state.objects, &self.settings);
+        let path_var = agent_env.get(OsStr::new("PATH")).map_or(OsStr::new(""), |path| path);
+        let (run, log) = start(Starting { store, user, objects, trust, settings, path_var, user_env })?;
+        Ok(Begun { resumed: Resumed { run, log, denied: None }, jobs, consent: None })
+    }
+
+    /// Something of a recorded run is started only by whoever started the run here, and only confined as the run was.
+    fn require_own(&self, run: &Run, so: &str) -> Result<()> {
+        crate::host::trust::require_own(&self.context, &self.settings, self.sender.mode, run, so)
+    }
+
+    /// The stricter of what the configuration and the environment say.
+    fn mode(&self) -> Mode {
+        self.settings.config.mode.max(self.sender.mode)
+    }
+}
+
+fn runnable(reader: &Reader, task: &TaskView, new: bool) -> Result<()> {
+    if task.status == TaskStatus::Done && !new {
+        let hint = format!("to run it again: norma run {} --new", task.id);
+        return Err(Error::declined(format!("task {} is done", task.id), hint));
+    }
+    for other in &task.depends_on {
+        let waits = reader.task(*other)?.filter(|other| other.status != TaskStatus::Done);
+        if let Some(other) = waits {
+            let message = format!("task {} waits for task {}, which is {}", task.id, other.id, other.status.as_str());
+            return Err(Error::declined(
+                message,
+                format!("norma run {}, or `norma run` for every ready task", other.id),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn paused_run(reader: &Reader, task: &TaskView) -> Result<Option<String>> {
+    let Some(slug) = &task.run_id else { return Ok(None) };
+    let view = reader.run(slug)?;
+    Ok(view.filter(|view| view.status == Status::Paused).map(|view| view.run_id))
+}
+
+/// What items were submitted as, in whichever order.
+fn submitted<'i>(items: impl Iterator<Item = &'i Item>) -> Vec<(&'i str, Digest)> {
+    let mut all: Vec<(&str, Digest)> = items.map(|item| (item.id.as_str(), item.submitted)).collect();
+    all.sort();
+    all
+}
