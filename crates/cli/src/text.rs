@@ -1,5 +1,6 @@
 //! Words on a terminal: the one place that prints, and how times, ids and counts are shown.
 
+use std::fmt::Display;
 use std::io::Write;
 use std::time::Duration;
 
@@ -54,8 +55,8 @@ pub(crate) fn duration(elapsed: Duration) -> String {
 }
 
 /// The first characters of an object id.
-pub(crate) fn short_id(id: &str) -> &str {
-    id.get(..10).unwrap_or(id)
+pub(crate) fn short_id(id: impl Display) -> String {
+    format!("{id:.10}")
 }
 
 /// `refs/heads/main` as people say it.

@@ -230,7 +230,7 @@ fn finish_landings(shared: &Shared, context: &Context) -> Result<Vec<String>> {
     for (run, log) in reader.open_runs()? {
         let slug = run.id.slug();
         let run::Stage::LandingOpen(open) = run.stage.clone() else { continue };
-        let moved = shared.user.read_ref(&open.target)?.map(|id| id.to_string()) == Some(open.commit);
+        let moved = shared.user.read_ref(&open.target)? == Some(crate::git::id(open.commit));
         if !moved || run.status != Status::Paused || run.started.contract.unknown_rules().is_some() {
             continue;
         }
@@ -306,9 +306,9 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
             let _alone = alone(shared);
             let back = landing::undo(&shared.store, &shared.user, &shared.objects, &run)?;
             let branch = landing::short_ref(&back.target);
-            let message = match back.commit.as_str() {
-                "" => format!("{branch} is gone again"),
-                commit => format!("{branch} is back at {commit}"),
+            let message = match back.commit {
+                None => format!("{branch} is gone again"),
+                Some(commit) => format!("{branch} is back at {commit}"),
             };
             done(message, value(&back))
         }
@@ -348,7 +348,7 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
     }
 }
 
-fn value(landing: &contract::Landing) -> serde_json::Value {
+fn value(landing: &impl serde::Serialize) -> serde_json::Value {
     serde_json::to_value(landing).expect("BUG: a landing is plain data")
 }
 
