@@ -63,7 +63,7 @@ impl Reporter {
         let started = &run.started;
         let branch = started.base.branch.as_deref().map_or("detached HEAD", short_ref);
         let sandbox = started.contract.sandbox.as_str();
-        out(&format!("run {} · base {branch} {} · sandbox {sandbox}", run.id.slug(), short_id(&started.base.commit)));
+        out(&format!("run {} · base {branch} {} · sandbox {sandbox}", run.id.slug(), short_id(started.base.commit)));
         out(&format!("goal: {}", short(&started.contract.goal, 100)));
         if let Some(parent) = &started.parent {
             let done = run.items.iter().filter(|state| state.done_by().is_some()).count();
@@ -103,8 +103,8 @@ impl Reporter {
             Fact::Landed(landing) => self.detail(&format!(
                 "landed {} {}→{}",
                 short_ref(&landing.target),
-                landing.from.as_deref().map_or("new", short_id),
-                short_id(&landing.commit)
+                landing.from.map_or_else(|| "new".to_owned(), short_id),
+                short_id(landing.commit)
             )),
             Fact::AgentEvent { step, event } => self.agent_event(run, *step, event),
             Fact::ApprovalAsked { step, wait } => {
@@ -137,7 +137,7 @@ impl Reporter {
         let id = run.items.get(ended.item as usize).map_or("", |state| state.item.id.as_str());
         let word = self.paint(ended.status.as_str(), good);
         let [created, edited, deleted] = ended.files;
-        let rest = match (good, ended.commit.as_deref()) {
+        let rest = match (good, ended.commit) {
             (true, Some(commit)) => format!("+{created} ~{edited} -{deleted} files · {}", short_id(commit)),
             (true, None) => "nothing had to change".to_owned(),
             (false, _) => short(&ended.message, 120),

@@ -2,6 +2,7 @@
 
 /// Makes what an agent or a repository said safe to show.
 pub(crate) use contract::printable as safe;
+use std::fmt::Display;
 use std::io::Write;
 use std::time::Duration;
 
@@ -50,8 +51,8 @@ pub(crate) fn duration(elapsed: Duration) -> String {
 }
 
 /// The first characters of an object id.
-pub(crate) fn short_id(id: &str) -> &str {
-    id.get(..10).unwrap_or(id)
+pub(crate) fn short_id(id: impl Display) -> String {
+    format!("{id:.10}")
 }
 
 /// `refs/heads/main` as people say it.

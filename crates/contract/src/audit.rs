@@ -5,7 +5,9 @@ use crate::documents::ReexecStatus;
 use crate::json::{self, Violation};
 use crate::replay::ReplayMode;
 use crate::schema::JsonSchema;
-use crate::{AcceptanceCriterion, ApprovalDecision, ApprovalTerms, Digest, Landing, Reason, Status, Timestamp};
+use crate::{
+    AcceptanceCriterion, ApprovalDecision, ApprovalTerms, Digest, Landing, LandingUndone, Reason, Status, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -79,7 +81,7 @@ pub enum Audit {
         /// Slug.
         run_id: String,
         /// The move that took it back.
-        landing: Landing,
+        landing: LandingUndone,
     },
     /// A run cannot go on before a person has said yes.
     ApprovalAsked {

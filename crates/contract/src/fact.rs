@@ -6,7 +6,8 @@ use crate::schema::JsonSchema;
 use crate::session::{SessionEvent, Usage};
 use crate::work::{Gate, GateResult, TestCounts, ToolOpsSource};
 use crate::{
-    Budget, Contract, Digest, Item, ItemStatus, ProcessEnd, Reason, Role, Status, StepStatus, Timestamp, Verdict,
+    Budget, CommitId, Contract, Digest, Item, ItemStatus, ProcessEnd, Reason, Role, Status, StepStatus, Timestamp,
+    TreeId, Verdict,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -40,9 +41,9 @@ impl StepRef {
 #[serde(deny_unknown_fields)]
 pub struct Base {
     /// The commit that was HEAD.
-    pub commit: String,
+    pub commit: CommitId,
     /// That commit's tree: what a change is measured against.
-    pub tree: String,
+    pub tree: TreeId,
     /// The branch HEAD was on, as a full ref; none when detached.
     pub branch: Option<String>,
 }
@@ -102,7 +103,7 @@ pub struct StepCommitted {
     /// The tree that a worker left, captured by norma. Of one that did not answer it is what somebody may go on from,
     /// and is never judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tree: Option<String>,
+    pub tree: Option<TreeId>,
     /// When its provider lets it go on, where it was held up and that was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
@@ -134,9 +135,9 @@ pub struct PatchApplied {
     /// The step that proposed it.
     pub step: u32,
     /// Tree before.
-    pub before: String,
+    pub before: TreeId,
     /// Tree after.
-    pub after: String,
+    pub after: TreeId,
     /// Paths that differ, as far as they fit; all of them are in `gates.json`.
     pub files: Vec<String>,
     /// How many paths differ.
@@ -169,7 +170,7 @@ pub struct ChangeDropped {
     /// The step that proposed it.
     pub step: u32,
     /// The run's tree, unchanged.
-    pub before: String,
+    pub before: TreeId,
     /// Why.
     pub reason: Reason,
     /// What exactly, one entry a finding.
@@ -240,9 +241,9 @@ pub struct Landing {
     /// Full ref, or `HEAD` when detached.
     pub target: String,
     /// What the ref must be at; none = it must not exist.
-    pub from: Option<String>,
+    pub from: Option<CommitId>,
     /// The commit it is moved to.
-    pub commit: String,
+    pub commit: CommitId,
     /// Whether the user's files move too.
     pub checkout: bool,
 }
@@ -251,6 +252,43 @@ impl Landing {
     /// Whether the branch had moved since the run started from `base`, so that its result was merged with what was there.
     pub fn is_merged(&self, base: &Base) -> bool {
         self.checkout && self.from.as_ref() != Some(&base.commit)
+    }
+}
+
+/// A landing that was taken back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LandingUndone {
+    /// Full ref, or `HEAD` when detached.
+    pub target: String,
+    /// The commit that had landed.
+    pub from: Option<CommitId>,
+    /// What the ref is at again; none if there is no such ref any more, which the log spells as an empty text.
+    #[serde(with = "empty_is_none")]
+    #[schemars(with = "String")]
+    pub commit: Option<CommitId>,
+    /// Whether the user's files moved too.
+    pub checkout: bool,
+}
+
+/// An id, or an empty text where there is none.
+mod empty_is_none {
+    use crate::CommitId;
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(id: &Option<CommitId>, serializer: S) -> Result<S::Ok, S::Error> {
+        match id {
+            Some(id) => serializer.collect_str(id),
+            None => serializer.serialize_str(""),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<CommitId>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        text.parse().map(Some).map_err(de::Error::custom)
     }
 }
 
@@ -301,9 +339,9 @@ pub enum Earlier {
         /// The run in which it was.
         run: String,
         /// The tree that what it had changed lies on.
-        base: String,
+        base: TreeId,
         /// That tree with what it had changed. Nobody has judged it.
-        tree: String,
+        tree: TreeId,
     },
 }
 
@@ -312,9 +350,9 @@ pub enum Earlier {
 #[serde(deny_unknown_fields)]
 pub struct ItemBase {
     /// A commit on the run's line.
-    pub commit: String,
+    pub commit: CommitId,
     /// Its tree.
-    pub tree: String,
+    pub tree: TreeId,
 }
 
 /// A receipt, by what can be checked of it.
@@ -348,11 +386,11 @@ pub struct ItemEnded {
     /// In words; empty where it succeeded.
     pub message: String,
     /// The tree of the run's line before.
-    pub before: String,
+    pub before: TreeId,
     /// The tree of the run's line after; the same where nothing landed.
-    pub after: String,
+    pub after: TreeId,
     /// The commit that was added to the line, if any.
-    pub commit: Option<String>,
+    pub commit: Option<CommitId>,
     /// What each gate that was asked said, in order.
     pub gates: Vec<GateResult>,
     /// Paths that the change creates, edits and deletes.
@@ -391,13 +429,13 @@ pub struct ChangeEnd<'f> {
     /// What its tests counted.
     pub tests: Option<TestCounts>,
     /// The run's tree before.
-    pub before: &'f str,
+    pub before: TreeId,
     /// The run's tree after; the same where nothing came of it.
-    pub after: &'f str,
+    pub after: TreeId,
     /// Whether it became part of the run's history.
     pub lands: bool,
     /// The commit that carries it, where it has one of its own.
-    pub commit: Option<&'f str>,
+    pub commit: Option<CommitId>,
     /// Its receipt; the first version wrote none for patches.
     pub receipt: Option<&'f ReceiptRef>,
 }
@@ -460,7 +498,7 @@ pub enum Fact {
         /// The step that proposed it.
         step: u32,
         /// The run's tree.
-        before: String,
+        before: TreeId,
     },
     /// The run has a new tree.
     PatchApplied(PatchApplied),
@@ -566,7 +604,7 @@ pub struct RunStarted {
     /// Where it starts from.
     pub base: Base,
     /// The tree of its first turn: the base's, or that of the run it goes on from.
-    pub tree: String,
+    pub tree: TreeId,
     /// Who signs its commit.
     pub author: Author,
     /// Uncommitted paths of the user that are not part of the run (capped).
@@ -669,10 +707,10 @@ impl Fact {
                 reason: ended.reason,
                 gates: &ended.gates,
                 tests: ended.tests,
-                before: &ended.before,
-                after: &ended.after,
+                before: ended.before,
+                after: ended.after,
                 lands: ended.commit.is_some(),
-                commit: ended.commit.as_deref(),
+                commit: ended.commit,
                 receipt: Some(&ended.receipt),
             },
             Fact::PatchApplied(applied) => ChangeEnd {
@@ -681,8 +719,8 @@ impl Fact {
                 reason: None,
                 gates: &applied.gates,
                 tests: applied.tests,
-                before: &applied.before,
-                after: &applied.after,
+                before: applied.before,
+                after: applied.after,
                 lands: applied.before != applied.after,
                 commit: None,
                 receipt: applied.receipt.as_ref(),
@@ -693,8 +731,8 @@ impl Fact {
                 reason: Some(dropped.reason),
                 gates: &dropped.gates,
                 tests: None,
-                before: &dropped.before,
-                after: &dropped.before,
+                before: dropped.before,
+                after: dropped.before,
                 lands: false,
                 commit: None,
                 receipt: dropped.receipt.as_ref(),

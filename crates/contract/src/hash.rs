@@ -169,13 +169,7 @@ impl Default for DoubleHasher {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [0; 64];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
-        f.write_str(std::str::from_utf8(&text).expect("BUG: hexadecimal digits are text"))
+        write_hex(&self.0, f)
     }
 }
 
@@ -190,19 +184,31 @@ impl FromStr for Digest {
 
     fn from_str(text: &str) -> Result<Digest, DigestProblem> {
         // A little more than a digest's length is quoted, enough to see what is wrong.
-        let problem = || DigestProblem(text.chars().take(80).collect());
-        if text.len() != 64 {
-            return Err(problem());
-        }
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            let (Some(high), Some(low)) = (nibble(pair[0]), nibble(pair[1])) else {
-                return Err(problem());
-            };
-            *byte = high << 4 | low;
-        }
-        Ok(Digest(bytes))
+        from_hex(text).map(Digest).ok_or_else(|| DigestProblem(text.chars().take(80).collect()))
     }
+}
+
+/// Writes bytes as lowercase hex digits; no more of them than a digest has.
+pub(crate) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [0; 64];
+    for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    f.pad(std::str::from_utf8(&text[..2 * bytes.len()]).expect("BUG: hexadecimal digits are text"))
+}
+
+/// Reads exactly so many bytes from their hex digits.
+pub(crate) fn from_hex<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    if text.len() != 2 * BYTES {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
+    }
+    Some(bytes)
 }
 
 /// Lowercase only, so that a digest has one spelling.

@@ -15,6 +15,7 @@ mod fact;
 pub mod hash;
 pub mod id;
 pub mod json;
+mod object;
 pub mod path;
 pub mod policy;
 mod prompt;
@@ -42,12 +43,13 @@ pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, Work
 pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};
 pub use fact::{
     Author, Base, BudgetExceeded, ChangeDropped, ChangeEnd, Earlier, End, Fact, ItemAdded, ItemBase, ItemEnded,
-    Landing, LandingDeclined, PatchApplied, ReceiptRef, RunStarted, StepCommitted, StepRef, TurnEnd, VerdictGiven,
-    Wait,
+    Landing, LandingDeclined, LandingUndone, PatchApplied, ReceiptRef, RunStarted, StepCommitted, StepRef, TurnEnd,
+    VerdictGiven, Wait,
 };
 pub use hash::{Digest, Domain};
 pub use id::RunId;
 pub use json::{Limits, Violation};
+pub use object::{CommitId, ObjectId, ObjectIdProblem, TreeId};
 pub use path::{RepoPath, printable};
 pub use policy::Policies;
 pub use prompt::{BlockName, PromptBlock, PromptBlocks, Sent};

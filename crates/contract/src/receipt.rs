@@ -4,7 +4,7 @@
 
 use crate::schema::JsonSchema;
 use crate::work::{GateResult, ItemStatus, TestCounts, ToolOpsSource};
-use crate::{Digest, Domain, Reason, Timestamp};
+use crate::{CommitId, Digest, Domain, ObjectId, Reason, Timestamp, TreeId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -114,15 +114,15 @@ pub enum Phase {
 #[serde(deny_unknown_fields)]
 pub struct ReceiptGit {
     /// The commit that the agent worked on.
-    pub base_commit: String,
+    pub base_commit: CommitId,
     /// Its tree.
-    pub base_tree: String,
+    pub base_tree: TreeId,
     /// The tree that the change starts from where it lands.
-    pub before_tree: String,
+    pub before_tree: TreeId,
     /// The tree that the agent left, if it was looked at.
-    pub candidate_tree: Option<String>,
+    pub candidate_tree: Option<TreeId>,
     /// The tree that lands.
-    pub after_tree: String,
+    pub after_tree: TreeId,
 }
 
 /// A file that differs.
@@ -235,10 +235,10 @@ pub struct Delta {
     pub target: String,
     /// Git's id of the content before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<String>,
+    pub before: Option<ObjectId>,
     /// Git's id of the content after.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<String>,
+    pub after: Option<ObjectId>,
 }
 
 /// What was done to a path.
@@ -269,11 +269,11 @@ pub struct BatchReceipt {
     /// Whether every one of them succeeded.
     pub status: ItemStatus,
     /// The commit that the batch started from.
-    pub base_commit: String,
+    pub base_commit: CommitId,
     /// The tree that it started from.
-    pub before_tree: String,
+    pub before_tree: TreeId,
     /// The tree that it ended with.
-    pub after_tree: String,
+    pub after_tree: TreeId,
     /// Each change, by the id of its item.
     pub tranches: Vec<TrancheReceipt>,
     /// How many of them are part of the result.
@@ -324,7 +324,7 @@ impl BatchReceipt {
     /// in which the order shows.
     pub fn content(&self) -> Digest {
         let mut hasher = crate::hash::Hasher::new(Domain::Change);
-        hasher.field(self.before_tree.as_bytes()).field(self.after_tree.as_bytes());
+        hasher.field(self.before_tree.to_string().as_bytes()).field(self.after_tree.to_string().as_bytes());
         for tranche in &self.tranches {
             hasher.field(tranche.task_id.as_bytes()).field(tranche.status.as_str().as_bytes());
         }
@@ -348,11 +348,11 @@ impl Receipt {
 
     /// What the change is, whenever and by whichever run it was made: the submitted document, the tree that its agent
     /// started from and the one it left.
-    pub fn content(submitted: &Digest, base_tree: &str, result_tree: &str) -> Digest {
+    pub fn content(submitted: &Digest, base_tree: TreeId, result_tree: TreeId) -> Digest {
         crate::hash::Hasher::new(Domain::Change)
             .field(submitted.as_bytes())
-            .field(base_tree.as_bytes())
-            .field(result_tree.as_bytes())
+            .field(base_tree.to_string().as_bytes())
+            .field(result_tree.to_string().as_bytes())
             .finish()
     }
 

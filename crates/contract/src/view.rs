@@ -4,8 +4,8 @@
 use crate::receipt::LeftOut;
 use crate::schema::JsonSchema;
 use crate::{
-    AcceptanceCriterion, AgentType, Landing, Reason, Role, RunId, Status, StepStatus, TaskStatus, Timestamp, Usage,
-    Verdict,
+    AcceptanceCriterion, AgentType, CommitId, Landing, Reason, Role, RunId, Status, StepStatus, TaskStatus, Timestamp,
+    Usage, Verdict,
 };
 use serde::{Deserialize, Serialize};
 
@@ -42,11 +42,11 @@ pub struct RunView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// The commit it started from.
-    pub base: String,
+    pub base: CommitId,
     /// The commit it made.
-    pub result: Option<String>,
+    pub result: Option<CommitId>,
     /// The commit that a ref of the user's was moved to; none if it was not, or was taken back.
-    pub landed: Option<String>,
+    pub landed: Option<CommitId>,
     /// How it landed.
     pub landing: Option<Landing>,
     /// Its task.

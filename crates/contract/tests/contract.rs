@@ -318,3 +318,20 @@ fn the_event_types_of_the_document_are_spelled_as_there() {
         assert!(schema.contains(&format!("\"{word}\"")), "{word}");
     }
 }
+
+#[test]
+fn a_branch_that_is_gone_again_is_an_empty_text_in_the_log() {
+    let commit = "0".repeat(40);
+    for (at, expected) in [("", None), (commit.as_str(), Some(commit.parse().unwrap()))] {
+        let payload = serde_json::json!({
+            "run_id": "20260123-145501-ab12cd",
+            "landing": {"target": "refs/heads/x", "from": commit, "commit": at, "checkout": false},
+        });
+        let read = contract::Audit::from_parts("undone", payload.clone()).unwrap();
+        let contract::Audit::Undone { landing, .. } = &read else { panic!("{read:?}") };
+        assert_eq!(landing.commit, expected);
+        assert_eq!(read.parts().1, payload);
+    }
+    let landing = serde_json::json!({"target": "HEAD", "from": null, "commit": "", "checkout": true});
+    assert!(serde_json::from_value::<contract::Landing>(landing).is_err());
+}

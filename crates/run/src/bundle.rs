@@ -81,7 +81,7 @@ fn of_run(record: &Record<'_>) -> Vec<Piece> {
     let mut pieces = vec![
         Piece::json("meta.json", &meta(record)),
         Piece::line("worktree_ref.txt", &record.surroundings.workspace),
-        Piece::line("git/baseline_commit.txt", &record.run.started.base.commit),
+        Piece::line("git/baseline_commit.txt", &record.run.started.base.commit.to_string()),
         Piece::line("trace/trace_id.txt", &record.trace_id()),
         Piece::json("reports/review_report.json", &reports::review_report(&about)),
         Piece::json("reports/test_report.json", &reports::test_report(&about)),

@@ -6,7 +6,7 @@ use contract::path::lies_within;
 use contract::work::Gate;
 use contract::{
     Digest, Earlier, Item, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, StepCommitted, StepRef, Timestamp,
-    TurnEnd,
+    TreeId, TurnEnd,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -52,9 +52,9 @@ pub struct ItemTurn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfinished {
     /// The tree it started from.
-    pub base: String,
+    pub base: TreeId,
     /// What it made of that.
-    pub tree: String,
+    pub tree: TreeId,
 }
 
 /// Where an item is.
@@ -91,7 +91,7 @@ pub struct Worked {
     /// In words.
     pub summary: String,
     /// The tree that it left.
-    pub tree: Option<String>,
+    pub tree: Option<TreeId>,
     /// When its first turn was opened.
     pub since: Timestamp,
 }
@@ -144,18 +144,18 @@ impl ItemState {
     }
 
     /// The tree that its agent finds: that of its base, or what an agent before it had made of just that.
-    pub fn shown_on<'s>(&'s self, base: &'s ItemBase) -> &'s str {
+    pub fn shown_on(&self, base: &ItemBase) -> TreeId {
         match self.earlier.as_deref() {
-            Some(Earlier::Unfinished { base: on, tree, .. }) if *on == base.tree => tree,
-            _ => &base.tree,
+            Some(Earlier::Unfinished { base: on, tree, .. }) if *on == base.tree => *tree,
+            _ => base.tree,
         }
     }
 
     /// What its agents had made when the last of them was cut off, for a run that goes on from this one.
     pub fn unfinished(&self) -> Option<Unfinished> {
         let made = self.turns.iter().rev().find_map(|turn| turn.unfinished.clone());
-        made.or_else(|| match self.earlier.as_deref() {
-            Some(Earlier::Unfinished { base, tree, .. }) => Some(Unfinished { base: base.clone(), tree: tree.clone() }),
+        made.or(match self.earlier.as_deref() {
+            Some(Earlier::Unfinished { base, tree, .. }) => Some(Unfinished { base: *base, tree: *tree }),
             _ => None,
         })
     }
@@ -219,8 +219,8 @@ impl ItemState {
         if answered && done.tree.is_none() || !answered && !cut_off && done.tree.is_some() {
             return Err("a worker leaves a tree when it answers, or is cut off".into());
         }
-        let made = done.tree.clone().filter(|_| !answered);
-        let unfinished = made.map(|tree| Unfinished { base: base.tree.clone(), tree });
+        let made = done.tree.filter(|_| !answered);
+        let unfinished = made.map(|tree| Unfinished { base: base.tree, tree });
         self.turns.push(ItemTurn { step: done.step, end: done.end, dir: Some(done.dir.clone()), since, unfinished });
         self.stage = ItemStage::Worked(Worked {
             step: done.step,
@@ -228,7 +228,7 @@ impl ItemState {
             end: done.end,
             reason: done.reason,
             summary: done.summary.clone(),
-            tree: done.tree.clone().filter(|_| answered),
+            tree: done.tree.filter(|_| answered),
             since: self.turns[0].since,
         });
         Ok(())

@@ -5,7 +5,7 @@
 use crate::items::{ItemStage, ItemState, ItemTurn};
 use crate::{Run, Stage};
 use contract::work::{NetworkRight, ShellRight};
-use contract::{AgentConfig, AgentType, Earlier, Item, RepoPath, Role, StepRef, Timestamp};
+use contract::{AgentConfig, AgentType, CommitId, Earlier, Item, RepoPath, Role, StepRef, Timestamp, TreeId};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ pub struct TurnSpec {
     /// Who takes it.
     pub agent: AgentConfig,
     /// The commit that is HEAD in its workspace.
-    pub commit: String,
+    pub commit: CommitId,
     /// The tree that it finds there.
-    pub tree: String,
+    pub tree: TreeId,
     /// What it may do.
     pub rights: TurnRights,
     /// What it is asked for.
@@ -117,8 +117,8 @@ impl Run {
         Some(TurnSpec {
             step,
             opened_at: *opened_at,
-            commit: self.started.base.commit.clone(),
-            tree: self.tree.clone(),
+            commit: self.started.base.commit,
+            tree: self.tree,
             rights: TurnRights {
                 write: works,
                 write_within: None,
@@ -151,8 +151,8 @@ impl Run {
             step,
             opened_at: *since,
             agent,
-            commit: base.commit.clone(),
-            tree: tree.to_owned(),
+            commit: base.commit,
+            tree,
             rights: TurnRights {
                 write: !item.read_only,
                 write_within: Some(item.scope.allowed_paths.clone()),

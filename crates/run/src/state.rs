@@ -12,7 +12,8 @@ use crate::items::{ItemState, Line};
 use contract::work::Gate;
 use contract::{
     Budget, BudgetExceeded, ChangeDropped, Digest, Event, Fact, ItemBase, Landing, PatchApplied, Reason, Role, RunId,
-    RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, Usage, Verdict, VerdictGiven, Wait,
+    RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TreeId, TurnEnd, Usage, Verdict, VerdictGiven,
+    Wait,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -108,7 +109,7 @@ pub struct Run {
     /// How many changes were opened.
     pub changes: u32,
     /// The run's current tree.
-    pub tree: String,
+    pub tree: TreeId,
     /// What happened last.
     pub stage: Stage,
     /// How long its turns took together.
@@ -166,10 +167,10 @@ impl Run {
         if !started.contract.items.is_empty() {
             return Err(illegal("items are facts of their own"));
         }
-        let head = ItemBase { commit: started.base.commit.clone(), tree: started.tree.clone() };
+        let head = ItemBase { commit: started.base.commit, tree: started.tree };
         Ok(Run {
             id,
-            tree: started.tree.clone(),
+            tree: started.tree,
             started: Arc::new((**started).clone()),
             status: Status::Running,
             reason: None,
@@ -237,7 +238,7 @@ impl Run {
             Fact::StepInterrupted { step } => self.lose_step(*step, None),
             Fact::ProtocolError { step, problems } => self.note_protocol_error(*step, problems),
             Fact::Verdict(given) => self.give_verdict(given, event.ts),
-            Fact::ChangeStarted { change, step, before } => self.open_change(*change, *step, before),
+            Fact::ChangeStarted { change, step, before } => self.open_change(*change, *step, *before),
             Fact::PatchApplied(applied) => self.apply_patch(applied),
             Fact::ChangeDropped(dropped) => self.drop_change(dropped),
             Fact::ChangeInterrupted { change } => self.reopen_change(*change),
@@ -412,7 +413,7 @@ impl Run {
         Ok(())
     }
 
-    fn open_change(&mut self, change: u32, step: u32, before: &str) -> Outcome {
+    fn open_change(&mut self, change: u32, step: u32, before: TreeId) -> Outcome {
         let by = match &self.stage {
             Stage::StepDone { step: by, end: TurnEnd::Answered, patch: true, .. } if by.index == step => *by,
             _ => return Err(format!("step {step} did not just leave a patch")),
@@ -425,7 +426,7 @@ impl Run {
         Ok(())
     }
 
-    fn close_change(&mut self, change: u32, step: u32, before: &str) -> Result<StepRef, String> {
+    fn close_change(&mut self, change: u32, step: u32, before: TreeId) -> Result<StepRef, String> {
         match &self.stage {
             Stage::ChangeOpen { change: open, step: by } if *open == change && by.index == step => {
                 if before == self.tree { Ok(*by) } else { Err("the change does not start from the run's tree".into()) }
@@ -435,7 +436,7 @@ impl Run {
     }
 
     fn apply_patch(&mut self, applied: &PatchApplied) -> Outcome {
-        self.close_change(applied.change, applied.step, &applied.before)?;
+        self.close_change(applied.change, applied.step, applied.before)?;
         let listed = |texts: &[String], count: u64| texts.len() as u64 == bounded_len(count);
         if !listed(&applied.files, applied.file_count) || !listed(&applied.risky, applied.risky_count) {
             return Err("the change lists other paths than it counts".into());
@@ -463,7 +464,7 @@ impl Run {
     }
 
     fn drop_change(&mut self, dropped: &ChangeDropped) -> Outcome {
-        let by = self.close_change(dropped.change, dropped.step, &dropped.before)?;
+        let by = self.close_change(dropped.change, dropped.step, dropped.before)?;
         // A step whose change was refused did not do what it was for, whatever it answered.
         for record in self.steps.iter_mut().filter(|record| record.step == by) {
             record.status = StepStatus::Fail;

@@ -7,12 +7,12 @@ mod merged;
 pub(crate) use merged::merged_tree;
 
 use crate::drive::Driver;
-use crate::git::{CommitSpec, Land, ObjectId, Objects, Repository, Swap, id, land_on_branch, undo_on_branch};
+use crate::git::{CommitSpec, Land, ObjectId, Objects, Repository, Swap, id, land_on_branch, recorded, undo_on_branch};
 use crate::host::policy::Rules;
 use crate::machine::commit_message;
 use crate::world::LandResult;
 use crate::{Error, Machine, Result, World};
-use contract::{Audit, End, Fact, Landing, LandingDeclined, LandingMode, Reason, Status, Workflow};
+use contract::{Audit, End, Fact, Landing, LandingDeclined, LandingMode, LandingUndone, Reason, Status, Workflow};
 use merged::Merging;
 use run::{Run, Stage};
 use store::{Reader, Store, crash};
@@ -64,9 +64,9 @@ fn plan(driver: &mut Driver<'_, '_>) -> Result<Option<(Landing, Option<String>)>
         if driver.control.requested().is_some() {
             return Ok(None);
         }
-        let from = Some(at.to_string());
+        let from = Some(recorded(at));
         landing = match merged {
-            Ok(commit) => Landing { from, commit: commit.to_string(), ..landing },
+            Ok(commit) => Landing { from, commit: recorded(commit), ..landing },
             Err(why) => {
                 let why = format!("{} has moved meanwhile: {why}", short_ref(&landing.target));
                 return Ok(Some((landing, Some(why))));
@@ -80,28 +80,28 @@ fn plan(driver: &mut Driver<'_, '_>) -> Result<Option<(Landing, Option<String>)>
 fn planned(objects: &Objects, run: &Run) -> Result<Landing> {
     let slug = run.id.slug();
     let commit = match run.started.contract.workflow {
-        Workflow::Pdca => objects.commit(&commit_of(run)?)?,
+        Workflow::Pdca => objects.commit(&commit_of(run))?,
         // What the items made is a line of commits already.
-        Workflow::Batch => id(&run.line.head.commit)?,
+        Workflow::Batch => id(run.line.head.commit),
     };
     objects.pin(&result_pin(&slug), commit)?;
-    let commit = commit.to_string();
+    let commit = recorded(commit);
     if run.declined.is_some() || run.started.contract.landing.mode == LandingMode::Branch {
         return Ok(Landing { target: own_branch(&slug), from: None, commit, checkout: false });
     }
     let target = run.started.base.branch.clone().unwrap_or_else(|| "HEAD".to_owned());
-    Ok(Landing { target, from: Some(run.started.base.commit.clone()), commit, checkout: true })
+    Ok(Landing { target, from: Some(run.started.base.commit), commit, checkout: true })
 }
 
 /// The one commit of a run whose turns made one tree.
-fn commit_of(run: &Run) -> Result<CommitSpec> {
-    Ok(CommitSpec {
-        tree: id(&run.tree)?,
-        parents: vec![id(&run.started.base.commit)?],
+fn commit_of(run: &Run) -> CommitSpec {
+    CommitSpec {
+        tree: id(run.tree),
+        parents: vec![id(run.started.base.commit)],
         author: Machine::identity(run),
         seconds: (run.verdict_at.unwrap_or_default().unix_ms() / 1000) as i64,
         message: commit_message(run),
-    })
+    }
 }
 
 /// Where the ref of a landing is, if that is neither where it must be nor where it shall go. A ref that is gone, or a HEAD
@@ -111,8 +111,8 @@ pub(crate) fn moved_to(user: &Repository, landing: &Landing) -> Result<Option<Ob
         return Ok(None);
     }
     let found = user.read_ref(&landing.target)?;
-    let known = [landing.from.as_deref(), Some(landing.commit.as_str())];
-    Ok(found.filter(|found| !known.contains(&Some(found.to_string().as_str()))))
+    let known = [landing.from, Some(landing.commit)];
+    Ok(found.filter(|found| !known.contains(&Some(recorded(*found)))))
 }
 
 /// The name under which norma's repository keeps what a run made.
@@ -137,8 +137,8 @@ pub(crate) fn short_ref(name: &str) -> &str {
 
 /// Moves refs and files as a landing says. Idempotent.
 pub(crate) fn carry_out(user: &Repository, objects: &Objects, run: &Run, landing: &Landing) -> Result<LandResult> {
-    let from = landing.from.as_ref().unwrap_or(&run.started.base.commit);
-    let (base, new) = (id(from)?, id(&landing.commit)?);
+    let from = landing.from.unwrap_or(run.started.base.commit);
+    let (base, new) = (id(from), id(landing.commit));
     let message = format!("norma: land {}", run.id.slug());
     if !landing.checkout {
         return create_branch(user, objects, &landing.target, (base, new), &message);
@@ -240,11 +240,11 @@ impl Later<'_> {
         let target = head.branch.unwrap_or_else(|| "HEAD".to_owned());
         let landing = |from: ObjectId, commit: ObjectId| Landing {
             target,
-            from: Some(from.to_string()),
-            commit: commit.to_string(),
+            from: Some(recorded(from)),
+            commit: recorded(commit),
             checkout: true,
         };
-        let base = id(&run.started.base.commit)?;
+        let base = id(run.started.base.commit);
         // Killed between the move and its record: it is there already, and only has to be completed.
         let moved = [Some(result), objects.pinned(&merged_pin(&run.id.slug()))?].contains(&Some(head.commit));
         if moved && let Some(from) = objects.parents_of(head.commit)?.first() {
@@ -299,24 +299,25 @@ fn check_landable(run: &Run, view: &contract::RunView) -> Result<()> {
 
 fn keep_on_branch(user: &Repository, objects: &Objects, run: &Run, commit: ObjectId) -> Result<()> {
     let slug = run.id.slug();
-    let ends = (id(&run.started.base.commit)?, commit);
+    let ends = (id(run.started.base.commit), commit);
     create_branch(user, objects, &own_branch(&slug), ends, &format!("norma: result of {slug}")).map(|_| ())
 }
 
 /// Takes a landing back: the branch and the touched files are as they were before it.
-pub fn undo(store: &Store, user: &Repository, objects: &Objects, slug: &str) -> Result<Landing> {
+pub fn undo(store: &Store, user: &Repository, objects: &Objects, slug: &str) -> Result<LandingUndone> {
     let (_, view) = load(store, slug)?;
     let Some(landed) = view.landing else {
         return Err(Error::declined(format!("run {slug} has not landed"), format!("look at it: norma show {slug}")));
     };
-    let new = id(&landed.commit)?;
+    let new = id(landed.commit);
     let message = format!("norma: undo {slug}");
     if !landed.checkout {
         let _ = user.swap_ref(&landed.target, None, Some(new), &message)?;
     } else {
-        let base = id(landed.from.as_deref().unwrap_or_default())?;
+        let why = || format!("{} is said to have landed on nothing", landed.commit);
+        let base = landed.from.ok_or_else(|| store::Error::Damaged { log: slug.to_owned(), why: why() })?;
         let branch = (landed.target != "HEAD").then_some(landed.target.as_str());
-        match described(undo_on_branch(user, objects, branch, base, new, &message, &mut |_| {})?, &landed.target) {
+        match described(undo_on_branch(user, objects, branch, id(base), new, &message, &mut |_| {})?, &landed.target) {
             LandResult::Done => {}
             LandResult::Declined(why) => {
                 let hint = format!("revert it by a commit of your own: git revert {}", landed.commit);
@@ -324,10 +325,10 @@ pub fn undo(store: &Store, user: &Repository, objects: &Objects, slug: &str) -> 
             }
         }
     }
-    let back = Landing {
+    let back = LandingUndone {
         target: landed.target,
         from: Some(landed.commit),
-        commit: landed.from.unwrap_or_default(),
+        commit: landed.from,
         checkout: landed.checkout,
     };
     store.audit(Audit::Undone { run_id: slug.to_owned(), landing: back.clone() }).wait()?;

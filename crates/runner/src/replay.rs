@@ -13,7 +13,7 @@ mod turns;
 
 use crate::drive::Control;
 use crate::git::Objects;
-use crate::git::id;
+use crate::git::{id, recorded};
 use crate::host::policy::Rules;
 use crate::landing::merged_tree;
 use crate::machine::diff;
@@ -189,11 +189,11 @@ impl Walk<'_, '_> {
 
     /// What lands is the run's own tree, or what comes of merging it with the tree of the commit that it is put on.
     fn landing(&self, landing: &Landing) -> Result<Vec<Found>> {
-        let commit = &landing.commit;
-        let tree = self.with.objects.tree_of(id(commit)?)?.to_string();
-        let same = match landing.from.as_deref().filter(|_| landing.is_merged(&self.run.started.base)) {
-            None => tree == self.run.tree,
-            Some(from) => merged_tree(self.with.objects, &self.run, id(from)?)? == Ok(tree),
+        let commit = landing.commit;
+        let tree = self.with.objects.tree_of(id(commit))?;
+        let same = match landing.from.filter(|_| landing.is_merged(&self.run.started.base)) {
+            None => tree == id(self.run.tree),
+            Some(from) => merged_tree(self.with.objects, &self.run, id(from))? == Ok(recorded(tree)),
         };
         Ok((!same).then(|| found(None, format!("commit {commit} holds another tree"))).into_iter().collect())
     }

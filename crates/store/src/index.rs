@@ -35,7 +35,7 @@ pub(crate) fn fact(db: &Connection, run: &RunId, event: &Event) -> Result<()> {
                 db,
                 "INSERT INTO kv_run (run_id, key, value_json) VALUES (?1, 'tree', ?2)
                  ON CONFLICT DO UPDATE SET value_json = excluded.value_json",
-                params![slug, serde_json::Value::from(applied.after.as_str()).to_string()],
+                params![slug, serde_json::json!(applied.after).to_string()],
             )?;
         }
         Fact::ChangeDropped(dropped) => {
@@ -46,7 +46,7 @@ pub(crate) fn fact(db: &Connection, run: &RunId, event: &Event) -> Result<()> {
             )?;
         }
         Fact::LandingStarted(landing) => {
-            exec(db, "UPDATE runs SET result = ?2 WHERE run_id = ?1", params![slug, landing.commit])?;
+            exec(db, "UPDATE runs SET result = ?2 WHERE run_id = ?1", params![slug, landing.commit.to_string()])?;
         }
         Fact::Landed(landing) => set_landing(db, &slug, Some(landing))?,
         Fact::ItemAdded(added) => item_added(db, &slug, added, event.ts)?,
@@ -175,7 +175,7 @@ fn run_started(db: &Connection, run: &RunId, started: &RunStarted, ts: Timestamp
             started.contract.goal,
             started.run_dir,
             run.uuid(),
-            started.base.commit,
+            started.base.commit.to_string(),
             started.contract.task_id,
             started.parent,
             sandbox.as_str(),
@@ -209,7 +209,7 @@ fn item_ended(db: &Connection, slug: &str, ended: &ItemEnded, ts: Timestamp) -> 
             ended.message,
             ended.receipt.id,
             ended.receipt.content_hash.to_string(),
-            ended.commit,
+            ended.commit.map(|commit| commit.to_string()),
             ts.to_string(),
         ],
     )

@@ -508,7 +508,8 @@ fn run_row(row: &Row<'_>) -> RowView<RunView> {
     let landing: Option<String> = row.get(12)?;
     let (created, ended): (String, Option<String>) = (row.get(8)?, row.get(9)?);
     let (run_id, goal, message, iteration) = (row.get(0)?, row.get(2)?, row.get(5)?, row.get(7)?);
-    let (base, result, task_id, parent) = (row.get(10)?, row.get(11)?, row.get(13)?, row.get(14)?);
+    let (base, result): (String, Option<String>) = (row.get(10)?, row.get(11)?);
+    let (task_id, parent) = (row.get(13)?, row.get(14)?);
     let (sandbox, run_dir, sealed): (_, _, i64) = (row.get(15)?, row.get(16)?, row.get(17)?);
     let build = || {
         let landing: Option<contract::Landing> =
@@ -527,9 +528,9 @@ fn run_row(row: &Row<'_>) -> RowView<RunView> {
             ended_at: word(ended)?,
             steps: None,
             usage: None,
-            base,
-            result,
-            landed: landing.as_ref().filter(|landing| landing.checkout).map(|landing| landing.commit.clone()),
+            base: required(base)?,
+            result: word(result)?,
+            landed: landing.as_ref().filter(|landing| landing.checkout).map(|landing| landing.commit),
             landing,
             task_id,
             parent,

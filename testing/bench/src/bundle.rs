@@ -13,7 +13,7 @@ use contract::{
 };
 use run::{Due, Run};
 use runner::Trust;
-use runner::git::Objects;
+use runner::git::{Objects, recorded};
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -103,7 +103,7 @@ fn make(world: &World, events: u32, bytes: u64) -> Result<(PathBuf, PathBuf)> {
     let (store, keys) = (Store::open(&layout)?, trust.keys()?);
     let objects = Objects::open_or_create(&layout.git(), &user)?;
     let commit = user.resolve("HEAD")?.ok_or("there is no commit")?;
-    let (commit, tree) = (commit.to_string(), objects.tree_of(commit)?.to_string());
+    let (commit, tree) = (recorded(commit), recorded(objects.tree_of(commit)?));
     let base = Base { commit, tree, branch: Some("refs/heads/main".into()) };
     let rounds = events / EVENTS_A_ROUND;
     let mut log = open_run_on(&store, 1, base, rounds)?;

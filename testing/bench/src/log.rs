@@ -98,8 +98,8 @@ fn open_runs(store: &Store) -> Result<Vec<RunLog>> {
 
 /// Puts the start of a made-up run on record.
 pub(crate) fn open_run(store: &Store, number: u64) -> Result<RunLog> {
-    let object = "0123456789abcdef0123456789abcdef01234567".to_owned();
-    let base = contract::Base { commit: object.clone(), tree: object, branch: Some("refs/heads/main".into()) };
+    let object = contract::ObjectId::Sha1([1; 20]);
+    let base = contract::Base { commit: object.into(), tree: object.into(), branch: Some("refs/heads/main".into()) };
     open_run_on(store, number, base, 5)
 }
 
@@ -133,7 +133,7 @@ fn started(root: &Path, number: u64, base: contract::Base, rounds: u32) -> Resul
         items: 0,
         contract_digest: contract.digest(),
         contract,
-        tree: base.tree.clone(),
+        tree: base.tree,
         base,
         author: contract::Author { name: "bench".into(), email: "bench@localhost".into() },
         left_out: Vec::new(),

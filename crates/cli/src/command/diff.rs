@@ -3,7 +3,7 @@
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::bytes_out;
-use runner::git::{ObjectId, Objects};
+use runner::git::{Objects, id};
 use std::process::ExitCode;
 use store::Reader;
 
@@ -27,11 +27,7 @@ impl Args {
             Err(_) => {
                 let (run, _) = reader.load(&slug)?;
                 let objects = Objects::open_or_create(&layout.git(), &user)?;
-                let parse = |text: &str| {
-                    ObjectId::from_hex(text.as_bytes())
-                        .map_err(|e| store::Error::Damaged { log: slug.clone(), why: e.to_string() })
-                };
-                objects.diff_text(parse(&run.started.base.tree)?, parse(&run.tree)?)?
+                objects.diff_text(id(run.started.base.tree), id(run.tree))?
             }
         };
         if here.json {

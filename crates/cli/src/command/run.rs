@@ -201,8 +201,8 @@ pub(crate) fn ending(view: &RunView, run: &Run) -> String {
         (Status::Succeeded, Some(landing)) if landing.checkout => format!(
             "{message} · landed {} {}→{}\n{evidence}\nnext: look: norma show {slug} · undo: norma undo {slug}",
             short_ref(&landing.target),
-            short_id(&view.base),
-            short_id(&landing.commit)
+            short_id(view.base),
+            short_id(landing.commit)
         ),
         (Status::Succeeded, Some(landing)) => {
             let branch = short_ref(&landing.target);

@@ -61,7 +61,7 @@ fn describe(view: &RunView) -> String {
         (None, Some(commit)) => format!("result {}, not landed", short_id(commit)),
         (None, None) => "no result".to_owned(),
     };
-    text.push_str(&format!("base {} · {landed} · sandbox {}\n", short_id(&view.base), view.sandbox));
+    text.push_str(&format!("base {} · {landed} · sandbox {}\n", short_id(view.base), view.sandbox));
     text.push_str(&format!("evidence: {}", view.run_dir));
     text
 }

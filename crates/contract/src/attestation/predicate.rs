@@ -6,7 +6,7 @@
 use super::{Statement, Subject};
 use crate::receipt::Phase;
 use crate::work::{Gate, ItemStatus};
-use crate::{AuditHead, Digest, Receipt};
+use crate::{AuditHead, CommitId, Digest, Receipt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -35,14 +35,14 @@ const BUILD_TYPE: &str = "urn:norma:agent-change:v1";
 const NORMA: &str = "urn:norma:control-plane:v1";
 
 /// The subjects of every statement about a change: the receipt, and the tree and commit that git knows.
-pub fn subjects(receipt: &Receipt, bytes: &[u8], commit: Option<&str>) -> Vec<Subject> {
-    let tree = Subject::of("tree", [("gitTree", receipt.git.after_tree.clone())]);
-    let commit = commit.map(|commit| Subject::of("commit", [("gitCommit", commit.to_owned())]));
+pub fn subjects(receipt: &Receipt, bytes: &[u8], commit: Option<CommitId>) -> Vec<Subject> {
+    let tree = Subject::of("tree", [("gitTree", receipt.git.after_tree.to_string())]);
+    let commit = commit.map(|commit| Subject::of("commit", [("gitCommit", commit.to_string())]));
     [Subject::file("RECEIPT.json", bytes), tree].into_iter().chain(commit).collect()
 }
 
 /// How a change came to be: by which contract, from which commit, by which agent in which sandbox.
-pub fn provenance(receipt: &Receipt, bytes: &[u8], commit: Option<&str>) -> Statement {
+pub fn provenance(receipt: &Receipt, bytes: &[u8], commit: Option<CommitId>) -> Statement {
     let git = &receipt.git;
     let phase = match receipt.phase {
         Phase::Tranche => "tranche",
@@ -117,7 +117,7 @@ fn judged(receipt: &Receipt) -> &'static str {
 
 /// What is wrong with a statement about a change, given its receipt. Only what must never differ is compared, so that
 /// a later norma can say more.
-pub fn contradictions(said: &Statement, receipt: &Receipt, bytes: &[u8], commit: Option<&str>) -> Vec<String> {
+pub fn contradictions(said: &Statement, receipt: &Receipt, bytes: &[u8], commit: Option<CommitId>) -> Vec<String> {
     let commit = commit.filter(|_| said.predicate_type == PROVENANCE);
     let mut problems = Vec::new();
     if said.subject != subjects(receipt, bytes, commit) {

@@ -33,10 +33,10 @@ pub fn manifest(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> 
         policy_pack: None,
         repo: ManifestRepo {
             root: record.surroundings.repository.clone(),
-            baseline_ref: started.base.commit.clone(),
+            baseline_ref: started.base.commit.to_string(),
             remote_url: None,
             branch: started.base.branch.clone(),
-            final_ref: run.landed.as_ref().map(|landing| landing.commit.clone()),
+            final_ref: run.landed.as_ref().map(|landing| landing.commit.to_string()),
         },
         versions: Versions {
             contracts_schema: DOCUMENTS.to_owned(),

@@ -4,7 +4,7 @@ use super::Tests;
 use super::spoken::{self, Conversation};
 use contract::documents::ArtifactRef;
 use contract::documents::Sha256;
-use contract::{Event, Fact, ItemEnded, ManifestFile, Receipt, Timestamp};
+use contract::{CommitId, Event, Fact, ItemEnded, ManifestFile, Receipt, Timestamp};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ struct Times {
     /// When it had ended.
     ended: Option<Timestamp>,
     /// Where the run's line ended before it landed.
-    before: Option<String>,
+    before: Option<CommitId>,
 }
 
 impl<'a> Record<'a> {
@@ -70,7 +70,7 @@ impl<'a> Record<'a> {
         kept: BTreeMap<u32, Kept>,
         surroundings: Surroundings,
     ) -> Record<'a> {
-        let times = times(events, &run.started.base.commit);
+        let times = times(events, run.started.base.commit);
         let spoken = spoken::of(run, events, &files);
         Record { run, events, files, kept, surroundings, spoken, times }
     }
@@ -120,8 +120,8 @@ impl<'a> Record<'a> {
     }
 
     /// The commit that an item landed on.
-    pub(super) fn before(&self, place: u32) -> Option<&str> {
-        self.times.get(&place)?.before.as_deref()
+    pub(super) fn before(&self, place: u32) -> Option<CommitId> {
+        self.times.get(&place)?.before
     }
 
     /// What was said with the agent of an item.
@@ -157,9 +157,9 @@ pub(super) fn reference(name: &str, path: &str, file: &ManifestFile) -> Artifact
     }
 }
 
-fn times(events: &[Event], base: &str) -> BTreeMap<u32, Times> {
+fn times(events: &[Event], base: CommitId) -> BTreeMap<u32, Times> {
     let mut times: BTreeMap<u32, Times> = BTreeMap::new();
-    let mut head = base.to_owned();
+    let mut head = base;
     for event in events {
         match &event.fact {
             Fact::StepCommitted(done) => {
@@ -170,8 +170,8 @@ fn times(events: &[Event], base: &str) -> BTreeMap<u32, Times> {
             Fact::ItemEnded(ended) => {
                 let of = times.entry(ended.item).or_default();
                 of.ended = Some(event.ts);
-                if let Some(commit) = &ended.commit {
-                    of.before = Some(std::mem::replace(&mut head, commit.clone()));
+                if let Some(commit) = ended.commit {
+                    of.before = Some(std::mem::replace(&mut head, commit));
                 }
             }
             _ => {}

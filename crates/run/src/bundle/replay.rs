@@ -15,12 +15,12 @@ pub(super) fn script(record: &Record<'_>, place: u32) -> Option<Piece> {
         return None;
     }
     // What changes nothing lands nowhere; it stays what its agent started from.
-    let before = record.before(place).unwrap_or(&receipt.git.base_commit);
+    let before = record.before(place).unwrap_or(receipt.git.base_commit);
     let patch = record.patch_of(place).map(|_| format!("../patches/{}.diff", item.id));
     let values = [
         ("@run@", record.run.id.slug()),
         ("@task@", item.id.clone()),
-        ("@before@", before.to_owned()),
+        ("@before@", before.to_string()),
         ("@before_hash@", receipt.before_hash.to_string()),
         ("@after_hash@", receipt.after_hash.to_string()),
         ("@patch@", patch.unwrap_or_default()),

@@ -55,7 +55,7 @@ impl<'a> Subject<'a> {
             since: record.since(),
             until: record.until(),
             summary: record.message(),
-            baseline: run.started.base.commit.clone(),
+            baseline: run.started.base.commit.to_string(),
             head: head(run),
             changed_files: record.reference("changed_files", "diff_name_only.txt"),
             patch: record.reference("patch", "patch.diff"),
@@ -73,7 +73,7 @@ impl<'a> Subject<'a> {
         let kept = record.kept.get(&place)?;
         let until = record.ended_at(place);
         let success = ended.status == ItemStatus::Success;
-        let baseline = kept.receipt.git.base_commit.clone();
+        let baseline = kept.receipt.git.base_commit;
         let gates_json = format!("{}/gates.json", change_dir(place));
         let action = if success { "none".to_owned() } else { format!("look at {gates_json}") };
         Some(Subject {
@@ -85,8 +85,8 @@ impl<'a> Subject<'a> {
             since: state.turns.first().map_or(until, |turn| turn.since),
             until,
             summary: if success { "every gate passed".to_owned() } else { ended.message.clone() },
-            head: ended.commit.clone().unwrap_or_else(|| baseline.clone()),
-            baseline,
+            head: ended.commit.unwrap_or(baseline).to_string(),
+            baseline: baseline.to_string(),
             // Its `files` are the list; a file of its own for each of a thousand items would say nothing more.
             changed_files: record.reference("changed_files", &gates_json),
             patch: Some(patch(record, place)),
@@ -125,10 +125,10 @@ fn producer(record: &Record<'_>, place: u32) -> Producer {
 /// What a run came to: a commit, or the tree that became none.
 fn head(run: &Run) -> String {
     match &run.landed {
-        Some(landing) => landing.commit.clone(),
-        None if !run.items.is_empty() => run.line.head.commit.clone(),
-        None if run.tree == run.started.base.tree => run.started.base.commit.clone(),
-        None => run.tree.clone(),
+        Some(landing) => landing.commit.to_string(),
+        None if !run.items.is_empty() => run.line.head.commit.to_string(),
+        None if run.tree == run.started.base.tree => run.started.base.commit.to_string(),
+        None => run.tree.to_string(),
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::listed::{Listed, PathList};
 use super::{shown, test_files};
+use contract::ObjectId;
 use contract::receipt::{ArtifactKind, Delta, DeltaKind, Deltas};
 use serde::Deserialize;
 
@@ -13,9 +14,9 @@ pub struct Change {
     /// Exact bytes of the name.
     pub path: Vec<u8>,
     /// Before; none if it was not there.
-    pub before: Option<String>,
+    pub before: Option<ObjectId>,
     /// After; none if it is gone.
-    pub after: Option<String>,
+    pub after: Option<ObjectId>,
 }
 
 impl Change {
@@ -34,7 +35,7 @@ impl Change {
             ArtifactKind::Edit => DeltaKind::Modify,
             ArtifactKind::Delete => DeltaKind::Delete,
         };
-        Delta { kind, target: shown(&self.path), before: self.before.clone(), after: self.after.clone() }
+        Delta { kind, target: shown(&self.path), before: self.before, after: self.after }
     }
 }
 
@@ -101,13 +102,17 @@ mod tests {
     use super::*;
     use crate::gate::listed::assert_examples;
 
-    fn change(path: &[u8], before: Option<&str>, after: Option<&str>) -> Change {
-        Change { path: path.to_vec(), before: before.map(str::to_owned), after: after.map(str::to_owned) }
+    fn id(digit: u8) -> ObjectId {
+        ObjectId::Sha1([digit; 20])
+    }
+
+    fn change(path: &[u8], before: Option<u8>, after: Option<u8>) -> Change {
+        Change { path: path.to_vec(), before: before.map(id), after: after.map(id) }
     }
 
     #[track_caller]
     fn check(path: &str, expected: &str) {
-        let deltas = deltas(&[change(path.as_bytes(), None, Some("1"))]);
+        let deltas = deltas(&[change(path.as_bytes(), None, Some(1))]);
         assert_eq!(deltas.size(), 1, "{path}");
         let found = [
             ("laws", deltas.laws),
@@ -140,22 +145,19 @@ mod tests {
 
     #[test]
     fn a_delta_says_what_was_done_from_what_to_what() {
-        let changes = [
-            change(b"a.rs", None, Some("1")),
-            change(b"b.rs", Some("1"), Some("2")),
-            change(b"c\x1b.rs", Some("2"), None),
-        ];
+        let changes =
+            [change(b"a.rs", None, Some(1)), change(b"b.rs", Some(1), Some(2)), change(b"c\x1b.rs", Some(2), None)];
         let found = deltas(&changes);
-        let delta = |kind, target: &str, before: Option<&str>, after: Option<&str>| Delta {
+        let delta = |kind, target: &str, before: Option<u8>, after: Option<u8>| Delta {
             kind,
             target: target.to_owned(),
-            before: before.map(str::to_owned),
-            after: after.map(str::to_owned),
+            before: before.map(id),
+            after: after.map(id),
         };
         let expected = [
-            delta(DeltaKind::Add, "a.rs", None, Some("1")),
-            delta(DeltaKind::Modify, "b.rs", Some("1"), Some("2")),
-            delta(DeltaKind::Delete, "c\\u{1b}.rs", Some("2"), None),
+            delta(DeltaKind::Add, "a.rs", None, Some(1)),
+            delta(DeltaKind::Modify, "b.rs", Some(1), Some(2)),
+            delta(DeltaKind::Delete, "c\\u{1b}.rs", Some(2), None),
         ];
         assert_eq!(found.state, expected);
         let touched = touched(&changes);
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_no_path_is_state() {
-        let deltas = deltas(&[change(b"\xff/README.md", None, Some("1")), change(b"../tests/a", None, Some("1"))]);
+        let deltas = deltas(&[change(b"\xff/README.md", None, Some(1)), change(b"../tests/a", None, Some(1))]);
         assert_eq!((deltas.state.len(), deltas.size()), (2, 2));
     }
 }

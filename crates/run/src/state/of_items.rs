@@ -72,7 +72,7 @@ impl Run {
             if ended.before != self.line.head.tree {
                 return Err("items land one after another, each on the one before".into());
             }
-            self.line.head = ItemBase { commit: commit.clone(), tree: ended.after.clone() };
+            self.line.head = ItemBase { commit: *commit, tree: ended.after };
             self.tree.clone_from(&ended.after);
             self.line.receipt = Some(ended.receipt.receipt_hash);
         } else if ended.after != ended.before {

@@ -2,9 +2,10 @@
 //! and when a budget has stopped items at all.
 
 use crate::bundle::{Ends, batch, item};
-use crate::history::{self, History, budgets};
+use crate::history::{self, History, budgets, tree};
 use contract::{
-    Contract, Earlier, Fact, ItemAdded, ItemEnded, ItemStatus, Reason, Status, StepCommitted, TurnEnd, Usage, Workflow,
+    Contract, Earlier, Fact, ItemAdded, ItemEnded, ItemStatus, Reason, Status, StepCommitted, TreeId, TurnEnd, Usage,
+    Workflow,
 };
 use run::{Due, Unfinished};
 
@@ -25,8 +26,8 @@ fn done(ended: ItemEnded) -> Option<Earlier> {
     Some(Earlier::Done { run: "earlier".into(), ended: Box::new(ended) })
 }
 
-fn unfinished(base: &str) -> Option<Earlier> {
-    Some(Earlier::Unfinished { run: "earlier".into(), base: base.into(), tree: "half".into() })
+fn unfinished(base: TreeId) -> Option<Earlier> {
+    Some(Earlier::Unfinished { run: "earlier".into(), base, tree: tree("half") })
 }
 
 /// Opens the turn that is due and ends it like this.
@@ -71,27 +72,27 @@ fn only_what_passed_every_gate_of_the_same_item_stays_done() {
 #[test]
 fn an_agent_begins_where_another_was_cut_off_only_on_the_same_base() {
     let history =
-        History::after(Some("earlier"), contract(), vec![unfinished(history::BASE_TREE), unfinished("other")]);
+        History::after(Some("earlier"), contract(), vec![unfinished(history::BASE_TREE), unfinished(tree("other"))]);
     let shown = |place: u32| history.run.items[place as usize].shown_on(&history.run.base_for(place)).to_owned();
-    assert_eq!((shown(0), shown(1)), ("half".to_owned(), history::BASE_TREE.to_owned()));
+    assert_eq!((shown(0), shown(1)), (tree("half"), history::BASE_TREE));
 }
 
 #[test]
 fn the_tree_of_a_turn_that_was_cut_off_is_kept_and_never_judged() {
     let cut_off = |done: &mut StepCommitted| {
-        (done.reason, done.tree) = (Some(Reason::BudgetExceeded), Some("half".to_owned()));
+        (done.reason, done.tree) = (Some(Reason::BudgetExceeded), Some(tree("half")));
     };
     let mut history = History::of_items(contract());
     let fact = take(&mut history, cut_off, TurnEnd::Failed);
     history.record(fact);
-    let made = Unfinished { base: history::BASE_TREE.to_owned(), tree: "half".to_owned() };
+    let made = Unfinished { base: history::BASE_TREE, tree: tree("half") };
     assert_eq!(history.run.items[0].unfinished(), Some(made));
     match &history.run.items[0].stage {
         run::ItemStage::Worked(worked) => assert_eq!(worked.tree, None),
         other => panic!("{other:?}"),
     }
     let mut history = History::of_items(contract());
-    let failed = take(&mut history, |done| done.tree = Some("half".to_owned()), TurnEnd::Failed);
+    let failed = take(&mut history, |done| done.tree = Some(tree("half")), TurnEnd::Failed);
     history.refuse(failed);
     let mut history = History::of_items(contract());
     let answered = take(&mut history, |done| done.tree = None, TurnEnd::Answered);
@@ -113,8 +114,8 @@ fn check(minutes: u64, tokens: u64, (end, reason): (TurnEnd, Reason), expected: 
         status,
         reason: Some(reason),
         message: "no".into(),
-        before: history::BASE_TREE.into(),
-        after: history::BASE_TREE.into(),
+        before: history::BASE_TREE,
+        after: history::BASE_TREE,
         commit: None,
         ..ended()
     };

@@ -1,7 +1,7 @@
 //! The bundle of runs that have ended: every document fits its schema, the same run has the same bundle, and nothing
 //! that did not happen is told as if it had.
 
-use crate::history::{self, History, budgets, end};
+use crate::history::{self, History, budgets, commit, end, tree};
 use contract::json::schema::Schema;
 use contract::receipt::{Deltas, Phase, ReceiptGit, ReceiptSchema};
 use contract::work::{Gate, GateResult, Rights, TestCommand, ToolOpsSource};
@@ -112,7 +112,7 @@ impl Ended {
             self.files.extend([file(&events)]);
         }
         let mut done = history::committed(step, TurnEnd::Answered, false);
-        done.tree = Some(format!("candidate-{place}"));
+        done.tree = Some(tree(&format!("candidate-{place}")));
         history.record(Fact::StepCommitted(done));
         history.wait_ms(1000);
         let fact = self.end_of(place, step.index, ends);
@@ -145,9 +145,9 @@ impl Ended {
             status,
             reason,
             message: if reason.is_some() { "no".into() } else { String::new() },
-            before: head.tree.clone(),
-            after: if landed { format!("tree-of-{place}") } else { head.tree.clone() },
-            commit: landed.then(|| format!("commit-of-{place}")),
+            before: head.tree,
+            after: if landed { tree(&format!("tree-of-{place}")) } else { head.tree },
+            commit: landed.then(|| commit(&format!("commit-of-{place}"))),
             gates,
             files: [u64::from(landed), 0, 0],
             left_out: None,
@@ -186,7 +186,7 @@ impl Ended {
         history.wait_ms(1000);
         if let Due::Land = history.run.next() {
             let mut landing = history::landing("refs/heads/main");
-            landing.commit.clone_from(&history.run.line.head.commit);
+            landing.commit = history.run.line.head.commit;
             history.record(Fact::LandingStarted(landing.clone())).record(Fact::Landed(landing));
         }
         match history.run.next() {
@@ -247,9 +247,9 @@ fn receipt(history: &History, ended: &ItemEnded) -> Receipt {
         git: ReceiptGit {
             base_commit: base.commit,
             base_tree: base.tree,
-            before_tree: ended.before.clone(),
+            before_tree: ended.before,
             candidate_tree: None,
-            after_tree: ended.after.clone(),
+            after_tree: ended.after,
         },
         contract: history.run.started.contract_digest,
         submitted: item.submitted,
@@ -375,7 +375,7 @@ fn a_report_says_how_its_item_ended_and_from_what_to_what() {
         json!({"passed": false, "violations": ["b: scope: outside_scope: README.md"]})
     );
     assert_eq!(refused["git"]["head_ref"], refused["git"]["baseline_ref"]);
-    assert_eq!(last["git"]["head_ref"], "commit-of-2");
+    assert_eq!(last["git"]["head_ref"], commit("commit-of-2").to_string());
     assert_eq!(first["git"]["patch"]["path"], "results/a/patch.diff");
     let whole = ended.document("reports/task_result.json");
     assert_eq!(whole["task_id"], json!(ended.history.run.id.slug()));
@@ -384,7 +384,7 @@ fn a_report_says_how_its_item_ended_and_from_what_to_what() {
     let manifest = ended.manifest();
     assert_eq!(manifest["status"], "FAILURE");
     assert_eq!(manifest["tasks"][1]["status"], "FAILED");
-    assert_eq!(manifest["repo"]["final_ref"], "commit-of-2");
+    assert_eq!(manifest["repo"]["final_ref"], commit("commit-of-2").to_string());
 }
 
 #[test]
@@ -460,9 +460,12 @@ fn a_script_replays_an_item_from_the_commit_that_it_landed_on() {
         String::from_utf8(bytes.clone()).ok()
     };
     let last = script("c").expect("it succeeded");
-    for line in
-        ["task='c'", "before='commit-of-0'", &format!("after_hash='{}'", digest(11)), "patch='../patches/c.diff'"]
-    {
+    for line in [
+        "task='c'",
+        &format!("before='{}'", commit("commit-of-0")),
+        &format!("after_hash='{}'", digest(11)),
+        "patch='../patches/c.diff'",
+    ] {
         assert!(last.lines().any(|it| it == line), "{line}\n{last}");
     }
     assert!(!last.contains("=@"), "every value is filled in");

@@ -2,14 +2,24 @@
 //! have happened. A fact that is illegal where it is recorded fails the test that records it.
 
 use contract::{
-    Author, Backend, Base, BudgetExceeded, Budgets, ChangeDropped, Contract, ContractSchema, Digest, Earlier, End,
-    Event, Fact, Item, ItemAdded, Landing, LandingConfig, LandingDeclined, PatchApplied, ProcessEnd, Reason, Role,
-    RunId, RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd, TurnLimits, Verdict,
-    VerdictGiven, Workflow,
+    Author, Backend, Base, BudgetExceeded, Budgets, ChangeDropped, CommitId, Contract, ContractSchema, Digest, Earlier,
+    End, Event, Fact, Item, ItemAdded, Landing, LandingConfig, LandingDeclined, ObjectId, PatchApplied, ProcessEnd,
+    Reason, Role, RunId, RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TreeId, TurnEnd,
+    TurnLimits, Verdict, VerdictGiven, Workflow,
 };
 use run::{Due, Illegal, Run};
 
-pub(crate) const BASE_TREE: &str = "tree-0";
+pub(crate) const BASE_TREE: TreeId = TreeId(ObjectId::Sha1([0; 20]));
+
+/// A tree that no repository has.
+pub(crate) fn tree(name: &str) -> TreeId {
+    TreeId(ObjectId::Sha256(*contract::hash::sha256(name.as_bytes()).as_bytes()))
+}
+
+/// A commit that no repository has.
+pub(crate) fn commit(name: &str) -> CommitId {
+    CommitId(tree(name).0)
+}
 
 /// What a run may use up in these tests.
 pub(crate) fn budgets(max_iterations: u32) -> Budgets {
@@ -54,8 +64,8 @@ pub(crate) fn started(contract: Contract) -> Fact {
         items: 0,
         contract_digest: contract.digest(),
         contract,
-        base: Base { commit: "commit-0".into(), tree: BASE_TREE.into(), branch: Some("refs/heads/main".into()) },
-        tree: BASE_TREE.into(),
+        base: Base { commit: commit("commit-0"), tree: BASE_TREE, branch: Some("refs/heads/main".into()) },
+        tree: BASE_TREE,
         author: Author { name: "A".into(), email: "a@example.org".into() },
         left_out: vec![],
         included: Vec::new(),
@@ -73,7 +83,7 @@ pub(crate) fn run_id() -> RunId {
 }
 
 pub(crate) fn landing(target: &str) -> Landing {
-    Landing { target: target.into(), from: Some("commit-0".into()), commit: "commit-1".into(), checkout: true }
+    Landing { target: target.into(), from: Some(commit("commit-0")), commit: commit("commit-1"), checkout: true }
 }
 
 pub(crate) fn end(reason: Option<Reason>) -> End {
@@ -252,7 +262,7 @@ impl History {
     #[track_caller]
     pub(crate) fn open_change(&mut self) -> (u32, u32) {
         let Due::Change { change, step } = self.run.next() else { panic!("a change should be due") };
-        let before = self.run.tree.clone();
+        let before = self.run.tree;
         self.record(Fact::ChangeStarted { change, step: step.index, before });
         (change, step.index)
     }
@@ -262,8 +272,8 @@ impl History {
         Fact::PatchApplied(PatchApplied {
             change,
             step,
-            before: self.run.tree.clone(),
-            after: format!("tree-{}", self.trees),
+            before: self.run.tree,
+            after: tree(&format!("tree-{}", self.trees)),
             files: run::bounded((0..files).map(|n| format!("f{n}")).collect()),
             file_count: files as u64,
             patch_bytes: bytes,
@@ -280,7 +290,7 @@ impl History {
         Fact::ChangeDropped(ChangeDropped {
             change,
             step,
-            before: self.run.tree.clone(),
+            before: self.run.tree,
             reason,
             findings: vec!["refused".into()],
             budget,

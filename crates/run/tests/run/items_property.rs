@@ -4,12 +4,12 @@
 //! that still folds accepts an item whose gates did not pass, or a run without every item.
 
 use crate::bundle::{Ends, item};
-use crate::history::{self, History, budgets, committed, end, landing, renumbered, run_id};
+use crate::history::{self, History, budgets, commit, committed, end, landing, renumbered, run_id, tree};
 use crate::property::{SCHEDULE, Script, WAYS_TO_CHANGE_AN_END, change, is_scheduled, tamper};
 use contract::work::{Gate, GateResult, TestCommand, ToolOpsSource};
 use contract::{
     Contract, Digest, Event, Fact, Item, ItemEnded, ItemStatus, Reason, ReceiptRef, RepoPath, RunStarted, Status,
-    StepRef, TurnEnd, Workflow,
+    StepRef, TreeId, TurnEnd, Workflow,
 };
 use proptest::prelude::*;
 use run::{Due, ItemStage, Run};
@@ -131,7 +131,8 @@ fn close(history: &mut History, script: &mut Script<'_>, step: StepRef) {
         _ => TurnEnd::Answered,
     };
     let mut done = committed(step, end, false);
-    done.tree = matches!(end, TurnEnd::Answered | TurnEnd::TimedOut).then(|| format!("candidate-{}", step.index));
+    done.tree =
+        matches!(end, TurnEnd::Answered | TurnEnd::TimedOut).then(|| tree(&format!("candidate-{}", step.index)));
     history.record(Fact::StepCommitted(done));
     if end == TurnEnd::ProtocolError {
         history.record(Fact::ProtocolError { step, problems: vec!["no JSON".into()] });
@@ -197,9 +198,9 @@ fn finish(
         status,
         reason,
         message: if reason.is_some() { "no".into() } else { String::new() },
-        before: head.tree.clone(),
-        after: if lands { format!("tree-{number}") } else { head.tree.clone() },
-        commit: lands.then(|| format!("commit-{number}")),
+        before: head.tree,
+        after: if lands { tree(&format!("tree-{number}")) } else { head.tree },
+        commit: lands.then(|| commit(&format!("commit-{number}"))),
         gates,
         files: [u64::from(lands), 0, 0],
         left_out: None,
@@ -243,7 +244,7 @@ struct Entry {
 #[derive(Default)]
 struct Books {
     items: BTreeMap<u32, Entry>,
-    head: String,
+    head: Option<TreeId>,
     commits: u32,
     landed: bool,
     ended: bool,
@@ -254,7 +255,7 @@ fn complaints(events: &[Event]) -> Vec<String> {
     let Some(Fact::RunStarted(started)) = events.first().map(|event| &event.fact) else {
         return vec!["no start".into()];
     };
-    let mut books = Books { head: started.base.tree.clone(), ..Books::default() };
+    let mut books = Books { head: Some(started.base.tree), ..Books::default() };
     let mut complaints = Vec::new();
     for event in &events[1..] {
         if books.ended {
@@ -344,11 +345,11 @@ impl Books {
         }
         entry.ended = Some(ended.status);
         if ended.commit.is_some() {
-            if !success || ended.before != self.head {
+            if !success || Some(ended.before) != self.head {
                 complaints.push(format!("item {} landed on another tree", ended.item));
             }
             self.commits += 1;
-            self.head.clone_from(&ended.after);
+            self.head = Some(ended.after);
         }
     }
 }

@@ -3,10 +3,10 @@
 //! one event is inserted, removed, swapped or changed: either the log no longer folds, or it was not accepted
 //! over a failed gate; and if nothing in it is out of schedule either, the checker has nothing at all against it.
 
-use crate::history::{History, committed, end, landing, renumbered, run_id, verdict};
+use crate::history::{History, commit, committed, end, landing, renumbered, run_id, tree, verdict};
 use contract::{
     BudgetExceeded, Event, Fact, ItemEnded, ItemStatus, Reason, Role, RunStarted, StepRef, StepStatus, Timestamp,
-    TurnEnd, Verdict,
+    TreeId, TurnEnd, Verdict,
 };
 use proptest::prelude::*;
 use run::{Due, Run};
@@ -151,8 +151,8 @@ fn play_landing(history: &mut History, script: &mut Script<'_>) {
 #[derive(Default)]
 struct Books {
     kept: u32,
-    tree: String,
-    judged: Option<(StepRef, Verdict, String)>,
+    tree: Option<TreeId>,
+    judged: Option<(StepRef, Verdict, Option<TreeId>)>,
     last_answered: Option<(StepRef, StepStatus)>,
     protocol_errors: BTreeMap<(Role, u32), u32>,
     landed: bool,
@@ -179,7 +179,7 @@ fn complaints(events: &[Event]) -> Vec<String> {
     let Some(Fact::RunStarted(started)) = events.first().map(|event| &event.fact) else {
         return vec!["no start".into()];
     };
-    let mut books = Books { tree: started.base.tree.clone(), ..Books::default() };
+    let mut books = Books { tree: Some(started.base.tree), ..Books::default() };
     let mut complaints = Vec::new();
     for event in &events[1..] {
         if books.ended {
@@ -211,13 +211,13 @@ impl Books {
                 if given.verdict == Verdict::Pass && !counts {
                     complaints.push("a PASS counts that should not".into());
                 }
-                self.judged = Some((given.step, given.verdict, self.tree.clone()));
+                self.judged = Some((given.step, given.verdict, self.tree));
             }
             Fact::PatchApplied(applied) => {
-                if applied.before != self.tree {
+                if Some(applied.before) != self.tree {
                     complaints.push("a patch starts from another tree".into());
                 }
-                self.tree.clone_from(&applied.after);
+                self.tree = Some(applied.after);
                 self.landed = false;
             }
             Fact::ChangeDropped(dropped) => self.refusals.push(format!("change {}", dropped.change)),
@@ -261,7 +261,7 @@ impl Books {
             }
             _ => complaints.push("accepted without a PASS".into()),
         }
-        if self.tree != started.base.tree && !self.landed {
+        if self.tree != Some(started.base.tree) && !self.landed {
             complaints.push("accepted without a landing".into());
         }
     }
@@ -277,7 +277,7 @@ fn facts_of_every_kind(history: &History) -> Vec<Fact> {
         Fact::StepInterrupted { step },
         Fact::ProtocolError { step, problems: vec![] },
         verdict(step, Verdict::Pass, Verdict::Pass, &[]),
-        Fact::ChangeStarted { change: 1, step: 4, before: history.run.tree.clone() },
+        Fact::ChangeStarted { change: 1, step: 4, before: history.run.tree },
         history.dropped(1, 4, Reason::PatchFailed, None),
         Fact::ChangeInterrupted { change: 1 },
         Fact::ChangeRecovered { change: 1 },
@@ -346,7 +346,7 @@ pub(crate) fn change(fact: &mut Fact, how: u8) {
     match fact {
         Fact::RunStarted(started) => match how % 3 {
             0 => started.contract.budgets.max_iterations += 1,
-            1 => started.base.tree.push('x'),
+            1 => started.base.tree = tree("x"),
             _ => {
                 *started.contract.limits.protocol_retries.get_or_insert_default() += 1;
             }
@@ -373,18 +373,18 @@ pub(crate) fn change(fact: &mut Fact, how: u8) {
         },
         Fact::ChangeStarted { change, before, .. } => match how % 2 {
             0 => *change += 1,
-            _ => before.push('x'),
+            _ => *before = tree("x"),
         },
         Fact::PatchApplied(applied) => match how % 5 {
-            0 => applied.before.push('x'),
-            1 => applied.after.push('x'),
+            0 => applied.before = tree("x"),
+            1 => applied.after = tree("x"),
             2 => applied.patch_bytes += 1024 * 1024,
             3 => applied.files.extend(vec!["x".to_owned(); 9]),
-            _ => applied.after.clone_from(&applied.before),
+            _ => applied.after = applied.before,
         },
         Fact::ChangeDropped(dropped) => match how % 2 {
             0 => dropped.budget = None,
-            _ => dropped.before.push('x'),
+            _ => dropped.before = tree("x"),
         },
         Fact::ChangeInterrupted { change } | Fact::ChangeRecovered { change } => *change += 1,
         Fact::ItemAdded(added) => match how % 3 {
@@ -394,7 +394,7 @@ pub(crate) fn change(fact: &mut Fact, how: u8) {
         },
         Fact::ItemEnded(ended) => change_end_of_item(ended, how),
         Fact::BudgetExceeded(over) => over.limit += 1,
-        Fact::LandingStarted(landing) | Fact::Landed(landing) => landing.commit.push('x'),
+        Fact::LandingStarted(landing) | Fact::Landed(landing) => landing.commit = commit("x"),
         Fact::RunPaused(end)
         | Fact::RunFailed(end)
         | Fact::RunDenied(end)
@@ -417,9 +417,9 @@ fn change_end_of_item(ended: &mut ItemEnded, how: u8) {
         1 => ended.status = ItemStatus::Denied,
         2 => ended.gates.iter_mut().for_each(|result| result.passed = true),
         3 => drop(ended.gates.pop()),
-        4 => ended.commit = if ended.commit.is_some() { None } else { Some("commit-x".into()) },
-        5 => ended.before.push('x'),
-        6 => ended.after.push('x'),
+        4 => ended.commit = if ended.commit.is_some() { None } else { Some(commit("commit-x")) },
+        5 => ended.before = tree("x"),
+        6 => ended.after = tree("x"),
         7 => ended.step = ended.step.map(|step| step + 1),
         _ => (ended.item, ended.change) = (ended.item + 1, ended.change + 1),
     }

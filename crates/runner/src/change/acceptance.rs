@@ -12,7 +12,7 @@ mod program;
 
 pub use outcome::{Acceptance, CommandOutcome, LogFile, Side};
 
-use crate::git::{Entry, ObjectId, Objects, PatchProblem, TreeChange, sweep};
+use crate::git::{Entry, ObjectId, Objects, PatchProblem, TreeChange, recorded, sweep};
 use crate::machine::Machine;
 use crate::machine::confine::{self, Shown};
 use crate::machine::execute::{confinement, kept};
@@ -69,7 +69,7 @@ impl Machine {
     fn try_sides(&mut self, run: &Run, item: &Item, sides: &[(Side, ObjectId)], log: &mut Log<'_>) -> Result<()> {
         let mut stopped = false;
         for (side, tree) in sides {
-            let on = Ground::at(run, &run.started.base.commit, &tree.to_string());
+            let on = Ground::at(run, run.started.base.commit, recorded(*tree));
             for test in &item.tests {
                 let tried = if stopped { None } else { Some(self.try_one(&on, *tree, item, test)?) };
                 stopped |= tried.as_ref().is_some_and(|tried| stops(test.must_pass, &tried.end));

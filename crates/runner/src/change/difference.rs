@@ -3,11 +3,11 @@
 
 use crate::Result;
 use crate::change::observed;
-use crate::git::id;
 use crate::git::{Objects, TreeChange};
-use contract::Domain;
+use crate::git::{id, recorded};
 use contract::hash::{digest, sha256};
 use contract::receipt::{ArtifactKind, Deltas, ReceiptArtifact};
+use contract::{Domain, TreeId};
 use run::gate::delta;
 use run::gate::scope::ChangedPath;
 use run::gate::shown;
@@ -15,8 +15,8 @@ use run::gate::shown;
 /// The difference between two trees.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Difference {
-    /// From which tree to which; empty where none was looked at.
-    pub(crate) trees: (String, String),
+    /// From which tree to which; none where none was looked at.
+    pub(crate) trees: Option<(TreeId, TreeId)>,
     /// In the words of the scope gate.
     pub(crate) paths: Vec<ChangedPath>,
     /// Each path in one of four.
@@ -28,18 +28,23 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    pub(crate) fn between(objects: &Objects, old: &str, new: &str) -> Result<Difference> {
+    pub(crate) fn between(objects: &Objects, old: TreeId, new: TreeId) -> Result<Difference> {
         Difference::proposed_as(objects, old, new, None)
     }
 
     /// The same where the second tree was made of the first by a patch, which is kept as it is unless it adds a secret.
-    pub(crate) fn proposed_as(objects: &Objects, old: &str, new: &str, proposed: Option<&[u8]>) -> Result<Difference> {
-        let trees = (old.to_owned(), new.to_owned());
+    pub(crate) fn proposed_as(
+        objects: &Objects,
+        old: TreeId,
+        new: TreeId,
+        proposed: Option<&[u8]>,
+    ) -> Result<Difference> {
+        let trees = Some((old, new));
         if old == new {
             let patch = proposed.map(<[u8]>::to_vec).unwrap_or_default();
             return Ok(Difference { trees, patch, ..Difference::default() });
         }
-        let (old, new) = (id(old)?, id(new)?);
+        let (old, new) = (id(old), id(new));
         let found = objects.diff(old, new)?;
         let paths = observed::changes(objects, &found)?;
         let mut artifacts = Vec::with_capacity(found.len());
@@ -48,8 +53,8 @@ impl Difference {
         }
         let sides = found.iter().map(|it| delta::Change {
             path: it.path.clone(),
-            before: it.old.map(|entry| entry.id.to_string()),
-            after: it.new.map(|entry| entry.id.to_string()),
+            before: it.old.map(|entry| recorded(entry.id)),
+            after: it.new.map(|entry| recorded(entry.id)),
         });
         let deltas = delta::deltas(&sides.collect::<Vec<_>>());
         let patch = match proposed.filter(|_| paths.iter().all(|path| path.secrets.is_empty())) {

@@ -4,9 +4,9 @@
 use super::receipt::{self, Ending, Made};
 use crate::Result;
 use crate::drive::Driver;
-use crate::git::id;
+use crate::git::{id, recorded};
 use crate::shared::Pending;
-use contract::Digest;
+use contract::{CommitId, Digest};
 use store::{Preparing, crash, now};
 
 /// Puts the end of a change on record. `sealed` is the record of its turn, where that is still on its way to the disk.
@@ -46,15 +46,15 @@ pub(crate) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option
 
 fn state_hashes(driver: &mut Driver<'_, '_>, ending: &Ending) -> Result<(Digest, Digest)> {
     let (before, after) = ending.trees();
-    let hash = driver.world.state_hash(id(before)?)?;
-    Ok((hash, if before == after { hash } else { driver.world.state_hash(id(after)?)? }))
+    let hash = driver.world.state_hash(id(before))?;
+    Ok((hash, if before == after { hash } else { driver.world.state_hash(id(after))? }))
 }
 
 /// The commit that carries the change, if there is one.
-fn commit(driver: &mut Driver<'_, '_>, ending: &Ending, receipt: &Digest) -> Result<Option<String>> {
-    let Some(spec) = receipt::commit(&driver.run, ending, receipt)? else { return Ok(None) };
+fn commit(driver: &mut Driver<'_, '_>, ending: &Ending, receipt: &Digest) -> Result<Option<CommitId>> {
+    let Some(spec) = receipt::commit(&driver.run, ending, receipt) else { return Ok(None) };
     let commit = driver.objects.commit(&spec)?;
     // Durable before it can be mentioned.
     driver.objects.sync()?;
-    Ok(Some(commit.to_string()))
+    Ok(Some(recorded(commit)))
 }

@@ -12,7 +12,7 @@ use crate::git::id;
 use crate::host::policy::Rules;
 use crate::{Error, Result};
 use contract::work::Gate;
-use contract::{Digest, Item, ItemStatus, Reason, Receipt, TurnEnd};
+use contract::{Digest, Item, ItemStatus, Reason, Receipt, TreeId, TurnEnd};
 use run::gate::admission::{self, Weight};
 use run::gate::budget::{Sizes, over_budget, risky};
 use run::gate::scope::{ChangedPath, Observed};
@@ -44,7 +44,7 @@ pub(crate) enum Put {
     /// On the tree that its agent worked on.
     AsItIs,
     /// On what others have landed since: this tree.
-    Onto(String),
+    Onto(TreeId),
     /// Nowhere.
     Refused(Refusal),
 }
@@ -106,7 +106,7 @@ impl Gates<'_> {
     }
 
     fn missing_inputs(&self, judged: &Judged) -> Result<Vec<Finding>> {
-        let (item, tree) = (&judged.item, id(&judged.on)?);
+        let (item, tree) = (&judged.item, id(judged.on));
         let mut findings = Vec::new();
         for path in &item.input_files {
             if self.objects.tree_entry(tree, path.as_str().as_bytes())?.is_none() {
@@ -131,12 +131,12 @@ impl Gates<'_> {
 
     /// Whether the change stays where it may.
     fn scope(&self, judged: &mut Judged) -> Result<Option<Refusal>> {
-        let tree = judged.candidate();
+        let tree = judged.candidate()?;
         let proposed = match &judged.proposal {
             Proposal::Patch { bytes, .. } => Some(&bytes[..]),
             Proposal::Worked(_) | Proposal::Nothing => None,
         };
-        judged.change = Difference::proposed_as(self.objects, &judged.on, &tree, proposed)?;
+        judged.change = Difference::proposed_as(self.objects, judged.on, tree, proposed)?;
         let changes = judged.change.paths.clone();
         let observed = match judged.worked() {
             None => Observed { changes, ..Observed::default() },
@@ -190,7 +190,7 @@ impl Gates<'_> {
             judged.asked(Gate::Admission, &findings);
             return Ok(Some(judged.denied(Reason::ConstraintExceeded)));
         }
-        let duplicate = self.duplicate(judged, &judged.candidate())?;
+        let duplicate = self.duplicate(judged, judged.candidate()?)?;
         let finding = duplicate.map(|earlier| Finding::whole(Rule::Duplicate, duplicate_of(&earlier)));
         let passed = judged.asked(Gate::Admission, finding.as_slice());
         Ok((!passed).then(|| judged.denied(Reason::DuplicateChange)))
@@ -198,7 +198,7 @@ impl Gates<'_> {
 
     /// Whether everything is there that was asked for.
     fn outputs(&self, judged: &mut Judged) -> Result<Option<Refusal>> {
-        let missing = self.missing_outputs(&judged.item.clone(), &judged.candidate())?;
+        let missing = self.missing_outputs(&judged.item.clone(), judged.candidate()?)?;
         let passed = judged.asked(Gate::Outputs, &missing);
         Ok((!passed).then(|| judged.failed(Reason::OutputMissing)))
     }
@@ -244,20 +244,20 @@ impl Gates<'_> {
         Ok(())
     }
 
-    fn duplicate(&self, judged: &Judged, tree: &str) -> Result<Option<LandedReceipt>> {
+    fn duplicate(&self, judged: &Judged, tree: TreeId) -> Result<Option<LandedReceipt>> {
         let started = &self.run.started;
         // What is carried out again to be compared is meant to be the same.
         if judged.change.paths.is_empty() || started.contract.again || started.replay_of.is_some() {
             return Ok(None);
         }
-        (self.landed)(&Receipt::content(&judged.item.submitted, &judged.base.tree, tree))
+        (self.landed)(&Receipt::content(&judged.item.submitted, judged.base.tree, tree))
     }
 
-    fn missing_outputs(&self, item: &Item, tree: &str) -> Result<Vec<Finding>> {
+    fn missing_outputs(&self, item: &Item, tree: TreeId) -> Result<Vec<Finding>> {
         let mut findings = Vec::new();
         for path in &item.output_files {
             let path = path.as_str().as_bytes();
-            if self.objects.tree_entry(id(tree)?, path)?.is_none() {
+            if self.objects.tree_entry(id(tree), path)?.is_none() {
                 findings.push(Finding::at(Rule::OutputMissing, path, "it was expected and is not there"));
             }
         }
@@ -267,19 +267,19 @@ impl Gates<'_> {
     /// Puts a change on the end of the run's line. If others have landed since its agent started, what comes of that is
     /// judged again.
     pub(crate) fn put_on_line(&self, judged: &mut Judged) -> Result<Put> {
-        let head = &self.run.line.head.tree;
-        if *head == judged.base.tree {
+        let head = self.run.line.head.tree;
+        if head == judged.base.tree {
             return Ok(Put::AsItIs);
         }
-        let (rules, candidate) = (self.run.started.contract.rules, judged.candidate());
-        let tree = match merge(self.objects, rules, (&judged.base.tree, &candidate, head))? {
+        let (rules, candidate) = (self.run.started.contract.rules, judged.candidate()?);
+        let tree = match merge(self.objects, rules, (judged.base.tree, candidate, head))? {
             Ok(tree) => tree,
             Err(findings) => {
                 judged.asked(Gate::Merged, &findings);
                 return Ok(Put::Refused(judged.denied(Reason::MergeConflict)));
             }
         };
-        judged.change = Difference::between(self.objects, head, &tree)?;
+        judged.change = Difference::between(self.objects, head, tree)?;
         let observed = Observed { changes: judged.change.paths.clone(), ..Observed::default() };
         if !judged.asked(Gate::Merged, &self.scope_findings(&judged.item, &observed)) {
             return Ok(Put::Refused(judged.denied(Reason::PolicyViolation)));

@@ -12,7 +12,7 @@ use crate::git::id;
 use crate::host::policy::Rules;
 use crate::shared::Pending;
 use contract::work::Gate;
-use contract::{Digest, Item};
+use contract::{Digest, Item, TreeId};
 use run::gate::ORDER;
 
 /// What came of the tests of a change.
@@ -26,7 +26,7 @@ pub(crate) enum Tried {
 }
 
 /// Runs the tests of an item on a tree that was made of another, or says what came of that before.
-pub(crate) type TryTests<'t> = dyn FnMut(&Item, &str, &str) -> Result<Tried> + 't;
+pub(crate) type TryTests<'t> = dyn FnMut(&Item, TreeId, TreeId) -> Result<Tried> + 't;
 
 /// What the gates say.
 pub(crate) enum Verdict {
@@ -55,8 +55,8 @@ pub(crate) fn judge(gates: &Gates<'_>, judged: &mut Judged, try_tests: &mut TryT
     }
     for gate in ORDER {
         if gate == Gate::Tests {
-            let (tree, base) = (judged.candidate(), judged.on.clone());
-            return test(judged, &tree, &base, try_tests);
+            let (tree, base) = (judged.candidate()?, judged.on);
+            return test(judged, tree, base, try_tests);
         }
         if let Some(refusal) = gates.ask(gate, judged)? {
             return Ok(Verdict::Refused(refusal));
@@ -68,13 +68,13 @@ pub(crate) fn judge(gates: &Gates<'_>, judged: &mut Judged, try_tests: &mut TryT
 /// Puts a change that passed on the end of the run's line. If others have landed since its agent started, what comes of
 /// that is judged and tested again.
 pub(crate) fn bring_onto_line(gates: &Gates<'_>, judged: &mut Judged, try_tests: &mut TryTests<'_>) -> Result<OnLine> {
-    let before = gates.run.line.head.tree.clone();
+    let before = gates.run.line.head.tree;
     let after = match gates.put_on_line(judged)? {
-        Put::AsItIs => judged.candidate(),
+        Put::AsItIs => judged.candidate()?,
         Put::Refused(refusal) => return Ok(OnLine::Refused(refusal)),
         Put::Onto(tree) => {
             judged.gates.retain(|result| result.gate != Gate::Tests);
-            match test(judged, &tree, &before, try_tests)? {
+            match test(judged, tree, before, try_tests)? {
                 Verdict::Passed => tree,
                 Verdict::Refused(refusal) => return Ok(OnLine::Refused(refusal)),
                 Verdict::Interrupted => return Ok(OnLine::Interrupted),
@@ -84,7 +84,7 @@ pub(crate) fn bring_onto_line(gates: &Gates<'_>, judged: &mut Judged, try_tests:
     Ok(OnLine::At(Landed::new(before, after)))
 }
 
-fn test(judged: &mut Judged, tree: &str, base: &str, try_tests: &mut TryTests<'_>) -> Result<Verdict> {
+fn test(judged: &mut Judged, tree: TreeId, base: TreeId, try_tests: &mut TryTests<'_>) -> Result<Verdict> {
     let item = judged.item.clone();
     if item.tests.is_empty() {
         return Ok(Verdict::Passed);
@@ -112,11 +112,11 @@ pub(crate) fn with_gates<T>(
     let landed = |content: &Digest| Ok(reader.landed_receipt(content)?);
     let rules = Rules::new(policies, &store.layout);
     let gates = Gates { objects, rules, run, run_dir, landed: &landed };
-    let mut try_tests = |item: &Item, tree: &str, base: &str| {
+    let mut try_tests = |item: &Item, tree: TreeId, base: TreeId| {
         if let Some(sealed) = sealed.take() {
             shared.settle(sealed)?;
         }
-        let acceptance = world.accept(run, item, id(tree)?, id(base)?)?;
+        let acceptance = world.accept(run, item, id(tree), id(base))?;
         Ok(if control.requested().is_some() { Tried::Interrupted } else { Tried::Ran(acceptance) })
     };
     ask(&gates, &mut try_tests)

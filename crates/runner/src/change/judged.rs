@@ -2,10 +2,11 @@
 
 use super::difference::Difference;
 use super::receipt::{Ending, Landed};
+use crate::Result;
 use crate::change::acceptance::Acceptance;
 use contract::receipt::LeftOut;
 use contract::work::{Constraints, Gate, GateResult, Rights, TestsPolicy, ToolOpsSource};
-use contract::{BudgetExceeded, Item, ItemBase, ItemStatus, Reason, StepRef};
+use contract::{BudgetExceeded, Item, ItemBase, ItemStatus, Reason, StepRef, TreeId};
 use run::gate::Finding;
 use run::{Run, Worked};
 use serde_json::Value;
@@ -25,9 +26,9 @@ pub(crate) struct Judged {
     /// The commit that its author started from, or would have.
     pub(crate) base: ItemBase,
     /// The tree that the proposal is made on.
-    pub(crate) on: String,
+    pub(crate) on: TreeId,
     /// The tree that was proposed, once it is known.
-    pub(crate) tree: Option<String>,
+    pub(crate) tree: Option<TreeId>,
     /// What each gate said.
     pub(crate) gates: Vec<Asked>,
     /// How the candidate differs from its base.
@@ -104,16 +105,16 @@ impl Judged {
             Some(worked) => (worked.base.clone(), Proposal::Worked(worked.clone())),
             None => (run.base_for(place), Proposal::Nothing),
         };
-        let tree = state.worked().and_then(|worked| worked.tree.clone());
+        let tree = state.worked().and_then(|worked| worked.tree);
         let new = Judged::new(place + 1, state.item.clone(), proposal, base);
         Judged { place: Some(place), tree, ..new }
     }
 
     /// Nothing is known yet of what a loop's `act` proposes.
     pub(crate) fn of_patch(run: &Run, number: u32, step: StepRef, bytes: Vec<u8>) -> Judged {
-        let base = ItemBase { commit: run.started.base.commit.clone(), tree: run.started.base.tree.clone() };
+        let base = ItemBase { commit: run.started.base.commit, tree: run.started.base.tree };
         let new = Judged::new(number, Arc::new(loop_terms(run)), Proposal::Patch { step, bytes }, base);
-        Judged { on: run.tree.clone(), ..new }
+        Judged { on: run.tree, ..new }
     }
 
     fn new(number: u32, item: Arc<Item>, proposal: Proposal, base: ItemBase) -> Judged {
@@ -122,7 +123,7 @@ impl Judged {
             place: None,
             item,
             proposal,
-            on: base.tree.clone(),
+            on: base.tree,
             base,
             tree: None,
             gates: Vec::new(),
@@ -142,9 +143,10 @@ impl Judged {
         format!("changes/{:03}", self.number)
     }
 
-    /// The tree that was proposed; empty if there is none.
-    pub(crate) fn candidate(&self) -> String {
-        self.tree.clone().unwrap_or_default()
+    /// The tree that was proposed. The gate of the turn's output lets nothing pass that proposes none.
+    pub(crate) fn candidate(&self) -> Result<TreeId> {
+        let why = || format!("change {} is of no tree", self.number);
+        Ok(self.tree.ok_or_else(|| store::Error::Damaged { log: "the log".into(), why: why() })?)
     }
 
     /// What a worker left, if one was asked.

@@ -2,22 +2,22 @@
 //! runs of today are merged line by line, older ones path by path, so that they replay as they were judged.
 
 use crate::Result;
-use crate::git::id;
 use crate::git::{Conflict, Entry, Merged, Objects, PatchProblem};
-use contract::RULES_MERGE_LINES;
+use crate::git::{id, recorded};
+use contract::{RULES_MERGE_LINES, TreeId};
 use run::gate::{Finding, Rule};
 
 /// Puts what of `base → ours` was changed on `theirs`: a tree, or what stands in the way of one.
 pub(crate) fn merge(
     objects: &Objects,
     rules: u32,
-    (base, ours, theirs): (&str, &str, &str),
-) -> Result<std::result::Result<String, Vec<Finding>>> {
+    (base, ours, theirs): (TreeId, TreeId, TreeId),
+) -> Result<std::result::Result<TreeId, Vec<Finding>>> {
     if rules < RULES_MERGE_LINES {
         return merge_paths(objects, (base, ours, theirs));
     }
-    Ok(match objects.merge(id(base)?, id(ours)?, id(theirs)?)? {
-        Merged::Tree(tree) => Ok(tree.to_string()),
+    Ok(match objects.merge(id(base), id(ours), id(theirs))? {
+        Merged::Tree(tree) => Ok(recorded(tree)),
         Merged::Conflicts(conflicts) => Err(conflicts.iter().map(finding).collect()),
     })
 }
@@ -29,9 +29,9 @@ fn finding(conflict: &Conflict) -> Finding {
 /// The first rule: a path that both changed, unless to the same thing, is a conflict.
 fn merge_paths(
     objects: &Objects,
-    (base, ours, theirs): (&str, &str, &str),
-) -> Result<std::result::Result<String, Vec<Finding>>> {
-    let (base, ours, theirs) = (id(base)?, id(ours)?, id(theirs)?);
+    (base, ours, theirs): (TreeId, TreeId, TreeId),
+) -> Result<std::result::Result<TreeId, Vec<Finding>>> {
+    let (base, ours, theirs) = (id(base), id(ours), id(theirs));
     let conflict = |path: &[u8]| Finding::at(Rule::Conflict, path, "something else landed there meanwhile");
     let mut edits: Vec<(Vec<u8>, Option<Entry>)> = Vec::new();
     let mut conflicts = Vec::new();
@@ -47,7 +47,7 @@ fn merge_paths(
         return Ok(Err(conflicts));
     }
     match objects.edit(theirs, &edits) {
-        Ok(tree) => Ok(Ok(tree.to_string())),
+        Ok(tree) => Ok(Ok(recorded(tree))),
         Err(PatchProblem::Git(error)) => Err(error.into()),
         // A file where the others have made a directory, or the reverse.
         Err(_) => Ok(Err(edits.iter().map(|(path, _)| conflict(path)).collect())),
@@ -69,10 +69,9 @@ mod tests {
         let objects = Objects::open_or_create(&dir.path().join("own"), &user).unwrap();
         let tree = |text: &str| {
             let entry = Entry { mode: MODE_FILE, id: objects.write_blob(text.as_bytes()).unwrap() };
-            objects.edit(ObjectId::empty_tree(objects.format), &[(b"a".to_vec(), Some(entry))]).unwrap().to_string()
+            recorded(objects.edit(ObjectId::empty_tree(objects.format), &[(b"a".to_vec(), Some(entry))]).unwrap())
         };
-        let (base, ours, theirs) = (tree("1\n2\n3\n"), tree("one\n2\n3\n"), tree("1\n2\nthree\n"));
-        let sides = (base.as_str(), ours.as_str(), theirs.as_str());
+        let sides = (tree("1\n2\n3\n"), tree("one\n2\n3\n"), tree("1\n2\nthree\n"));
         let said = |rules| merge(&objects, rules, sides).unwrap().map_err(|found| found[0].to_string());
         assert_eq!(said(1).unwrap_err(), "a: something else landed there meanwhile");
         assert_eq!(said(contract::RULES), Ok(tree("one\n2\nthree\n")));

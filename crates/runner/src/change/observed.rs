@@ -223,7 +223,7 @@ mod tests {
     fn captured(more: u64) -> Captured {
         let file = |path: &[u8], size| IgnoredFile { path: path.to_vec(), size, sha256: None };
         Captured {
-            tree: crate::git::id(&"0".repeat(40)).unwrap(),
+            tree: crate::git::ObjectId::Sha1([0; 20]),
             changes: Vec::new(),
             ignored: vec![file(b"a.o", 2), file(b"build/\xff", u64::MAX)],
             ignored_names: if more > 0 { vec![b"build/.env".to_vec(), b"build/z".to_vec()] } else { Vec::new() },

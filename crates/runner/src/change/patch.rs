@@ -6,11 +6,11 @@ use super::judge::{Verdict, judge, with_gates};
 use super::judged::Judged;
 use super::receipt::Landed;
 use crate::drive::Driver;
-use crate::git::id;
 use crate::git::{Objects, PatchLimits, PatchProblem};
+use crate::git::{id, recorded};
 use crate::{Error, Result};
 use contract::path::PathProblem;
-use contract::{Fact, Reason, RepoPath, StepRef};
+use contract::{Fact, Reason, RepoPath, StepRef, TreeId};
 use run::Run;
 use run::gate::{Finding, Rule};
 use std::io::Read;
@@ -18,8 +18,8 @@ use std::path::Path;
 use store::crash;
 
 pub(crate) fn judge_and_apply(driver: &mut Driver<'_, '_>, change: u32, step: StepRef) -> Result<()> {
-    let before = driver.run.tree.clone();
-    driver.record(vec![Fact::ChangeStarted { change, step: step.index, before: before.clone() }], Vec::new())?;
+    let before = driver.run.tree;
+    driver.record(vec![Fact::ChangeStarted { change, step: step.index, before }], Vec::new())?;
     crash::point("change.after_intent");
     let patch = read_patch(&driver.run_dir(), &driver.run, step)?;
     let mut judged = Judged::of_patch(&driver.run, change, step, patch);
@@ -27,9 +27,9 @@ pub(crate) fn judge_and_apply(driver: &mut Driver<'_, '_>, change: u32, step: St
         Verdict::Refused(refusal) => judged.ends(refusal),
         Verdict::Interrupted => return Ok(()),
         Verdict::Passed => {
-            let after = judged.candidate();
+            let after = judged.candidate()?;
             // Durable before it can be mentioned.
-            driver.objects.pin(&format!("runs/{}/tree", driver.run.id.slug()), id(&after)?)?;
+            driver.objects.pin(&format!("runs/{}/tree", driver.run.id.slug()), id(after))?;
             judged.succeeds(Landed::new(before, after))
         }
     };
@@ -51,12 +51,12 @@ pub(crate) fn apply_patch(
     objects: &Objects,
     run: &Run,
     patch: &[u8],
-) -> Result<std::result::Result<String, (Reason, Vec<Finding>)>> {
+) -> Result<std::result::Result<TreeId, (Reason, Vec<Finding>)>> {
     let most = u64::from(run.started.contract.limits.change_mb) << 20;
     let binary = run.started.contract.scope.allow_binary;
     let limits = PatchLimits { patch_bytes_max: most, result_bytes_max: most, binary };
-    match objects.apply(id(&run.tree)?, patch, &limits) {
-        Ok(applied) => Ok(Ok(applied.tree.to_string())),
+    match objects.apply(id(run.tree), patch, &limits) {
+        Ok(applied) => Ok(Ok(recorded(applied.tree))),
         Err(PatchProblem::Git(error)) => Err(error.into()),
         Err(problem) => Ok(Err(refused(&problem))),
     }

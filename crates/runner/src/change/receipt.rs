@@ -3,14 +3,16 @@
 //! same bytes.
 
 use super::judged::{Asked, Judged, Proposal};
+use crate::Machine;
 use crate::change::acceptance::Acceptance;
 use crate::git::CommitSpec;
 use crate::git::id;
-use crate::{Machine, Result};
 use contract::RULES_ALL_FINDINGS;
 use contract::receipt::{LeftOut, Phase, Receipt, ReceiptGit, ReceiptSchema};
 use contract::work::{Gate, GateResult, TestCounts};
-use contract::{ChangeDropped, Digest, Fact, ItemEnded, ItemStatus, PatchApplied, Reason, ReceiptRef, Timestamp};
+use contract::{
+    ChangeDropped, CommitId, Digest, Fact, ItemEnded, ItemStatus, PatchApplied, Reason, ReceiptRef, Timestamp, TreeId,
+};
 use run::Run;
 use run::gate::shown;
 use serde_json::json;
@@ -26,23 +28,23 @@ pub(crate) struct Ending {
 
 /// What a change adds to the run's history.
 pub(crate) struct Landed {
-    pub(crate) before: String,
-    pub(crate) after: String,
+    pub(crate) before: TreeId,
+    pub(crate) after: TreeId,
 }
 
 impl Landed {
     /// None if the line stays as it is.
-    pub(crate) fn new(before: String, after: String) -> Option<Landed> {
+    pub(crate) fn new(before: TreeId, after: TreeId) -> Option<Landed> {
         (before != after).then_some(Landed { before, after })
     }
 }
 
 impl Ending {
     /// The tree of the run's line before and after.
-    pub(crate) fn trees(&self) -> (&str, &str) {
+    pub(crate) fn trees(&self) -> (TreeId, TreeId) {
         match &self.landed {
-            Some(landed) => (&landed.before, &landed.after),
-            None => (&self.judged.on, &self.judged.on),
+            Some(landed) => (landed.before, landed.after),
+            None => (self.judged.on, self.judged.on),
         }
     }
 }
@@ -70,10 +72,10 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
     let Judged { number, item, base, change, left_out, tests, .. } = &ending.judged;
     let contract = &run.started.contract;
     let success = ending.status == ItemStatus::Success;
-    let candidate_tree = ending.judged.tree.clone();
+    let candidate_tree = ending.judged.tree;
     let denied = ending.status == ItemStatus::Denied;
     let said = || Some(ending.message.clone()).filter(|message| !message.is_empty());
-    let result = candidate_tree.clone().unwrap_or_else(|| base.tree.clone());
+    let result = candidate_tree.unwrap_or(base.tree);
     let has_proof = success && ending.judged.place.is_some();
     let mut receipt = Receipt {
         schema: ReceiptSchema::V1,
@@ -92,11 +94,11 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
         before_hash,
         after_hash,
         git: ReceiptGit {
-            base_commit: base.commit.clone(),
-            base_tree: base.tree.clone(),
-            before_tree: before.to_owned(),
+            base_commit: base.commit,
+            base_tree: base.tree,
+            before_tree: before,
             candidate_tree,
-            after_tree: after.to_owned(),
+            after_tree: after,
         },
         contract: run.started.contract_digest,
         submitted: item.submitted,
@@ -118,7 +120,7 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
             .map(|name| format!("{}/{name}", ending.judged.dir())),
         approvals: run.approvals.clone(),
         previous_receipt_hash: run.line.receipt.filter(|_| ending.landed.is_some()),
-        content_hash: Receipt::content(&item.submitted, &base.tree, &result),
+        content_hash: Receipt::content(&item.submitted, base.tree, result),
         receipt_hash: Digest::from_bytes([0; 32]),
     };
     receipt.receipt_hash = receipt.hash();
@@ -132,16 +134,16 @@ fn sandbox_word(run: &Run) -> String {
 
 /// The commit that carries an item's change, with the digest of its receipt; what a loop made is one commit when it
 /// lands. Its date comes from the log, so that it is the same commit however often it is made.
-pub(crate) fn commit(run: &Run, ending: &Ending, receipt: &Digest) -> Result<Option<CommitSpec>> {
-    let (Some(landed), Some(_)) = (&ending.landed, ending.judged.place) else { return Ok(None) };
+pub(crate) fn commit(run: &Run, ending: &Ending, receipt: &Digest) -> Option<CommitSpec> {
+    let (Some(landed), Some(_)) = (&ending.landed, ending.judged.place) else { return None };
     let since = ending.judged.worked().map(|worked| worked.since).unwrap_or_default();
-    Ok(Some(CommitSpec {
-        tree: id(&landed.after)?,
-        parents: vec![id(&run.line.head.commit)?],
+    Some(CommitSpec {
+        tree: id(landed.after),
+        parents: vec![id(run.line.head.commit)],
         author: Machine::identity(run),
         seconds: (since.unix_ms() / 1000) as i64,
         message: message(run, ending, receipt),
-    }))
+    })
 }
 
 fn message(run: &Run, ending: &Ending, receipt: &Digest) -> String {
@@ -160,12 +162,12 @@ fn message(run: &Run, ending: &Ending, receipt: &Digest) -> String {
 /// digest of its evidence.
 pub(crate) struct Made {
     pub(crate) receipt: ReceiptRef,
-    pub(crate) commit: Option<String>,
+    pub(crate) commit: Option<CommitId>,
     pub(crate) evidence: Digest,
 }
 
 impl Made {
-    pub(crate) fn new(receipt: &Receipt, sha256: Digest, commit: Option<String>, evidence: Digest) -> Made {
+    pub(crate) fn new(receipt: &Receipt, sha256: Digest, commit: Option<CommitId>, evidence: Digest) -> Made {
         let (receipt_hash, content_hash) = (receipt.receipt_hash, receipt.content_hash);
         Made { receipt: ReceiptRef { id: receipt.id.clone(), sha256, receipt_hash, content_hash }, commit, evidence }
     }
@@ -186,7 +188,6 @@ pub(crate) fn end(run: &Run, ending: Ending, receipt: &Receipt, made: Made) -> F
 
 fn applied(ending: Ending, patch_bytes: u64, tests: Option<TestCounts>, made: Made) -> PatchApplied {
     let (before, after) = ending.trees();
-    let (before, after) = (before.to_owned(), after.to_owned());
     let gates = ending.judged.results();
     let Judged { number, proposal, change, risky, .. } = ending.judged;
     let Proposal::Patch { step, .. } = proposal else { unreachable!("BUG: only patches are applied") };
@@ -213,7 +214,7 @@ fn dropped(ending: Ending, made: Made) -> ChangeDropped {
     ChangeDropped {
         change: *number,
         step: ending.judged.step().unwrap_or_default(),
-        before: on.clone(),
+        before: *on,
         reason: ending.reason.unwrap_or(Reason::PatchFailed),
         findings: gates.iter().flat_map(|result| result.findings.clone()).collect(),
         budget: budget.clone(),
@@ -225,7 +226,6 @@ fn dropped(ending: Ending, made: Made) -> ChangeDropped {
 
 fn ended(run: &Run, place: u32, ending: Ending, receipt: &Receipt, made: Made) -> ItemEnded {
     let (before, after) = ending.trees();
-    let (before, after) = (before.to_owned(), after.to_owned());
     let since = run.items[place as usize].turns.first().map(|turn| turn.since);
     let gates = ending.judged.results();
     ItemEnded {

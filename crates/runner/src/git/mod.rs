@@ -159,9 +159,19 @@ fn sync_directory(dir: &Path) -> Result<(), GitError> {
     handle.sync_all().context("sync", dir)
 }
 
-/// Reads an object id that norma itself recorded.
-pub(crate) fn id(text: &str) -> crate::Result<ObjectId> {
-    ObjectId::from_hex(text.as_bytes()).map_err(|_| {
-        store::Error::Damaged { log: "the log".into(), why: format!("{text:?} is not an object id") }.into()
+/// An id as git's libraries have it.
+pub fn id(id: impl Into<contract::ObjectId>) -> ObjectId {
+    match id.into() {
+        contract::ObjectId::Sha1(bytes) => ObjectId::Sha1(bytes),
+        contract::ObjectId::Sha256(bytes) => ObjectId::Sha256(bytes),
+    }
+}
+
+/// An id as norma records it, by what it names.
+pub fn recorded<T: From<contract::ObjectId>>(id: ObjectId) -> T {
+    T::from(match id {
+        ObjectId::Sha1(bytes) => contract::ObjectId::Sha1(bytes),
+        ObjectId::Sha256(bytes) => contract::ObjectId::Sha256(bytes),
+        _ => unreachable!("BUG: git has two kinds of ids"),
     })
 }

@@ -55,9 +55,9 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
             let _lane = host.state.lane();
             let back = landing::undo(&host.state.store, &host.state.user, &host.state.objects, &run)?;
             let branch = landing::short_ref(&back.target);
-            let message = match back.commit.as_str() {
-                "" => format!("{branch} is gone again"),
-                commit => format!("{branch} is back at {commit}"),
+            let message = match back.commit {
+                None => format!("{branch} is gone again"),
+                Some(commit) => format!("{branch} is back at {commit}"),
             };
             done(message, value(&back))
         }
@@ -95,7 +95,7 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
     }
 }
 
-fn value(landing: &contract::Landing) -> serde_json::Value {
+fn value(landing: &impl serde::Serialize) -> serde_json::Value {
     serde_json::to_value(landing).expect("BUG: a landing is plain data")
 }
 

@@ -3,8 +3,8 @@
 //! else that changes, whole, against the base.
 
 use crate::change::observed;
-use crate::git::id;
 use crate::git::{Merged, Objects};
+use crate::git::{id, recorded};
 use crate::host::policy::Rules;
 use crate::{Error, Result};
 use contract::{Base, Earlier, Item, ItemAdded, LandingConfig, LandingMode, Status};
@@ -36,10 +36,10 @@ pub(crate) fn base(objects: &Objects, parent: &Run) -> Result<Base> {
     let (head, branch) = (&parent.line.head, parent.started.base.branch.clone());
     Ok(match &parent.landed {
         Some(landing) if landing.checkout && landing.commit != head.commit => {
-            let tree = objects.tree_of(id(&landing.commit)?)?.to_string();
-            Base { commit: landing.commit.clone(), tree, branch }
+            let tree = recorded(objects.tree_of(id(landing.commit))?);
+            Base { commit: landing.commit, tree, branch }
         }
-        _ => Base { commit: head.commit.clone(), tree: head.tree.clone(), branch },
+        _ => Base { commit: head.commit, tree: head.tree, branch },
     })
 }
 
@@ -86,13 +86,13 @@ fn unfinished(
     base: &Base,
 ) -> Result<Option<Earlier>> {
     let Some(made) = state.unfinished() else { return Ok(None) };
-    let merged = objects.merge(id(&made.base)?, id(&made.tree)?, id(&base.tree)?)?;
+    let merged = objects.merge(id(made.base), id(made.tree), id(base.tree))?;
     let Merged::Tree(tree) = merged else { return Ok(None) };
-    let changes = observed::changes(objects, &objects.diff(id(&base.tree)?, tree)?)?;
+    let changes = observed::changes(objects, &objects.diff(id(base.tree), tree)?)?;
     let nothing = changes.is_empty() || state.item.read_only;
     let observed = Observed { changes, ..Observed::default() };
     if nothing || !rules.scope_findings(&state.item.scope, &observed).is_empty() {
         return Ok(None);
     }
-    Ok(Some(Earlier::Unfinished { run: parent.id.slug(), base: base.tree.clone(), tree: tree.to_string() }))
+    Ok(Some(Earlier::Unfinished { run: parent.id.slug(), base: base.tree, tree: recorded(tree) }))
 }

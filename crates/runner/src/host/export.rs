@@ -4,11 +4,11 @@
 
 mod summary;
 
-use crate::git::{GitError, ObjectId, Objects, Repository};
+use crate::git::{GitError, Objects, Repository, id};
 use crate::host::keys::Keys;
 use crate::{Error, Result, Trust};
 use contract::bundle::SEAL;
-use contract::{Digest, Event, Fact, Receipt};
+use contract::{CommitId, Digest, Event, Fact, Receipt};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
@@ -59,7 +59,7 @@ pub fn export(reader: &Reader, trust: &Trust, user: &Repository, slug: &str, out
 struct Kept {
     receipt: Receipt,
     bytes: Vec<u8>,
-    commit: Option<String>,
+    commit: Option<CommitId>,
 }
 
 fn receipts(dir: &Path, events: &[Event]) -> Result<Vec<Kept>> {
@@ -75,11 +75,7 @@ fn receipts(dir: &Path, events: &[Event]) -> Result<Vec<Kept>> {
             Err(e) => return Err(Error::io("read", &path, e)),
         };
         let receipt = serde_json::from_slice(&bytes).map_err(|e| Error::io("read", &path, e.into()))?;
-        all.push(Kept {
-            receipt,
-            bytes,
-            commit: event.fact.change_end().and_then(|end| end.commit).map(str::to_owned),
-        });
+        all.push(Kept { receipt, bytes, commit: event.fact.change_end().and_then(|end| end.commit) });
     }
     Ok(all)
 }
@@ -87,7 +83,7 @@ fn receipts(dir: &Path, events: &[Event]) -> Result<Vec<Kept>> {
 fn attestations(keys: &Keys, receipts: &[Kept]) -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
     for Kept { receipt, bytes, commit } in receipts {
-        let provenance = ("provenance.dsse.json", keys.provenance(receipt, bytes, commit.as_deref()));
+        let provenance = ("provenance.dsse.json", keys.provenance(receipt, bytes, *commit));
         for (name, envelope) in keys.attest_receipt(receipt, bytes).into_iter().chain([provenance]) {
             all.push((format!("attestations/{:03}.{name}", receipt.change), envelope));
         }
@@ -98,19 +94,18 @@ fn attestations(keys: &Keys, receipts: &[Kept]) -> Vec<(String, Vec<u8>)> {
 /// The commits that the log and the receipts speak of. One that the repository has lost is left out; who checks the
 /// bundle is told.
 fn commits(objects: &Objects, events: &[Event], receipts: &[Kept]) -> Result<Vec<(String, Vec<u8>)>> {
-    let mut names: BTreeSet<&str> = receipts.iter().map(|kept| kept.receipt.git.base_commit.as_str()).collect();
+    let mut names: BTreeSet<CommitId> = receipts.iter().map(|kept| kept.receipt.git.base_commit).collect();
     for event in events {
         match &event.fact {
-            Fact::RunStarted(started) => drop(names.insert(&started.base.commit)),
-            Fact::ItemEnded(ended) => names.extend(ended.commit.as_deref()),
-            Fact::Landed(landing) => drop(names.insert(&landing.commit)),
+            Fact::RunStarted(started) => drop(names.insert(started.base.commit)),
+            Fact::ItemEnded(ended) => names.extend(ended.commit),
+            Fact::Landed(landing) => drop(names.insert(landing.commit)),
             _ => {}
         }
     }
     let mut all = Vec::new();
     for name in names {
-        let Ok(id) = ObjectId::from_hex(name.as_bytes()) else { continue };
-        match objects.raw(id) {
+        match objects.raw(id(name)) {
             Ok(bytes) => all.push((format!("git/{name}"), bytes)),
             Err(GitError::MissingObject { .. }) => {}
             Err(error) => return Err(error.into()),

@@ -5,7 +5,7 @@
 use crate::{Error, Result};
 use contract::attestation::predicate::{provenance, test_result, verification_summary};
 use contract::attestation::{Envelope, PAYLOAD_TYPE, pae};
-use contract::{Digest, Receipt, Statement};
+use contract::{CommitId, Digest, Receipt, Statement};
 use p256::ecdsa::signature::Signer;
 use p256::ecdsa::{DerSignature, SigningKey};
 use p256::pkcs8::{DecodePrivateKey, EncodePrivateKey, LineEnding};
@@ -72,7 +72,7 @@ impl Keys {
     }
 
     /// How a change came to be, with the commit that was made of it.
-    pub fn provenance(&self, receipt: &Receipt, bytes: &[u8], commit: Option<&str>) -> Vec<u8> {
+    pub fn provenance(&self, receipt: &Receipt, bytes: &[u8], commit: Option<CommitId>) -> Vec<u8> {
         self.sign(&provenance(receipt, bytes, commit))
     }
 }

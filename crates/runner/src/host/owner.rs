@@ -229,7 +229,7 @@ fn finish_landings(shared: &StateDir, context: &Arc<Context>) -> Result<Vec<Stri
     for (run, log) in reader.open_runs()? {
         let slug = run.id.slug();
         let run::Stage::LandingOpen(open) = run.stage.clone() else { continue };
-        let moved = shared.user.read_ref(&open.target)?.map(|id| id.to_string()) == Some(open.commit);
+        let moved = shared.user.read_ref(&open.target)? == Some(crate::git::id(open.commit));
         if !moved || run.status != Status::Paused || run.started.contract.unknown_rules().is_some() {
             continue;
         }

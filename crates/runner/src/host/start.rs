@@ -1,8 +1,8 @@
 //! Starting a run, and going on with one: from what a person asked for to a compiled contract, a base, and the
 //! first fact of the log.
 
-use crate::git::id;
 use crate::git::{DirtyPath, Objects, Repository, Swap};
+use crate::git::{id, recorded};
 use crate::host::approval::{self, Redeemed};
 use crate::host::continuation;
 use crate::host::policy::Rules;
@@ -12,7 +12,7 @@ use crate::workspace::include;
 use crate::{Error, Result, Settings, Trust};
 use contract::{
     AcceptanceCriterion, AgentConfig, Author, Base, Budgets, Contract, ContractSchema, End, Fact, Item, ItemAdded,
-    Policies, Reason, RunId, RunStarted, Status, Workflow,
+    Policies, Reason, RunId, RunStarted, Status, TreeId, Workflow,
 };
 use run::{ItemState, Run};
 use std::collections::BTreeMap;
@@ -91,8 +91,8 @@ impl Starting<'_> {
             continuation::check(self.store, parent)?;
         }
         let base = base_of(&self.user.head()?, order.parent.as_deref());
-        let tree = order.parent.as_ref().map_or_else(|| base.tree.clone(), |parent| parent.tree.clone());
-        self.preflight(agents.iter().map(|(role, agent)| (role.as_str(), agent)), &tree)?;
+        let tree = order.parent.as_ref().map_or_else(|| base.tree, |parent| parent.tree);
+        self.preflight(agents.iter().map(|(role, agent)| (role.as_str(), agent)), tree)?;
         let contract = Contract {
             goal: order.goal,
             acceptance_criteria: order.criteria,
@@ -139,7 +139,7 @@ impl Starting<'_> {
             budgets,
             landing: continuation::landing(parent, &config.landing),
             // A yes is for one run and its contract; this one is another.
-            approval_for: approval::reasons(self.objects, id(&base.tree)?, continuation::to_do(&items), policies)?,
+            approval_for: approval::reasons(self.objects, id(base.tree), continuation::to_do(&items), policies)?,
             ..self.terms(Workflow::Batch)?
         };
         self.begin_work(base, terms, items, Some(parent.id.slug()), self.submitted_to(parent)?.as_deref())
@@ -154,7 +154,7 @@ impl Starting<'_> {
         submitted: Option<&[u8]>,
     ) -> Result<(Run, RunLog)> {
         let workers = self.workers(items.iter().map(|added| &added.item))?;
-        self.preflight(workers.iter().map(|(name, agent)| (name.as_str(), agent)), &base.tree)?;
+        self.preflight(workers.iter().map(|(name, agent)| (name.as_str(), agent)), base.tree)?;
         let contract = Contract {
             limits: self.settings.config.limits.for_agents(workers.values()),
             workers,
@@ -184,11 +184,11 @@ impl Starting<'_> {
         same_policies(recorded, &self.settings.policies)?;
         let agents = contract.agents.iter().map(|(role, agent)| (role.as_str(), agent));
         let workers = contract.workers.iter().map(|(name, agent)| (name.as_str(), agent));
-        self.preflight(agents.chain(workers), tree)?;
+        self.preflight(agents.chain(workers), *tree)?;
         let id = store::new_run_id();
         let started = RunStarted {
             contract_digest: recorded.started.contract_digest,
-            tree: tree.clone(),
+            tree: *tree,
             author: author.clone(),
             parent: parent.clone(),
             replay_of: Some(recorded.id.slug()),
@@ -240,7 +240,7 @@ impl Starting<'_> {
         Ok(RunStarted {
             contract_digest: contract.digest(),
             contract,
-            tree: base.tree.clone(),
+            tree: base.tree,
             base,
             author: Author { name: identity.name, email: identity.email },
             left_out: left_out(&self.user.dirty()?, &include.secrets),
@@ -264,7 +264,7 @@ impl Starting<'_> {
     ) -> Result<(Run, RunLog)> {
         // Before the run is on record: a run that its own user may not go on with would be the worse half.
         self.trust.keep_started(started.contract_digest)?;
-        let (slug, base) = (id.slug(), crate::git::id(&started.base.commit)?);
+        let (slug, base) = (id.slug(), crate::git::id(started.base.commit));
         if let Swap::Moved { .. } = self.user.swap_ref(&base_ref(&slug), Some(base), None, "norma: run started")? {
             return Err(Error::environment(format!("{} exists already", base_ref(&slug)), "try again"));
         }
@@ -297,8 +297,8 @@ impl Starting<'_> {
         let found = self.user.resolve(named)?;
         let hint = "rollback.baseline_ref names a commit of this repository, or HEAD";
         let commit = found.ok_or_else(|| Error::usage(format!("there is no commit {named:?} here"), hint))?;
-        let tree = self.objects.tree_of(commit)?.to_string();
-        Ok(Base { commit: commit.to_string(), tree, branch: head.branch })
+        let tree = self.objects.tree_of(commit)?;
+        Ok(Base { commit: recorded(commit), tree: recorded(tree), branch: head.branch })
     }
 
     /// The agents that items name.
@@ -312,7 +312,7 @@ impl Starting<'_> {
     }
 
     /// Every agent's program must be there before a run starts, so that nobody waits for a run that cannot work.
-    fn preflight<'c>(&self, agents: impl Iterator<Item = (&'c str, &'c AgentConfig)>, tree: &str) -> Result<()> {
+    fn preflight<'c>(&self, agents: impl Iterator<Item = (&'c str, &'c AgentConfig)>, tree: TreeId) -> Result<()> {
         let Starting { objects, path_var, .. } = self;
         let mut missing = Vec::new();
         for (name, agent) in agents {
@@ -324,7 +324,7 @@ impl Starting<'_> {
             let problem = kind.and_then(|kind| crate::agent::sign_in_problem(kind, agent, self.user_env));
             missing.extend(problem.map(|problem| format!("\n  {name}: {problem}")));
             if let Some(path) = agent.path.as_deref().filter(|path| *path != ".")
-                && objects.tree_entry(id(tree)?, path.as_bytes())?.is_none_or(|(mode, _)| mode != 0o40_000)
+                && objects.tree_entry(id(tree), path.as_bytes())?.is_none_or(|(mode, _)| mode != 0o40_000)
             {
                 missing.push(format!("\n  {name}: path {path:?} is not a directory of the run's tree"));
             }
@@ -341,7 +341,7 @@ impl Starting<'_> {
 fn base_of(head: &crate::git::Head, parent: Option<&Run>) -> Base {
     match parent {
         Some(parent) => parent.started.base.clone(),
-        None => Base { commit: head.commit.to_string(), tree: head.tree.to_string(), branch: head.branch.clone() },
+        None => Base { commit: recorded(head.commit), tree: recorded(head.tree), branch: head.branch.clone() },
     }
 }
 
@@ -447,7 +447,7 @@ fn no_agents(path: &Path, violations: &[contract::Violation]) -> Error {
 fn program_problem(
     program: &str,
     objects: &Objects,
-    tree: &str,
+    tree: TreeId,
     path_var: &OsStr,
     root: &Path,
 ) -> Result<Option<String>> {
@@ -461,7 +461,7 @@ fn program_problem(
         Ok(path) => path,
         Err(problem) => return Ok(Some(format!("{program:?}: {problem}"))),
     };
-    Ok(match objects.tree_entry(id(tree)?, path.as_str().as_bytes())? {
+    Ok(match objects.tree_entry(id(tree), path.as_str().as_bytes())? {
         Some((0o100_755, _)) => None,
         Some((0o100_644, _)) => Some(format!(
             "{program:?} is not executable in the run's tree; git update-index --chmod=+x {path}, and commit"

@@ -4,13 +4,13 @@
 use super::merged_pin;
 use crate::change::merge;
 use crate::change::observed;
-use crate::git::id;
 use crate::git::{CommitSpec, ObjectId, Objects};
+use crate::git::{id, recorded};
 use crate::host::policy::Rules;
 use crate::machine::{Machine, commit_message};
 use crate::{Result, World};
 use contract::bundle::MERGED_TRAILER;
-use contract::{Item, ItemStatus, Scope, Timestamp};
+use contract::{Item, ItemStatus, Scope, Timestamp, TreeId};
 use run::Run;
 use run::gate::Finding;
 use run::gate::scope::Observed;
@@ -24,9 +24,9 @@ pub(super) struct Merging<'m> {
 }
 
 /// The tree that comes of putting what a run changed on a commit, or why there is none.
-pub(crate) fn merged_tree(objects: &Objects, run: &Run, onto: ObjectId) -> Result<std::result::Result<String, String>> {
-    let theirs = objects.tree_of(onto)?.to_string();
-    let trees = (run.started.base.tree.as_str(), run.tree.as_str(), theirs.as_str());
+pub(crate) fn merged_tree(objects: &Objects, run: &Run, onto: ObjectId) -> Result<std::result::Result<TreeId, String>> {
+    let theirs = recorded(objects.tree_of(onto)?);
+    let trees = (run.started.base.tree, run.tree, theirs);
     let merged = merge(objects, run.started.contract.rules, trees)?;
     Ok(merged.map_err(|findings| said(&findings)))
 }
@@ -36,7 +36,7 @@ impl Merging<'_> {
     /// is one to run them in.
     pub(super) fn commit(&self, world: Option<&mut dyn World>) -> Result<std::result::Result<ObjectId, String>> {
         let tree = match merged_tree(self.objects, self.run, self.onto)? {
-            Ok(tree) => id(&tree)?,
+            Ok(tree) => id(tree),
             Err(why) => return Ok(Err(why)),
         };
         let there = self.objects.tree_of(self.onto)?;

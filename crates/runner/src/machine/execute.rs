@@ -333,7 +333,7 @@ impl Machine {
     /// Whether the run's tree has a file of this name.
     fn is_file(&self, on: &Ground<'_>, path: &str) -> Result<bool> {
         let Ok(path) = contract::RepoPath::parse(path) else { return Ok(false) };
-        let entry = self.objects.tree_entry(id(&on.tree)?, path.as_str().as_bytes())?;
+        let entry = self.objects.tree_entry(id(on.tree), path.as_str().as_bytes())?;
         Ok(entry.is_some_and(|(mode, _)| mode & 0o170_000 == 0o100_000))
     }
 }

@@ -157,7 +157,7 @@ impl World for Machine {
         }
         // A stopped run can be gone on from, so its base must outlive the user's own clean-up; others need not.
         if run.reason != Some(Reason::BudgetExceeded) {
-            let base = id(&run.started.base.commit)?;
+            let base = id(run.started.base.commit);
             let _ = self.context.user.swap_ref(&base_ref(&slug), None, Some(base), "norma: run ended")?;
         }
         Ok(())
@@ -166,7 +166,7 @@ impl World for Machine {
 
 /// The whole change of a run so far, as text and as names.
 pub(crate) fn diff(objects: &Objects, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
-    let (old, new) = (id(&run.started.base.tree)?, id(&run.tree)?);
+    let (old, new) = (id(run.started.base.tree), id(run.tree));
     if old == new {
         return Ok((Vec::new(), Vec::new()));
     }

@@ -17,7 +17,7 @@ use crate::workspace::include::{self, Include, IncludedFile};
 use crate::workspace::{CaptureRules, SetupLayer, SetupLayers, SetupMaking, SetupOrder, capture};
 use crate::world::Execution;
 use crate::{Error, News, Result, load_policies};
-use contract::{AgentConfig, AgentType, ProcessEnd};
+use contract::{AgentConfig, AgentType, ProcessEnd, TreeId};
 use run::Run;
 use run::gate::command::{Decision, Origin, decide};
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ const QUOTED_CHARS_MAX: usize = 500;
 pub(crate) struct Included {
     found: Include,
     /// The tree it was last made to fit.
-    tree: String,
+    tree: Option<TreeId>,
     paths: Vec<Vec<u8>>,
     files: Vec<IncludedFile>,
     /// The layer with those files; each has a directory of its own.
@@ -69,8 +69,8 @@ impl Machine {
             Some(included) => included,
             None => Included { found: include::find(&self.context.user, include::is_secret)?, ..Included::default() },
         };
-        if included.tree != on.tree {
-            let paths = include::fitting(&self.objects, id(&on.tree)?, &included.found.files)?;
+        if included.tree != Some(on.tree) {
+            let paths = include::fitting(&self.objects, id(on.tree), &included.found.files)?;
             if paths != included.paths {
                 included.dir = None;
                 included.made += 1;
@@ -79,7 +79,7 @@ impl Machine {
                     self.copy_included(&paths, &place.join(included.made.to_string()), &mut included.dir)?;
                 included.paths = paths;
             }
-            included.tree.clone_from(&on.tree);
+            included.tree = Some(on.tree);
         }
         self.workspace.included = Some(included);
         Ok(())
@@ -108,7 +108,7 @@ impl Machine {
         self.workspace.setup = None;
         if !on.run.started.contract.workspace.setup.is_empty() {
             let taken = SetupLayers::open(&self.context.layout.cache())?.take(&self.setup_order(on)?)?;
-            self.workspace.setup = taken.map(|layer| (on.tree.clone(), layer));
+            self.workspace.setup = taken.map(|layer| (on.tree, layer));
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Machine {
         let (started, workspace) = (&on.run.started, &on.run.started.contract.workspace);
         let files = self.workspace.included.as_ref().map_or(&[][..], |included| &included.files);
         Ok(SetupOrder {
-            tree: id(&on.tree)?,
+            tree: id(on.tree),
             argv: &workspace.setup,
             cache_paths: &workspace.cache_paths,
             root: &self.context.layout.root,
@@ -128,7 +128,7 @@ impl Machine {
 
     /// What is put on record of the workspace besides its tree.
     pub(crate) fn workspace_on_record(&self) -> Value {
-        let setup = self.workspace.setup.as_ref().map(|(_, layer): &(String, SetupLayer)| layer.name.as_str());
+        let setup = self.workspace.setup.as_ref().map(|(_, layer): &(TreeId, SetupLayer)| layer.name.as_str());
         let included = self.workspace.included.as_ref().map(Included::on_record);
         json!({ "included": included.unwrap_or_else(|| json!([])), "setup": setup })
     }
@@ -247,7 +247,7 @@ impl Machine {
             ignored_names_max: 0,
             ..CaptureRules::default()
         };
-        let captured = capture(&self.objects, id(&on.tree)?, changes.upper.as_fd(), &rules)?;
+        let captured = capture(&self.objects, id(on.tree), changes.upper.as_fd(), &rules)?;
         let changed = captured.changes.iter().map(|change| change.path.as_slice());
         let odd = captured.odd.iter().filter(|odd| !odd.ignored).map(|odd| odd.path.as_slice());
         let paths: Vec<&[u8]> = changed.chain(odd).collect();

@@ -8,7 +8,7 @@ use crate::machine::confine::{self, Shown};
 use crate::machine::setup::Included;
 use crate::workspace::{CaptureRules, Captured, PlainWorkspace, SetupLayer, Stand, Workspaces, capture};
 use crate::{Error, News, Result};
-use contract::{Backend, Contract};
+use contract::{Backend, CommitId, Contract, TreeId};
 use run::{Run, TurnSpec};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Ground<'r> {
     pub(crate) run: &'r Run,
     /// The commit that is HEAD there.
-    pub(crate) commit: String,
+    pub(crate) commit: CommitId,
     /// The tree that is shown.
-    pub(crate) tree: String,
+    pub(crate) tree: TreeId,
     /// Which of those who work on the run at once stands there.
     hand: Option<std::thread::ThreadId>,
 }
@@ -30,14 +30,14 @@ pub(crate) struct Ground<'r> {
 impl<'r> Ground<'r> {
     /// The ground of a turn.
     pub(crate) fn of(run: &'r Run, spec: &TurnSpec) -> Ground<'r> {
-        let on = Ground::at(run, &spec.commit, &spec.tree);
+        let on = Ground::at(run, spec.commit, spec.tree);
         Ground { hand: on.hand.filter(|_| spec.in_parallel), ..on }
     }
 
     /// Some tree of a run's line, or one that may become part of it.
-    pub(crate) fn at(run: &'r Run, commit: &str, tree: &str) -> Ground<'r> {
+    pub(crate) fn at(run: &'r Run, commit: CommitId, tree: TreeId) -> Ground<'r> {
         let hand = Some(std::thread::current().id());
-        Ground { run, commit: commit.to_owned(), tree: tree.to_owned(), hand }
+        Ground { run, commit, tree, hand }
     }
 
     /// Where what is shown is kept, where it has to be kept at all.
@@ -56,11 +56,11 @@ pub(crate) struct Workspace {
     layers: Option<Workspaces>,
     stand: Option<Stand>,
     /// The checkout and the tree it shows.
-    checkout: Option<(PlainWorkspace, String)>,
+    checkout: Option<(PlainWorkspace, Option<TreeId>)>,
     /// What the user's checkout adds to the tree.
     pub(crate) included: Option<Included>,
     /// The tree that was set up, and what came of it.
-    pub(crate) setup: Option<(String, SetupLayer)>,
+    pub(crate) setup: Option<(TreeId, SetupLayer)>,
 }
 
 impl Workspace {
@@ -87,7 +87,7 @@ impl Machine {
         if !self.has_layers(&on.run.started.contract) {
             return Ok(Shown::Directory(self.checked_out(on)?));
         }
-        let (commit, tree) = (id(&on.commit)?, id(&on.tree)?);
+        let (commit, tree) = (id(on.commit), id(on.tree));
         if self.workspace.stand.as_ref().is_none_or(|stand| stand.tree != tree) {
             let layers = match self.workspace.layers.take() {
                 Some(layers) => layers,
@@ -114,21 +114,21 @@ impl Machine {
     fn checked_out(&mut self, on: &Ground<'_>) -> Result<PathBuf> {
         let worktree = on.directory(&self.context.layout);
         let dir = worktree.join("tree");
-        let (commit, tree) = (id(&on.commit)?, id(&on.tree)?);
+        let (commit, tree) = (id(on.commit), id(on.tree));
         let checkout = &mut self.workspace.checkout;
         if checkout.is_some() && !is_in_place(&dir) {
             *checkout = None;
         }
         match checkout {
-            Some((_, at)) if *at == on.tree => return Ok(dir),
+            Some((_, at)) if *at == Some(on.tree) => return Ok(dir),
             Some((checkout, at)) => {
                 checkout.advance(&self.objects, commit, tree)?;
-                at.clone_from(&on.tree);
+                *at = Some(on.tree);
             }
             // What an earlier process left is not looked at: an agent could have written it.
             empty => {
                 store::remove_tree(&worktree)?;
-                *empty = Some((PlainWorkspace::create(&self.objects, &dir, commit, tree)?, on.tree.clone()));
+                *empty = Some((PlainWorkspace::create(&self.objects, &dir, commit, tree)?, Some(on.tree)));
             }
         }
         if on.run.started.contract.sandbox == Backend::Native {
@@ -149,14 +149,14 @@ impl Machine {
         let state = self.context.layout.state_in_repository().map(|path| path.as_str().as_bytes().to_vec());
         let rules = CaptureRules { state_directory: state, named, ..CaptureRules::default() };
         let captured = match (layer, &mut self.workspace.checkout) {
-            (Some(layer), _) => capture(&self.objects, id(&on.tree)?, layer.as_fd(), &rules)?,
+            (Some(layer), _) => capture(&self.objects, id(on.tree), layer.as_fd(), &rules)?,
             (None, Some((plain, _))) => plain.capture(&self.objects, &rules)?,
             (None, None) => unreachable!("BUG: a worker has a layer or a directory"),
         };
-        let untouched = captured.tree == id(&on.tree)? && captured.ignored_at.is_empty() && captured.odd.is_empty();
+        let untouched = captured.tree == id(on.tree) && captured.ignored_at.is_empty() && captured.odd.is_empty();
         if let Some((_, at)) = self.workspace.checkout.as_mut().filter(|_| !untouched) {
             // Nobody else may find what this one left.
-            at.clear();
+            *at = None;
         }
         self.objects.sync()?;
         Ok(captured)

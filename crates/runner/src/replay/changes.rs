@@ -7,7 +7,7 @@ use super::tally::{Found, found};
 use super::{Tallies, Walk, items};
 use crate::Result;
 use crate::change::{Gates, Judged, Landed, Verdict, judge, read_patch};
-use contract::{Digest, Fact};
+use contract::{Digest, Fact, TreeId};
 use run::Stage;
 
 /// What of a patch that was judged is not what is on record of it.
@@ -20,16 +20,16 @@ pub(super) fn differences(walk: &mut Walk<'_, '_>, at: usize) -> Result<Vec<Foun
         return first::differences(walk, event, change, step);
     }
     let patch = read_patch(&walk.dir, &walk.run, step)?;
-    let (run, before) = (walk.run.clone(), walk.run.tree.clone());
+    let (run, before) = (walk.run.clone(), walk.run.tree);
     let mut judged = Judged::of_patch(&run, change, step, patch);
     let landed = |_: &Digest| Ok(None);
     let (objects, rules, run_dir) = (walk.with.objects, walk.rules.clone(), walk.dir.clone());
     let gates = Gates { objects, rules, run: &run, run_dir, landed: &landed };
-    let mut no_tests = |_: &_, _: &str, _: &str| unreachable!("BUG: a loop's patch has no tests");
+    let mut no_tests = |_: &_, _: TreeId, _: TreeId| unreachable!("BUG: a loop's patch has no tests");
     let ending = match judge(&gates, &mut judged, &mut no_tests)? {
         Verdict::Refused(refusal) => judged.ends(refusal),
         Verdict::Passed | Verdict::Interrupted => {
-            let after = judged.candidate();
+            let after = judged.candidate()?;
             judged.succeeds(Landed::new(before, after))
         }
     };

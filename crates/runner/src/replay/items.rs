@@ -5,12 +5,12 @@ use super::tally::{Found, fields, found, gates};
 use super::{Tallies, Tests, Walk, tests};
 use crate::change::acceptance::Acceptance;
 use crate::change::{self, Ending, Gates, Judged, Made, OnLine, Tried, Verdict, bring_onto_line, duplicate_of};
-use crate::git::id;
 use crate::git::{PatchLimits, PatchProblem};
+use crate::git::{id, recorded};
 use crate::machine::state_hash::hash_tree_with;
 use crate::{Error, Result};
 use contract::work::{Gate, GateResult};
-use contract::{Digest, Fact, Item, ItemBase, ItemEnded, Reason, Receipt};
+use contract::{Digest, Fact, Item, ItemBase, ItemEnded, Reason, Receipt, TreeId};
 use run::Run;
 use std::path::Path;
 use store::LandedReceipt;
@@ -32,8 +32,8 @@ pub(super) fn judge_again(walk: &mut Walk<'_, '_>, at: usize, ended: &ItemEnded,
 fn rejudge(walk: &Walk<'_, '_>, ended: &ItemEnded, tested: &mut Vec<Found>) -> Result<(Run, Ending)> {
     let dir = walk.dir.join(format!("changes/{:03}", ended.change));
     let run = walk.run.clone();
-    let mut on_record = |item: &Item, tree: &str, base: &str| {
-        let on = tests::Ground { objects: walk.with.objects, run: &run, dir: &dir, tree: id(tree)?, base: id(base)? };
+    let mut on_record = |item: &Item, tree: TreeId, base: TreeId| {
+        let on = tests::Ground { objects: walk.with.objects, run: &run, dir: &dir, tree: id(tree), base: id(base) };
         tests::judge_again(&on, item, tested)
     };
     let ending = judge(walk, &run, ended, &mut on_record)?;
@@ -45,7 +45,7 @@ fn judge(
     walk: &Walk<'_, '_>,
     run: &Run,
     ended: &ItemEnded,
-    tests: &mut dyn FnMut(&Item, &str, &str) -> Result<Acceptance>,
+    tests: &mut dyn FnMut(&Item, TreeId, TreeId) -> Result<Acceptance>,
 ) -> Result<Ending> {
     let landed = |content: &Digest| recorded_duplicate(walk, ended, content);
     let (objects, rules) = (walk.with.objects, walk.rules.clone());
@@ -53,13 +53,13 @@ fn judge(
     let mut judged = Judged::of_item(run, ended.item);
     if judged.worked().is_none() {
         let base = base_on_record(walk, ended)?;
-        judged.on.clone_from(&base.tree);
+        judged.on = base.tree;
         judged.base = base;
         return never_started(&gates, judged);
     }
     // Of tests that passed before others landed, only that is kept; they ran again on the merged tree.
     let mut unkept = ended.gates.iter().any(|result| result.gate == Gate::Merged && result.passed);
-    let mut try_tests = |item: &Item, tree: &str, base: &str| match std::mem::take(&mut unkept) {
+    let mut try_tests = |item: &Item, tree: TreeId, base: TreeId| match std::mem::take(&mut unkept) {
         true => Ok(Tried::Passed),
         false => tests(item, tree, base).map(Tried::Ran),
     };
@@ -127,20 +127,20 @@ pub(super) fn written_down(
     let fact = &walk.events[at].fact;
     let recorded_end = fact.change_end().expect("BUG: only the end of a change is looked at");
     let dir = format!("changes/{:03}", recorded_end.change);
-    let recorded = read_receipt(&walk.dir.join(&dir))?;
+    let on_record = read_receipt(&walk.dir.join(&dir))?;
     let (before, after) = ending.trees();
     let hashes =
-        (hash_tree_with(objects, id(before)?, &mut walk.memo)?, hash_tree_with(objects, id(after)?, &mut walk.memo)?);
-    let receipt = change::receipt(run, &ending, hashes, recorded.id.clone(), recorded.timestamp_iso);
+        (hash_tree_with(objects, id(before), &mut walk.memo)?, hash_tree_with(objects, id(after), &mut walk.memo)?);
+    let receipt = change::receipt(run, &ending, hashes, on_record.id.clone(), on_record.timestamp_iso);
     let bytes = receipt.to_bytes();
     let sha256 = contract::hash::sha256(&bytes);
-    let commit = match change::commit(run, &ending, &sha256)? {
-        Some(spec) => Some(objects.commit(&spec)?.to_string()),
+    let commit = match change::commit(run, &ending, &sha256) {
+        Some(spec) => Some(recorded(objects.commit(&spec)?)),
         None => None,
     };
     let mut rest: Vec<Found> = Vec::new();
     let mut differs = |what: String| rest.push(found(None, what));
-    for what in fields(&recorded, &receipt, &["gates", "receipt_hash"]) {
+    for what in fields(&on_record, &receipt, &["gates", "receipt_hash"]) {
         differs(format!("{dir}/RECEIPT.json: {what}"));
     }
     let patch = (!ending.judged.change.patch.is_empty()).then(|| ending.judged.change.patch.clone());
@@ -191,7 +191,7 @@ fn is_refusal(fact: &Fact, of: Option<u32>) -> bool {
 pub(super) fn verify_again(walk: &mut Walk<'_, '_>, seq: u64, ended: &ItemEnded, tallies: &mut Tallies) -> Result<()> {
     let Tests::Again(machine, control) = std::mem::replace(&mut walk.tests, Tests::OnRecord) else { return Ok(()) };
     let run = walk.run.clone();
-    let mut again = |item: &Item, tree: &str, base: &str| machine.accept(&run, item, id(tree)?, id(base)?);
+    let mut again = |item: &Item, tree: TreeId, base: TreeId| machine.accept(&run, item, id(tree), id(base));
     let ending = judge(walk, &run, ended, &mut again);
     walk.tests = Tests::Again(machine, control);
     if control.requested().is_some() {
@@ -216,7 +216,8 @@ pub(super) fn verify_again(walk: &mut Walk<'_, '_>, seq: u64, ended: &ItemEnded,
     if !passed(Gate::Scope) || !merged || ending.judged.change.patch.is_empty() {
         return Ok(());
     }
-    match applied(walk, &dir, &ending.judged.change.trees).transpose() {
+    let Some((before, after)) = ending.judged.change.trees else { return Ok(()) };
+    match applied(walk, &dir, before, after).transpose() {
         Some(found) => tallies.patches.compare(Some(seq), found),
         None => {
             tallies
@@ -228,17 +229,13 @@ pub(super) fn verify_again(walk: &mut Walk<'_, '_>, seq: u64, ended: &ItemEnded,
 }
 
 /// Whether the recorded patch makes the one tree of the other; none if it cannot say.
-pub(super) fn applied(
-    walk: &Walk<'_, '_>,
-    dir: &str,
-    (before, after): &(String, String),
-) -> Result<Option<Vec<Found>>> {
+pub(super) fn applied(walk: &Walk<'_, '_>, dir: &str, before: TreeId, after: TreeId) -> Result<Option<Vec<Found>>> {
     let patch = walk.read(&format!("{dir}/patch.diff"))?;
     // It is norma's own, and it has passed every limit before.
     let limits = PatchLimits { patch_bytes_max: u64::MAX, result_bytes_max: u64::MAX, binary: true };
     let differs = |what: String| Ok(Some(vec![found(Some("patch"), format!("{dir}/patch.diff {what}"))]));
-    match walk.with.objects.apply(id(before)?, &patch, &limits) {
-        Ok(applied) if applied.tree == id(after)? => Ok(Some(Vec::new())),
+    match walk.with.objects.apply(id(before), &patch, &limits) {
+        Ok(applied) if applied.tree == id(after) => Ok(Some(Vec::new())),
         Ok(applied) => differs(format!("makes tree {} of {before}, and {after} is on record", applied.tree)),
         Err(PatchProblem::Git(error)) => Err(error.into()),
         Err(PatchProblem::Binary | PatchProblem::BinaryDelta) => Ok(None),

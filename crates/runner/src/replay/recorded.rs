@@ -6,6 +6,7 @@ use super::tally::{Found, Tally, found};
 use super::{Replay, Tests, Walk, changes, check_record, items, report};
 use crate::agent::kind_of;
 use crate::drive::Control;
+use crate::git::recorded;
 use crate::turn::collect::RESERVED;
 use crate::turn::evidence::keep;
 use crate::world::{Again, Answered, Execution, Question, Witness};
@@ -16,7 +17,7 @@ use contract::replay::{
 use contract::session::{Decision, Permission};
 use contract::{
     AgentRequest, Event, Fact, ItemEnded, ProcessEnd, PromptBlocks, SessionEvent, SessionOutcome, StepCommitted,
-    TurnEnd,
+    TreeId, TurnEnd,
 };
 use gateway::{Exchange, Gateway};
 use run::{ItemStage, Run, Stage, TurnSpec};
@@ -58,7 +59,7 @@ struct Taking<'a, 'w, 't> {
 /// What a turn left, on record or now.
 struct Left {
     answer: Vec<u8>,
-    tree: Option<String>,
+    tree: Option<TreeId>,
     /// What the agent wrote of its step, and what its answer carries.
     files: Vec<(String, Vec<u8>)>,
 }
@@ -204,16 +205,16 @@ impl Taking<'_, '_, '_> {
             let bytes = kept.read(&name, u64::MAX)?.unwrap_or_default();
             files.push((name, bytes));
         }
-        let tree = execution.captured.as_ref().map(|captured| captured.tree.to_string());
+        let tree = execution.captured.as_ref().map(|captured| recorded(captured.tree));
         Ok(Left { answer: std::mem::take(&mut execution.stdout), tree, files })
     }
 
     /// What a worker left is its tree; what the agents of a loop left is what they said and wrote of their step.
     fn differences(&self, done: &StepCommitted, names: &[String], now: &Left) -> Result<Vec<String>> {
         // What an agent had made when it was cut off depends on the moment.
-        if let Some(tree) = done.tree.as_ref().filter(|_| done.end == TurnEnd::Answered) {
-            let is = now.tree.as_deref().unwrap_or("none");
-            return Ok((is != tree)
+        if let Some(tree) = done.tree.filter(|_| done.end == TurnEnd::Answered) {
+            let is = now.tree.map_or_else(|| "none".to_owned(), |tree| tree.to_string());
+            return Ok((now.tree != Some(tree))
                 .then(|| format!("it left tree {is}, and {tree} is on record"))
                 .into_iter()
                 .collect());
@@ -251,7 +252,7 @@ impl Taking<'_, '_, '_> {
             // The patch of an `act` is an event of its own, which comes right after.
             return Ok(if done.patch { step } else { nothing("it left no change") });
         };
-        let Some(tree) = &done.tree else { return Ok(nothing("it left no tree")) };
+        let Some(tree) = done.tree else { return Ok(nothing("it left no tree")) };
         let later = self.walk.events[at..].iter().find_map(|event| match &event.fact {
             Fact::ItemEnded(ended) if ended.item == place => Some(&**ended),
             _ => None,
@@ -263,7 +264,8 @@ impl Taking<'_, '_, '_> {
         if !self.walk.dir.join(&dir).join("patch.diff").is_file() {
             return Ok(nothing("no patch of it is on record"));
         }
-        match items::applied(self.walk, &dir, &trees(&self.walk.run, ended, place, tree)) {
+        let (before, after) = trees(&self.walk.run, ended, place, tree);
+        match items::applied(self.walk, &dir, before, after) {
             Ok(Some(found)) => Ok(differs(step, found.into_iter().map(|(_, what)| what).collect())),
             Ok(None) => Ok(nothing("its patch leaves out binary content")),
             Err(Error::Store(store::Error::Damaged { why, .. })) => Ok(differs(step, vec![why])),
@@ -343,14 +345,14 @@ fn differs(step: RecordedStep, differences: Vec<String>) -> RecordedStep {
 }
 
 /// The trees between which the patch of an item is: those of the line if it landed, else those of its turn.
-fn trees(run: &Run, ended: &ItemEnded, place: u32, tree: &str) -> (String, String) {
+fn trees(run: &Run, ended: &ItemEnded, place: u32, tree: TreeId) -> (TreeId, TreeId) {
     let base = match &run.items[place as usize].stage {
-        ItemStage::Working { base, .. } => base.tree.clone(),
+        ItemStage::Working { base, .. } => base.tree,
         _ => unreachable!("BUG: the log was folded before, and a turn is recorded only where it is open"),
     };
     match ended.commit {
-        Some(_) => (ended.before.clone(), ended.after.clone()),
-        None => (base, tree.to_owned()),
+        Some(_) => (ended.before, ended.after),
+        None => (base, tree),
     }
 }
 

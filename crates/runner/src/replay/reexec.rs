@@ -60,7 +60,7 @@ fn outcome(reader: &Reader, slug: &str) -> Result<Outcome> {
     told.hard("contract", run.started.contract_digest);
     told.hard("status", run.status);
     told.hard("reason", run.reason);
-    told.hard("tree", &run.tree);
+    told.hard("tree", run.tree);
     told.file("", "patch.diff");
     for event in &events {
         told.tell(&event.fact);

@@ -9,6 +9,7 @@ pub(crate) mod redaction;
 
 use crate::change::observed::{self, LyingAbout};
 use crate::drive::Driver;
+use crate::git::recorded;
 use crate::host::policy::Rules;
 use crate::shared::Pending;
 use crate::turn::evidence::{keep, keep_conversation};
@@ -133,7 +134,7 @@ fn seal(
         patch: judged.patch,
         notes: judged.notes,
         evidence: evidence.evidence(),
-        tree: left.map(|captured| captured.tree.to_string()),
+        tree: left.map(|captured| recorded(captured.tree)),
         until: session.and_then(held_until),
         usage: session.map(|session| session.usage),
     })];

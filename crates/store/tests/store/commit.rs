@@ -1,6 +1,6 @@
 //! What is committed together, in which order, and who is told what.
 
-use crate::fixture::{Driving, World, open, run_id, sign, snapshot};
+use crate::fixture::{Driving, World, commit, open, run_id, sign, snapshot};
 use contract::{Audit, End, Fact, Reason, Status};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -25,7 +25,7 @@ fn what_is_appended_can_be_read_and_verified() {
     assert_eq!(log.name, driving.log.name);
     assert_eq!(run::Run::fold(id, &events).unwrap(), driving.run);
     let view = reader.run(&slug).unwrap().unwrap();
-    assert_eq!((view.status, view.iteration, view.landed.as_deref()), (Status::Succeeded, 2, Some("commit-1")));
+    assert_eq!((view.status, view.iteration, view.landed), (Status::Succeeded, 2, Some(commit("commit-1"))));
     assert_eq!(reader.task(task).unwrap().unwrap().status, contract::TaskStatus::Done);
     assert_eq!(world.one::<String>("SELECT status || ' ' || verdict FROM runs"), "passed PASS");
     assert_eq!(world.problems(&slug), [""; 0]);
@@ -398,7 +398,9 @@ fn reindexing_gives_the_same_views() {
     store.finish_task(tasks[2]).wait().unwrap();
     Driving::start(&store, 1, Some(tasks[0])).finish();
     Driving::start(&store, 2, Some(tasks[1])).steps(3);
-    store.audit(Audit::Undone { run_id: run_id(1).slug(), landing: crate::fixture::landing() }).wait().unwrap();
+    let contract::Landing { target, from, commit, checkout } = crate::fixture::landing();
+    let landing = contract::LandingUndone { target, from: Some(commit), commit: from, checkout };
+    store.audit(Audit::Undone { run_id: run_id(1).slug(), landing }).wait().unwrap();
     let views = || {
         let reader = world.reader();
         let runs: Vec<_> = [1, 2].map(|n| reader.run(&run_id(n).slug()).unwrap()).into();

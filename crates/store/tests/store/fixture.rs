@@ -4,9 +4,9 @@
 
 use contract::attestation::Envelope;
 use contract::{
-    AcceptanceCriterion, Author, Backend, Base, Budgets, Contract, ContractSchema, Digest, Fact, Item, ItemAdded,
-    Landing, LandingConfig, PatchApplied, ProcessEnd, Role, RunId, RunStarted, Statement, StepCommitted, StepRef,
-    StepStatus, Timestamp, TurnEnd, TurnLimits, Verdict, VerdictGiven, Workflow,
+    AcceptanceCriterion, Author, Backend, Base, Budgets, CommitId, Contract, ContractSchema, Digest, Fact, Item,
+    ItemAdded, Landing, LandingConfig, ObjectId, PatchApplied, ProcessEnd, Role, RunId, RunStarted, Statement,
+    StepCommitted, StepRef, StepStatus, Timestamp, TreeId, TurnEnd, TurnLimits, Verdict, VerdictGiven, Workflow,
 };
 use run::{Due, Run};
 use rusqlite::Connection;
@@ -15,7 +15,18 @@ use std::path::{Path, PathBuf};
 use store::{Layout, Prepared, Preparing, Reader, Recovery, RunLog, StepFile, Store};
 use tempfile::TempDir;
 
-pub(crate) const BASE_TREE: &str = "tree-0";
+pub(crate) const BASE_COMMIT: CommitId = CommitId(ObjectId::Sha1([0; 20]));
+pub(crate) const BASE_TREE: TreeId = TreeId(ObjectId::Sha1([0; 20]));
+
+/// A tree that no repository has.
+pub(crate) fn tree(name: &str) -> TreeId {
+    TreeId(ObjectId::Sha256(*contract::hash::sha256(name.as_bytes()).as_bytes()))
+}
+
+/// A commit that no repository has.
+pub(crate) fn commit(name: &str) -> CommitId {
+    CommitId(tree(name).0)
+}
 pub(crate) const LARGE: usize = 70_000;
 
 /// A repository with a state directory.
@@ -205,7 +216,7 @@ pub(crate) fn contract(task: Option<i64>) -> Contract {
 
 /// What `norma.md` of such a run says.
 pub(crate) const NORMA_MD: &str = "# Goal\n\nMake it work\n\n# Acceptance criteria\n\n- AC1: it works\n\n\
-                                   # Budgets\n\n- max_iterations: 5\n- max_patch_kb: 200\n\n# Base\n\n- commit: commit-0\n";
+                                   # Budgets\n\n- max_iterations: 5\n- max_patch_kb: 200\n\n# Base\n\n- commit: 0000000000000000000000000000000000000000\n";
 
 /// A run being carried out.
 pub(crate) struct Driving<'a> {
@@ -238,8 +249,8 @@ impl<'a> Driving<'a> {
             items: items.len() as u32,
             contract,
             contract_digest: digest,
-            base: Base { commit: "commit-0".into(), tree: BASE_TREE.into(), branch: None },
-            tree: BASE_TREE.into(),
+            base: Base { commit: BASE_COMMIT, tree: BASE_TREE, branch: None },
+            tree: BASE_TREE,
             author: Author { name: "A".into(), email: "a@example.org".into() },
             left_out: vec![],
             included: Vec::new(),
@@ -341,7 +352,7 @@ impl<'a> Driving<'a> {
     pub(crate) fn prepare_step(&self, step: StepRef) -> Prepared {
         let mut evidence = self.fill_step(step);
         let mut facts = vec![Fact::StepCommitted(StepCommitted {
-            tree: step.item.map(|_| "tree-of-item".to_owned()),
+            tree: step.item.map(|_| tree("tree-of-item")),
             until: None,
             usage: None,
             step,
@@ -381,13 +392,13 @@ impl<'a> Driving<'a> {
     #[track_caller]
     pub(crate) fn open_change(&mut self) -> (u32, StepRef) {
         let Due::Change { change, step } = self.run.next() else { panic!("a change should be due") };
-        let before = self.run.tree.clone();
+        let before = self.run.tree;
         self.record(vec![Fact::ChangeStarted { change, step: step.index, before }], vec![]);
         (change, step)
     }
 
     /// Gives the change's directory its final name; `before` is the tree it says it starts from.
-    pub(crate) fn prepare_change(&self, change: u32, step: StepRef, before: &str) -> Prepared {
+    pub(crate) fn prepare_change(&self, change: u32, step: StepRef, before: TreeId) -> Prepared {
         let dir = format!("changes/{change:03}");
         let mut evidence = Preparing::new(&self.dir().join(&dir)).expect("a directory");
         evidence.write("patch.diff", b"--- a/f\n+++ b/f\n").expect("a file");
@@ -395,8 +406,8 @@ impl<'a> Driving<'a> {
         let fact = Fact::PatchApplied(PatchApplied {
             change,
             step: step.index,
-            before: before.into(),
-            after: format!("tree-{change}"),
+            before,
+            after: tree(&format!("tree-{change}")),
             files: vec!["f".into()],
             file_count: 1,
             patch_bytes: 16,
@@ -418,7 +429,7 @@ impl<'a> Driving<'a> {
                 Due::Turn(_) => drop(self.step()),
                 Due::Change { .. } => {
                     let (change, step) = self.open_change();
-                    let prepared = self.prepare_change(change, step, &self.run.tree);
+                    let prepared = self.prepare_change(change, step, self.run.tree);
                     self.record(prepared.facts, prepared.files);
                 }
                 Due::Land => {
@@ -453,10 +464,5 @@ impl<'a> Driving<'a> {
 }
 
 pub(crate) fn landing() -> Landing {
-    Landing {
-        target: "refs/heads/main".into(),
-        from: Some("commit-0".into()),
-        commit: "commit-1".into(),
-        checkout: true,
-    }
+    Landing { target: "refs/heads/main".into(), from: Some(BASE_COMMIT), commit: commit("commit-1"), checkout: true }
 }

@@ -2,7 +2,7 @@
 //! test recovers twice: the second time nothing is written.
 
 use crate::commit::child;
-use crate::fixture::{Driving, LARGE, World, run_id, snapshot};
+use crate::fixture::{Driving, LARGE, World, run_id, snapshot, tree};
 use contract::{Reason, Status};
 use proptest::prelude::*;
 use std::os::unix::ffi::OsStrExt;
@@ -263,7 +263,7 @@ fn an_ended_run_is_sealed_on_start() {
 }
 
 /// A run whose first change was opened and got a directory, but no record.
-fn cut_off_in_a_change(world: &World, before: &str) -> (String, PathBuf) {
+fn cut_off_in_a_change(world: &World, before: contract::TreeId) -> (String, PathBuf) {
     let store = world.store();
     let mut driving = Driving::start(&store, 1, None);
     driving.steps(4);
@@ -279,7 +279,10 @@ fn a_sealed_change_without_a_record_is_rolled_forward() {
     world.recover_twice();
     let types = world.event_types(&slug);
     assert_eq!(types[types.len() - 3..], ["patch_applied", "change_recovered", "run_paused"]);
-    assert_eq!(world.one::<String>("SELECT value_json FROM kv_run WHERE key = 'tree'"), "\"tree-1\"");
+    assert_eq!(
+        world.one::<String>("SELECT value_json FROM kv_run WHERE key = 'tree'"),
+        format!("\"{}\"", tree("tree-1"))
+    );
     // Its small files were never synced: from here on the commit has them.
     std::fs::write(dir.join("changes/001/gates.json"), "").unwrap();
     world.recover_twice();
@@ -316,7 +319,7 @@ fn a_change_that_does_not_verify_is_moved_aside_and_judged_again() {
 #[test]
 fn a_change_whose_outcome_does_not_follow_from_the_log_is_moved_aside() {
     let world = World::new();
-    let (slug, _) = cut_off_in_a_change(&world, "another tree");
+    let (slug, _) = cut_off_in_a_change(&world, tree("another tree"));
     world.recover_twice();
     assert!(quarantined(&world)[0].contains("does not follow from the log"));
     assert!(!world.event_types(&slug).contains(&"patch_applied".to_owned()));

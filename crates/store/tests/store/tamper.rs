@@ -1,6 +1,8 @@
 //! Somebody changes what is on record. Whatever they touch, `verify` names it.
 
-use crate::fixture::{Driving, World, assert_same, contract, copy_dir, open, run_id, sign, snapshot};
+use crate::fixture::{
+    BASE_TREE, Driving, World, assert_same, commit, contract, copy_dir, open, run_id, sign, snapshot, tree,
+};
 use contract::documents::RunManifest;
 use contract::{Earlier, End, Fact, Item, ItemAdded, ItemEnded, Reason, RunStarted, Workflow};
 use rusqlite::params;
@@ -293,8 +295,8 @@ fn succeeded() -> ItemEnded {
     let gates = ["inputs", "output", "scope", "admission", "outputs"];
     let gates = gates.map(|gate| json!({"gate": gate, "passed": true, "findings": []}));
     serde_json::from_value(json!({
-        "item": 0, "change": 1, "step": 1, "status": "success", "reason": null, "message": "", "before": "tree-0",
-        "after": "tree-1", "commit": "commit-1", "gates": gates, "files": [1, 0, 0], "delta_size": 1, "tool_ops": 0,
+        "item": 0, "change": 1, "step": 1, "status": "success", "reason": null, "message": "", "before": BASE_TREE,
+        "after": tree("tree-1"), "commit": commit("commit-1"), "gates": gates, "files": [1, 0, 0], "delta_size": 1, "tool_ops": 0,
         "tool_ops_source": "none", "took_ms": 1, "evidence": digest,
         "receipt": {"id": "r", "sha256": digest, "receipt_hash": digest, "content_hash": digest},
     }))

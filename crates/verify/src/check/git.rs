@@ -5,8 +5,8 @@
 use super::log::Log;
 use super::receipts::Kept;
 use crate::Found;
-use contract::Fact;
 use contract::bundle::MERGED_TRAILER;
+use contract::{CommitId, Fact, ObjectId, TreeId};
 use std::collections::BTreeMap;
 
 /// Every object is what it is called, and every commit has the tree it must have.
@@ -14,18 +14,16 @@ pub(crate) fn check(found: &Found<'_>, log: &Log, receipts: &[Kept<'_>]) -> Vec<
     let mut problems = Vec::new();
     let mut commits = BTreeMap::new();
     for (name, bytes) in found.bundle.below("git/") {
-        match object_id(name, bytes) {
-            Some(id) if id == name => drop(commits.insert(id, bytes)),
+        match name.parse() {
+            Ok(CommitId(id)) if is_object(id, bytes) => drop(commits.insert(CommitId(id), bytes)),
             _ => problems.push(format!("git/{name} is not the object of that name")),
         }
     }
     for Expected { commit, tree, what, onto } in expected(log, receipts) {
-        let problem = match (commits.get(commit), onto) {
+        let problem = match (commits.get(&commit), onto) {
             (None, _) => Some("is not in the bundle".to_owned()),
             (Some(bytes), Some(onto)) => merge_problem(bytes, tree, onto),
-            (Some(bytes), None) => {
-                (tree_of(bytes).as_deref() != Some(tree)).then(|| format!("does not hold tree {tree}"))
-            }
+            (Some(bytes), None) => (tree_of(bytes) != Some(tree)).then(|| format!("does not hold tree {tree}")),
         };
         problems.extend(problem.map(|problem| format!("git/{commit}, {what}, {problem}")));
     }
@@ -33,79 +31,80 @@ pub(crate) fn check(found: &Found<'_>, log: &Log, receipts: &[Kept<'_>]) -> Vec<
 }
 
 /// A commit that is spoken of.
-struct Expected<'a> {
-    commit: &'a str,
+struct Expected {
+    commit: CommitId,
     /// The tree that it must have, or that it was merged from.
-    tree: &'a str,
+    tree: TreeId,
     what: &'static str,
     /// The commit that it was merged with.
-    onto: Option<&'a str>,
+    onto: Option<CommitId>,
 }
 
-impl<'a> Expected<'a> {
-    fn new(commit: &'a str, tree: &'a str, what: &'static str) -> Expected<'a> {
+impl Expected {
+    fn new(commit: CommitId, tree: TreeId, what: &'static str) -> Expected {
         Expected { commit, tree, what, onto: None }
     }
 }
 
 /// Commits that are spoken of, with the tree each must have.
-fn expected<'a>(log: &'a Log, receipts: &'a [Kept<'_>]) -> Vec<Expected<'a>> {
+fn expected(log: &Log, receipts: &[Kept<'_>]) -> Vec<Expected> {
     let mut all = Vec::new();
     let mut base = None;
-    let mut tree = "";
+    let mut tree = None;
     for event in &log.events {
         match &event.fact {
             Fact::RunStarted(started) => {
-                all.push(Expected::new(&started.base.commit, &started.base.tree, "the base of the run"));
+                all.push(Expected::new(started.base.commit, started.base.tree, "the base of the run"));
                 base = Some(&started.base);
-                tree = &started.tree;
+                tree = Some(started.tree);
             }
-            Fact::PatchApplied(applied) => tree = &applied.after,
+            Fact::PatchApplied(applied) => tree = Some(applied.after),
             Fact::ItemEnded(ended) => {
-                let Some(commit) = &ended.commit else { continue };
-                tree = &ended.after;
-                all.push(Expected::new(commit, tree, "the commit of a change"));
+                let Some(commit) = ended.commit else { continue };
+                tree = Some(ended.after);
+                all.push(Expected::new(commit, ended.after, "the commit of a change"));
             }
             Fact::Landed(landing) => {
-                let onto = landing.from.as_deref().filter(|_| base.is_some_and(|base| landing.is_merged(base)));
-                all.push(Expected { onto, ..Expected::new(&landing.commit, tree, "the commit that landed") });
+                let Some(tree) = tree else { continue };
+                let onto = landing.from.filter(|_| base.is_some_and(|base| landing.is_merged(base)));
+                all.push(Expected { onto, ..Expected::new(landing.commit, tree, "the commit that landed") });
             }
             _ => {}
         }
     }
     let bases = receipts.iter().map(|kept| &kept.receipt.git);
-    all.extend(bases.map(|git| Expected::new(&git.base_commit, &git.base_tree, "the base of a change")));
+    all.extend(bases.map(|git| Expected::new(git.base_commit, git.base_tree, "the base of a change")));
     all
 }
 
 /// What is wrong with a commit that must follow `onto` alone, and name the tree that it was merged from.
-fn merge_problem(bytes: &[u8], tree: &str, onto: &str) -> Option<String> {
+fn merge_problem(bytes: &[u8], tree: TreeId, onto: CommitId) -> Option<String> {
     let text = String::from_utf8_lossy(bytes);
     let (head, message) = text.split_once("\n\n").unwrap_or((&text, ""));
-    if !head.lines().filter_map(|line| line.strip_prefix("parent ")).eq([onto]) {
+    if !head.lines().filter_map(|line| line.strip_prefix("parent ")).eq([onto.to_string()]) {
         return Some(format!("does not follow {onto}, which it was put on"));
     }
-    let named = message.lines().any(|line| line.strip_prefix(MERGED_TRAILER) == Some(tree));
+    let from = tree.to_string();
+    let named = message.lines().any(|line| line.strip_prefix(MERGED_TRAILER) == Some(from.as_str()));
     (!named).then(|| format!("does not say that it was merged from tree {tree}"))
 }
 
-/// The id of an object by the hash function that its name is as long as. Bytes made to collide have none.
-fn object_id(name: &str, bytes: &[u8]) -> Option<String> {
-    match name.len() {
-        40 => {
+/// Whether the bytes of an object are those that its id is the hash of. Bytes made to collide are not.
+fn is_object(id: ObjectId, bytes: &[u8]) -> bool {
+    match id {
+        ObjectId::Sha1(_) => {
             let mut hasher = sha1dc::Hasher::new();
             hasher.update(bytes);
-            hasher.finalize().ok().map(|digest| digest.to_string())
+            hasher.finalize().is_ok_and(|digest| digest.to_string() == id.to_string())
         }
-        64 => Some(contract::hash::sha256(bytes).to_string()),
-        _ => None,
+        ObjectId::Sha256(hash) => *contract::hash::sha256(bytes).as_bytes() == hash,
     }
 }
 
 /// The tree that a commit names first: `commit 123\0tree 0123…\n`.
-fn tree_of(bytes: &[u8]) -> Option<String> {
+fn tree_of(bytes: &[u8]) -> Option<TreeId> {
     let body = bytes.strip_prefix(b"commit ")?;
     let end = body.iter().position(|byte| *byte == 0)?;
     let line = body[end + 1..].split(|byte| *byte == b'\n').next()?;
-    String::from_utf8(line.strip_prefix(b"tree ")?.to_vec()).ok()
+    std::str::from_utf8(line.strip_prefix(b"tree ")?).ok()?.parse().ok()
 }

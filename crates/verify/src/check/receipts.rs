@@ -64,8 +64,8 @@ fn contradictions(
     log: &Log,
 ) -> Vec<String> {
     let git = &receipt.git;
-    let result = git.candidate_tree.as_ref().unwrap_or(&git.base_tree);
-    let content = Receipt::content(&receipt.submitted, &git.base_tree, result);
+    let result = git.candidate_tree.unwrap_or(git.base_tree);
+    let content = Receipt::content(&receipt.submitted, git.base_tree, result);
     let refers = ended.receipt.map(|told| (told.id.as_str(), told.receipt_hash, told.content_hash));
     let all = [
         (receipt.hash() == receipt.receipt_hash, "differs from its receipt hash"),
@@ -81,7 +81,7 @@ fn contradictions(
         ((ended.status, ended.reason) == (receipt.status, receipt.reason), "tells another outcome than the log"),
         (ended.gates == receipt.gates, "tells of other gates than the log"),
         (ended.tests == receipt.tests, "tells of other tests than the log"),
-        ((ended.before, ended.after) == (&*git.before_tree, &*git.after_tree), "tells of other trees than the log"),
+        ((ended.before, ended.after) == (git.before_tree, git.after_tree), "tells of other trees than the log"),
         (ended.status != ItemStatus::Success || passed(ended), "tells of a success that its gates did not allow"),
     ];
     all.into_iter().filter(|(holds, _)| !holds).map(|(_, what)| what.to_owned()).collect()

@@ -5,11 +5,11 @@ use contract::receipt::{Deltas, Phase, ReceiptGit, ReceiptSchema};
 use contract::work::{Gate, GateResult, ItemStatus, TestCounts, ToolOpsSource};
 use contract::{
     Author, Backend, Base, Budgets, Contract, ContractSchema, Digest, Fact, Landing, LandingConfig, PatchApplied,
-    ProcessEnd, Receipt, ReceiptRef, Role, RunId, RunStarted, StepCommitted, StepRef, StepStatus, Timestamp, TurnEnd,
-    TurnLimits, Verdict, VerdictGiven, Workflow,
+    ProcessEnd, Receipt, ReceiptRef, Role, RunId, RunStarted, StepCommitted, StepRef, StepStatus, Timestamp, TreeId,
+    TurnEnd, TurnLimits, Verdict, VerdictGiven, Workflow,
 };
 use run::{Due, Run};
-use runner::git::{CommitSpec, Identity, ObjectId, Objects, Repository, UserEnvironment};
+use runner::git::{CommitSpec, Identity, Objects, Repository, UserEnvironment, id, recorded};
 use runner::{Keys, Trust};
 use std::path::PathBuf;
 use store::{Layout, Preparing, Reader, RunLog, StepFile, Store};
@@ -101,7 +101,7 @@ fn carry_out(layout: &Layout, user: &Repository, keys: &Keys) -> String {
 
 fn started(user: &Repository, objects: &Objects) -> RunStarted {
     let commit = user.resolve("HEAD").unwrap().unwrap();
-    let tree = objects.tree_of(commit).unwrap().to_string();
+    let tree = recorded(objects.tree_of(commit).unwrap());
     let contract = Contract {
         approval_for: Vec::new(),
         again: false,
@@ -138,7 +138,7 @@ fn started(user: &Repository, objects: &Objects) -> RunStarted {
         receipt: None,
         contract_digest: contract.digest(),
         contract,
-        base: Base { commit: commit.to_string(), tree: tree.clone(), branch: Some("refs/heads/main".into()) },
+        base: Base { commit: recorded(commit), tree, branch: Some("refs/heads/main".into()) },
         tree,
         author: Author { name: "A".into(), email: "a@example.org".into() },
         left_out: Vec::new(),
@@ -222,14 +222,14 @@ impl Driving<'_> {
     }
 
     fn change(&mut self, change: u32, step: StepRef) {
-        let before = self.run.tree.clone();
-        self.record(vec![Fact::ChangeStarted { change, step: step.index, before: before.clone() }], vec![]);
+        let before = self.run.tree;
+        self.record(vec![Fact::ChangeStarted { change, step: step.index, before }], vec![]);
         let blob = self.objects.write_blob(b"after\n").unwrap();
         let entry = runner::git::Entry { mode: runner::git::MODE_FILE, id: blob };
-        let after = self.objects.edit(id(&before), &[(b"f".to_vec(), Some(entry))]).unwrap().to_string();
+        let after = recorded(self.objects.edit(id(before), &[(b"f".to_vec(), Some(entry))]).unwrap());
         let dir = format!("changes/{change:03}");
         let mut evidence = Preparing::new(&self.dir().join(&dir)).unwrap();
-        let receipt = receipt(&self.run, change, &before, &after);
+        let receipt = receipt(&self.run, change, before, after);
         evidence.write("RECEIPT.json", &receipt.to_bytes()).unwrap();
         for (name, bytes) in self.keys.attest_receipt(&receipt, &receipt.to_bytes()) {
             evidence.write(name, &bytes).unwrap();
@@ -259,25 +259,21 @@ impl Driving<'_> {
 
     fn land(&mut self) {
         let spec = CommitSpec {
-            tree: id(&self.run.tree),
-            parents: vec![id(&self.run.started.base.commit)],
+            tree: id(self.run.tree),
+            parents: vec![id(self.run.started.base.commit)],
             author: Identity { name: "A".into(), email: "a@example.org".into() },
             seconds: 1_769_180_101,
             message: "Make it work".into(),
         };
-        let commit = self.objects.commit(&spec).unwrap().to_string();
-        let from = Some(self.run.started.base.commit.clone());
+        let commit = recorded(self.objects.commit(&spec).unwrap());
+        let from = Some(self.run.started.base.commit);
         let landing = Landing { target: "refs/heads/main".into(), from, commit, checkout: true };
         self.record(vec![Fact::LandingStarted(landing.clone())], vec![]);
         self.record(vec![Fact::Landed(landing)], vec![]);
     }
 }
 
-fn id(text: &str) -> ObjectId {
-    ObjectId::from_hex(text.as_bytes()).unwrap()
-}
-
-fn receipt(run: &Run, change: u32, before: &str, after: &str) -> Receipt {
+fn receipt(run: &Run, change: u32, before: TreeId, after: TreeId) -> Receipt {
     let (submitted, nothing) = (contract::hash::sha256(b"submitted"), Digest::from_bytes([0; 32]));
     let deltas = Deltas::default();
     let base = &run.started.base;
@@ -298,11 +294,11 @@ fn receipt(run: &Run, change: u32, before: &str, after: &str) -> Receipt {
         before_hash: nothing,
         after_hash: nothing,
         git: ReceiptGit {
-            base_commit: base.commit.clone(),
-            base_tree: base.tree.clone(),
-            before_tree: before.to_owned(),
-            candidate_tree: Some(after.to_owned()),
-            after_tree: after.to_owned(),
+            base_commit: base.commit,
+            base_tree: base.tree,
+            before_tree: before,
+            candidate_tree: Some(after),
+            after_tree: after,
         },
         contract: run.started.contract_digest,
         submitted,
@@ -312,7 +308,7 @@ fn receipt(run: &Run, change: u32, before: &str, after: &str) -> Receipt {
         artifacts: Vec::new(),
         left_out: None,
         proof_artifacts: Vec::new(),
-        content_hash: Receipt::content(&submitted, &base.tree, after),
+        content_hash: Receipt::content(&submitted, base.tree, after),
         deltas,
         tool_trace: Vec::new(),
         tool_ops: 0,

@@ -1,12 +1,13 @@
 //! Batches: contracts of a few items that need each other, or the same files, and workers that leave what workers leave.
 
 use crate::dice::Dice;
-use crate::ground::{FILES, Ground, LINES, id, with_line};
+use crate::ground::{FILES, Ground, LINES, with_line};
 use crate::world::Outside;
 use contract::work::{TestCommand, TestsPolicy};
 use contract::{Item, ProcessEnd, RepoPath, Scope};
 use run::gate::acceptance::TestStatus;
 use run::gate::{Finding, Rule};
+use runner::git::id;
 use runner::git::{MODE_FILE, MODE_SYMLINK, ObjectId};
 use runner::workspace::Captured;
 use runner::{Acceptance, CommandOutcome, Control, LogFile, Side, Stop, TurnOrder};
@@ -85,7 +86,7 @@ pub(crate) fn work(outside: &mut Outside<'_>, order: &TurnOrder<'_>, control: &C
         }
         _ => (ProcessEnd::Exited(0), ok),
     };
-    let base = id(&order.spec.tree);
+    let base = id(order.spec.tree);
     let tree = edited(dice, ground, base, item);
     let changes = ground.objects.diff(base, tree).unwrap();
     let is_fine = |path: &RepoPath| {

@@ -1,13 +1,13 @@
 //! The judge. It knows what the world was asked, what it answered and what was told, and holds the log, the index
 //! and the branch against that.
 
-use crate::ground::{Ground, id};
+use crate::ground::Ground;
 use crate::place::{compare, dump, entries, walk};
 use crate::world::{KEYS, Outside, TRUST};
 use crate::{items, receipts};
 use contract::{Event, Fact, Landing, Reason, Status, TurnEnd, Verdict};
 use run::Run;
-use runner::git::Merged;
+use runner::git::{Merged, id, recorded};
 use rusqlite::{Connection, OpenFlags};
 use std::collections::BTreeMap;
 use store::{Layout, Reader, Store};
@@ -111,15 +111,15 @@ fn check_pass(run: &Run, slug: &str, events: &[Event], outside: &Outside<'_>) ->
 
 /// Whether what landed is the run's tree, or that merged with what the user has made of the branch meanwhile.
 pub(crate) fn holds(run: &Run, landing: &Landing, ground: &Ground) -> bool {
-    let (objects, tree) = (&ground.objects, ground.tree_of(&landing.commit));
+    let (objects, tree) = (&ground.objects, ground.tree_of(landing.commit));
     let base = &run.started.base;
-    if !landing.checkout || landing.from.as_ref() == Some(&base.commit) {
-        return tree == id(&run.tree);
+    if !landing.checkout || landing.from == Some(base.commit) {
+        return tree == id(run.tree);
     }
-    let [onto] = objects.parents_of(id(&landing.commit)).unwrap()[..] else { return false };
+    let [onto] = objects.parents_of(id(landing.commit)).unwrap()[..] else { return false };
     let theirs = objects.tree_of(onto).unwrap();
-    let merged = objects.merge(id(&base.tree), id(&run.tree), theirs).unwrap();
-    landing.from == Some(onto.to_string()) && merged == Merged::Tree(tree)
+    let merged = objects.merge(id(base.tree), id(run.tree), theirs).unwrap();
+    landing.from == Some(recorded(onto)) && merged == Merged::Tree(tree)
 }
 
 /// The branch moves at most once for a run, and only for one that says so.

@@ -1,8 +1,8 @@
 //! What every day stands on: one store of real git objects, in memory where there is room for it. Objects are named by
 //! their content, so days share it and none can disturb another. Refs are simulated ([`crate::world`]).
 
-use contract::Digest;
-use runner::git::{CommitSpec, Entry, Identity, MODE_FILE, ObjectId, Objects, Repository, UserEnvironment};
+use contract::{CommitId, Digest};
+use runner::git::{CommitSpec, Entry, Identity, MODE_FILE, ObjectId, Objects, Repository, UserEnvironment, id};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -57,7 +57,7 @@ impl Ground {
         self.objects.commit(&CommitSpec { tree, parents, author, seconds: 0, message }).unwrap()
     }
 
-    pub(crate) fn tree_of(&self, commit: &str) -> ObjectId {
+    pub(crate) fn tree_of(&self, commit: CommitId) -> ObjectId {
         self.objects.tree_of(id(commit)).unwrap()
     }
 
@@ -76,10 +76,6 @@ impl Ground {
 pub(crate) fn in_memory() -> TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap()
-}
-
-pub(crate) fn id(text: &str) -> ObjectId {
-    ObjectId::from_hex(text.as_bytes()).unwrap()
 }
 
 /// A text with another line in the place of one of its own.

@@ -1,9 +1,9 @@
 //! The judge of what became of items: from what the world knows of their agents and tests, and from the commits.
 
-use crate::ground::id;
 use crate::world::Outside;
 use contract::{Event, Fact, ItemEnded, ItemStatus, Reason, Status, TurnEnd};
 use run::Run;
+use runner::git::id;
 
 /// Everything that must hold for the items of a run that is over.
 pub(crate) fn check(run: &Run, slug: &str, events: &[Event], outside: &Outside<'_>) -> Vec<String> {
@@ -79,24 +79,24 @@ fn check_end(run: &Run, slug: &str, ended: &ItemEnded, outside: &Outside<'_>) ->
 /// What succeeded is one line of commits from the base, each with what its end says, and nothing else is in it.
 fn check_line(run: &Run, ends: &[&ItemEnded], outside: &Outside<'_>) -> Vec<String> {
     let (mut broken, objects) = (Vec::new(), &outside.ground.objects);
-    let (mut head, mut tree) = (id(&run.started.base.commit), id(&run.started.base.tree));
+    let (mut head, mut tree) = (id(run.started.base.commit), id(run.started.base.tree));
     for ended in ends.iter().filter(|ended| ended.commit.is_some()) {
-        let commit = id(ended.commit.as_deref().unwrap());
-        let follows = objects.parents_of(commit).unwrap() == [head] && id(&ended.before) == tree;
-        if ended.status != ItemStatus::Success || !follows || objects.tree_of(commit).unwrap() != id(&ended.after) {
+        let commit = id(ended.commit.unwrap());
+        let follows = objects.parents_of(commit).unwrap() == [head] && id(ended.before) == tree;
+        if ended.status != ItemStatus::Success || !follows || objects.tree_of(commit).unwrap() != id(ended.after) {
             broken.push(format!("the commit of item {} is not the next one", ended.item));
         }
         let item = &run.items[ended.item as usize].item;
-        for change in objects.diff(tree, id(&ended.after)).unwrap() {
+        for change in objects.diff(tree, id(ended.after)).unwrap() {
             let path = contract::RepoPath::parse_bytes(&change.path).unwrap();
             let allowed = &item.scope.allowed_paths;
             if item.read_only || !allowed.is_empty() && !allowed.iter().any(|within| path.is_within(within)) {
                 broken.push(format!("item {} changed {path}", ended.item));
             }
         }
-        (head, tree) = (commit, id(&ended.after));
+        (head, tree) = (commit, id(ended.after));
     }
-    if id(&run.tree) != tree {
+    if id(run.tree) != tree {
         broken.push("the run's tree is not the end of its line".into());
     }
     broken
@@ -110,7 +110,7 @@ fn check_acceptance(run: &Run, slug: &str, ends: &[&ItemEnded], outside: &Outsid
     if run.status == Status::Succeeded && !all {
         broken.push("it succeeded without every item".into());
     }
-    let last = ends.iter().rev().find_map(|ended| ended.commit.as_ref());
+    let last = ends.iter().rev().find_map(|ended| ended.commit);
     if last.is_none() && (run.landed.is_some() || outside.moves.iter().any(|moved| moved.run == slug)) {
         broken.push("it landed nothing".into());
     }
@@ -123,10 +123,10 @@ fn check_acceptance(run: &Run, slug: &str, ends: &[&ItemEnded], outside: &Outsid
     if !crate::checker::holds(run, landing, outside.ground) {
         broken.push(format!("what landed is not what succeeded: {landing:?}"));
     }
-    if last == Some(&landing.commit) {
+    if last == Some(landing.commit) {
         return broken;
     }
-    let merged = outside.ground.tree_of(&landing.commit);
+    let merged = outside.ground.tree_of(landing.commit);
     for ended in ends.iter().filter(succeeded) {
         let item = &run.items[ended.item as usize].item;
         let mut tests = outside.tests.iter().rev();

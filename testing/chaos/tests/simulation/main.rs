@@ -23,6 +23,7 @@ use contract::{
 };
 use ground::{Ground, in_memory};
 use run::Run;
+use runner::git::recorded;
 use runner::{Alone, Control};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -148,14 +149,14 @@ fn start(store: &Store, outside: &Mutex<Outside<'_>>) -> runner::Result<(Run, Ru
     let contract_digest = contract.digest();
     let items = std::mem::take(&mut contract.items).into_iter().zip(0..);
     let items: Vec<ItemAdded> = items.map(|(item, index)| ItemAdded { index, item, earlier: None }).collect();
-    let (commit, task) = (outside.branch.clone(), contract.task_id);
-    let tree = outside.ground.tree_of(&commit).to_string();
+    let (commit, task) = (outside.branch, contract.task_id);
+    let tree = recorded(outside.ground.tree_of(commit));
     let id = RunId::new(1_700_000_000_000 + outside.dice.roll() % 1_000_000_000, [outside.dice.roll() as u8; 10]);
     let started = RunStarted {
         items: items.len() as u32,
         contract_digest,
         contract,
-        base: Base { commit, tree: tree.clone(), branch: Some("refs/heads/main".into()) },
+        base: Base { commit, tree, branch: Some("refs/heads/main".into()) },
         tree,
         author: Author { name: "A".into(), email: "a@example.org".into() },
         left_out: Vec::new(),
@@ -219,13 +220,13 @@ fn terms() -> Contract {
 /// What happened, without what differs between two days of the same seed: times, and the ids of events and commits.
 fn story(layout: &Layout, outside: &Outside<'_>) -> String {
     let reader = Reader::open(layout).unwrap();
-    let tree = outside.ground.tree_of(&outside.branch);
+    let tree = outside.ground.tree_of(outside.branch);
     let mut story = format!("main holds {tree} after {} moves of the user\n", outside.user_moves);
     for view in reader.runs(None).unwrap() {
         let (id, events, _) = reader.log(&view.run_id).unwrap();
         let run = Run::fold(id, &events).unwrap();
-        let base = Some(&run.started.base.commit);
-        let merged = run.landed.is_some_and(|landing| landing.checkout && landing.from.as_ref() != base);
+        let base = Some(run.started.base.commit);
+        let merged = run.landed.is_some_and(|landing| landing.checkout && landing.from != base);
         let kinds: Vec<_> = events.into_iter().map(|event| event.fact.parts().0).collect();
         let merged = if merged { " merged" } else { "" };
         story += &format!("{} {:?}:{merged} {}\n", view.run_id, view.status, kinds.join(" "));

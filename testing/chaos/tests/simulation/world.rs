@@ -4,11 +4,11 @@
 
 use crate::batch;
 use crate::dice::Dice;
-use crate::ground::{FILES, Ground, LINES, id, with_line};
+use crate::ground::{FILES, Ground, LINES, with_line};
 use crate::patches;
-use contract::{Digest, Event, Item, Landing, ProcessEnd, Role, StepRef};
+use contract::{CommitId, Digest, Event, Item, Landing, ProcessEnd, Role, StepRef, TreeId};
 use run::{Run, TurnSpec};
-use runner::git::{MODE_FILE, ObjectId};
+use runner::git::{MODE_FILE, ObjectId, id, recorded};
 use runner::{
     Acceptance, Control, Execution, Keys, LandResult, Place, Progress, Result, Stop, Trust, TurnOrder, World,
 };
@@ -36,7 +36,7 @@ pub(crate) struct Turn {
     pub(crate) run: String,
     pub(crate) step: StepRef,
     /// The tree it was taken on.
-    pub(crate) tree: String,
+    pub(crate) tree: TreeId,
     /// Whether it was a check whose PASS must count, or a worker that did as its contract says.
     pub(crate) passes: bool,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Test {
 /// One move of the branch by norma.
 pub(crate) struct Move {
     pub(crate) run: String,
-    pub(crate) commit: String,
+    pub(crate) commit: CommitId,
     /// How often the user had moved it before.
     pub(crate) user_moves: u64,
 }
@@ -66,9 +66,9 @@ pub(crate) struct Outside<'g> {
     /// How many of a hundred calls crash.
     pub(crate) crashes: u64,
     /// Where the user's branch is.
-    pub(crate) branch: String,
+    pub(crate) branch: CommitId,
     pub(crate) user_moves: u64,
-    pub(crate) own_branches: BTreeMap<String, String>,
+    pub(crate) own_branches: BTreeMap<String, CommitId>,
     pub(crate) moves: Vec<Move>,
     pub(crate) turns: Vec<Turn>,
     pub(crate) tests: Vec<Test>,
@@ -85,7 +85,7 @@ impl Outside<'_> {
         let crashes = dice.below(12);
         Outside {
             ground,
-            branch: ground.first.to_string(),
+            branch: recorded(ground.first),
             dice,
             crashes,
             user_moves: 0,
@@ -110,7 +110,7 @@ impl Outside<'_> {
     /// The user commits something: a file of their own, or a line of one that others change as well.
     fn move_branch(&mut self) {
         let Outside { ground, dice, .. } = self;
-        let tree = ground.tree_of(&self.branch);
+        let tree = ground.tree_of(self.branch);
         let path = *dice.pick(&["mine.txt", FILES[0], FILES[1], FILES[2]]);
         let line = format!("mine {}", self.user_moves);
         let text = match ground.text(tree, path) {
@@ -118,7 +118,7 @@ impl Outside<'_> {
             None => format!("{line}\n"),
         };
         let tree = ground.with_file(tree, path, MODE_FILE, &text);
-        self.branch = ground.commit(tree, &[id(&self.branch)]).to_string();
+        self.branch = recorded(ground.commit(tree, &[id(self.branch)]));
         self.user_moves += 1;
     }
 
@@ -172,7 +172,7 @@ impl World for Simulated<'_, '_> {
         let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
         let (execution, passes) = take_turn(&mut outside, order, &self.control);
-        let (run, tree) = (order.run.id.slug(), order.run.tree.clone());
+        let (run, tree) = (order.run.id.slug(), order.run.tree);
         outside.turns.push(Turn { run, step: order.spec.step, tree, passes });
         outside.maybe_crash();
         outside.maybe_fail()?;
@@ -206,9 +206,9 @@ impl World for Simulated<'_, '_> {
         let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
         outside.maybe_fail()?;
-        let is_known = !landing.checkout || Some(&outside.branch) == landing.from.as_ref();
+        let is_known = !landing.checkout || Some(outside.branch) == landing.from;
         let moved = !is_known && outside.branch != landing.commit;
-        Ok(moved.then(|| id(&outside.branch)))
+        Ok(moved.then(|| id(outside.branch)))
     }
 
     fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult> {
@@ -218,7 +218,7 @@ impl World for Simulated<'_, '_> {
         let result = if landing.checkout {
             land_on_main(&mut outside, run, landing)
         } else {
-            let at = outside.own_branches.entry(landing.target.clone()).or_insert_with(|| landing.commit.clone());
+            let at = outside.own_branches.entry(landing.target.clone()).or_insert(landing.commit);
             if *at == landing.commit { LandResult::Done } else { LandResult::Declined("it exists".into()) }
         };
         outside.maybe_crash();
@@ -241,15 +241,15 @@ fn land_on_main(outside: &mut Outside<'_>, run: &Run, landing: &Landing) -> Land
     if outside.branch == landing.commit {
         return LandResult::Done;
     }
-    if Some(&outside.branch) != landing.from.as_ref() {
+    if Some(outside.branch) != landing.from {
         return LandResult::Declined("main has moved meanwhile".into());
     }
     if outside.dice.percent(5) {
         return LandResult::Declined("your uncommitted changes are in the way".into());
     }
-    outside.branch = landing.commit.clone();
+    outside.branch = landing.commit;
     let user_moves = outside.user_moves;
-    outside.moves.push(Move { run: run.id.slug(), commit: landing.commit.clone(), user_moves });
+    outside.moves.push(Move { run: run.id.slug(), commit: landing.commit, user_moves });
     LandResult::Done
 }
 
@@ -311,7 +311,7 @@ fn leave_files(dice: &mut Dice, ground: &Ground, order: &TurnOrder<'_>) -> bool 
         }
         Role::Check => return leave_verdict(dice, order.live_dir),
         Role::Act => {
-            let patch = patches::propose(dice, ground, id(&order.run.tree));
+            let patch = patches::propose(dice, ground, id(order.run.tree));
             patch.into_iter().for_each(|patch| write(order.live_dir, "patch.diff", patch.as_bytes()));
         }
     }

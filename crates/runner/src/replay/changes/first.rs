@@ -7,7 +7,7 @@ use crate::Result;
 use crate::change::observed;
 use crate::change::{apply_patch, read_patch};
 use crate::git::id;
-use contract::{BudgetExceeded, ChangeDropped, Digest, Event, Fact, PatchApplied, Reason, StepRef};
+use contract::{BudgetExceeded, ChangeDropped, Digest, Event, Fact, PatchApplied, Reason, StepRef, TreeId};
 use run::gate::budget::{Sizes, over_budget, risky};
 use run::gate::scope::Observed;
 use run::gate::{Finding, Rule, shown};
@@ -19,7 +19,7 @@ use std::borrow::Cow;
 /// What became of a patch.
 enum Judged {
     /// It is the run's tree.
-    Applied { tree: String, files: Vec<String>, risky: Vec<String> },
+    Applied { tree: TreeId, files: Vec<String>, risky: Vec<String> },
     /// It is not.
     Dropped { reason: Reason, findings: Vec<Finding>, budget: Option<BudgetExceeded> },
 }
@@ -28,7 +28,7 @@ pub(super) fn differences(walk: &Walk<'_, '_>, event: &Event, change: u32, step:
     let (_, evidence) = event.fact.evidence().expect("BUG: only patches are judged here");
     let patch = read_patch(&walk.dir, &walk.run, step)?;
     let judged = judge_patch(walk, &patch)?;
-    let gates = judged.gates_json(&walk.run.tree);
+    let gates = judged.gates_json(walk.run.tree);
     let kept = judged.patch_to_keep(&patch).into_owned();
     let now = judged.fact(&walk.run, (change, step), patch.len() as u64, evidence);
     let mut all: Vec<Found> = match (&event.fact, &now) {
@@ -60,7 +60,7 @@ fn judge_patch(walk: &Walk<'_, '_>, patch: &[u8]) -> Result<Judged> {
         Ok(tree) => tree,
         Err((reason, findings)) => return Ok(Judged::Dropped { reason, findings, budget: None }),
     };
-    let changes = observed::changes(objects, &objects.diff(id(&run.tree)?, id(&tree)?)?)?;
+    let changes = observed::changes(objects, &objects.diff(id(run.tree), id(tree))?)?;
     // A patch is made on objects: there is no workspace in which anything else could lie about.
     let observed = Observed { changes, ..Observed::default() };
     let findings = walk.rules.scope_findings(&run.started.contract.scope, &observed);
@@ -85,7 +85,7 @@ fn stopped(over: BudgetExceeded) -> Judged {
 impl Judged {
     /// What goes on record; `run` is the run before it.
     fn fact(self, run: &Run, (change, step): (u32, StepRef), patch_bytes: u64, evidence: Digest) -> Fact {
-        let (step, before) = (step.index, run.tree.clone());
+        let (step, before) = (step.index, run.tree);
         match self {
             Judged::Applied { tree, files, risky } => Fact::PatchApplied(PatchApplied {
                 change,
@@ -127,7 +127,7 @@ impl Judged {
     }
 
     /// `gates.json`: what was judged, for people and for whoever judges again.
-    fn gates_json(&self, before: &str) -> Vec<u8> {
+    fn gates_json(&self, before: TreeId) -> Vec<u8> {
         let value = match self {
             Judged::Applied { tree, files, risky } => json!({
                 "before": before, "after": tree, "verdict": "pass", "files": files, "risky": risky, "findings": [],

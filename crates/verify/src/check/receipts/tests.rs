@@ -3,7 +3,7 @@
 use super::*;
 use crate::bundle::Bundle;
 use contract::bundle::{BundleFile, BundleIndex, BundleIndexSchema};
-use contract::{Event, Fact, ItemEnded, ReceiptRef, Timestamp};
+use contract::{CommitId, Event, Fact, ItemEnded, ObjectId, ReceiptRef, Timestamp, TreeId};
 use serde_json::json;
 
 const SLUG: &str = "20260123-145501-010101";
@@ -12,13 +12,20 @@ fn digest(text: &str) -> Digest {
     contract::hash::sha256(text.as_bytes())
 }
 
+fn object(name: &str) -> ObjectId {
+    ObjectId::Sha256(*digest(name).as_bytes())
+}
+
 /// A receipt that fits [`ended`].
 fn receipt(change: u32, previous: Option<Digest>) -> Receipt {
     let mut receipt: Receipt = serde_json::from_value(json!({
         "schema": "receipt.v1", "id": format!("id-{change}"), "run_id": SLUG, "task_id": "t", "change": change,
         "agent_id": "agent-1", "phase": "tranche", "timestamp_ns": "0", "timestamp_iso": "2026-01-23T14:55:01.000Z",
         "status": "success", "before_hash": digest("before"), "after_hash": digest("after"),
-        "git": {"base_commit": "c", "base_tree": "b", "before_tree": "before", "candidate_tree": "candidate", "after_tree": "after"},
+        "git": {
+            "base_commit": object("c"), "base_tree": object("b"), "before_tree": object("before"),
+            "candidate_tree": object("candidate"), "after_tree": object("after"),
+        },
         "contract": Digest::from_bytes([0; 32]), "submitted": digest("submitted"), "policies": {},
         "toolchain_version": "0.1.0", "sandbox": "none", "artifacts": [], "proof_artifacts": [],
         "deltas": {"deltaO": [], "deltaPi": [], "deltaLambda": [], "deltaQ": []},
@@ -27,7 +34,7 @@ fn receipt(change: u32, previous: Option<Digest>) -> Receipt {
         "previous_receipt_hash": previous, "content_hash": digest("later"), "receipt_hash": digest("later"),
     }))
     .unwrap();
-    receipt.content_hash = Receipt::content(&receipt.submitted, "b", "candidate");
+    receipt.content_hash = Receipt::content(&receipt.submitted, TreeId(object("b")), TreeId(object("candidate")));
     receipt.receipt_hash = receipt.hash();
     receipt
 }
@@ -40,9 +47,9 @@ fn ended(receipt: &Receipt) -> ItemEnded {
         status: receipt.status,
         reason: receipt.reason,
         message: String::new(),
-        before: "before".into(),
-        after: "after".into(),
-        commit: Some("c".into()),
+        before: TreeId(object("before")),
+        after: TreeId(object("after")),
+        commit: Some(CommitId(object("c"))),
         gates: receipt.gates.clone(),
         files: [0, 1, 0],
         left_out: None,
@@ -99,7 +106,7 @@ fn whatever_differs_between_a_receipt_and_the_log_is_found() {
     check_found(|ended| ended.gates[0].passed = false, "tells of other gates than the log");
     check_found(|ended| ended.gates.clear(), "a success that its gates did not allow");
     check_found(|ended| ended.tests = None, "tells of other tests than the log");
-    check_found(|ended| ended.after = "x".into(), "tells of other trees than the log");
+    check_found(|ended| ended.after = TreeId(object("x")), "tells of other trees than the log");
 }
 
 #[test]
