@@ -43,7 +43,7 @@ impl Job {
 
 /// Works on items until none is due any more, or somebody asked to stop.
 pub(crate) fn work(driver: &mut Driver<'_, '_>) -> Result<()> {
-    let helpers = driver.workers.map_or(0, |workers| workers.jobs.min(driver.run.items.len()).saturating_sub(1));
+    let helpers = driver.workers.map_or(0, |workers| workers.jobs.min(driver.run.items().len()).saturating_sub(1));
     let done = std::thread::scope(|scope| {
         let contexts: Vec<_> = (0..helpers).map(|_| (driver.worker_context(), driver.workers)).collect();
         let spawned: Vec<_> = contexts
@@ -146,7 +146,7 @@ fn work_on(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
     let Some((step, opened)) = open(driver, place) else { return Ok(()) };
     let sealed = turn::carry_out(driver, step, opened)?;
     crash::point("step.after_commit");
-    if driver.run.items[place as usize].worked().is_some() {
+    if driver.run.items()[place as usize].worked().is_some() {
         return judge(driver, place, Some(sealed));
     }
     // It is tried again, by whoever comes to it next.
@@ -195,7 +195,7 @@ fn open(driver: &mut Driver<'_, '_>, place: u32) -> Option<(StepRef, Pending)> {
 
 /// Waits as long as the contract says before a turn that failed is taken again; false if it was asked to stop.
 fn wait_before_retry(driver: &Driver<'_, '_>, place: u32) -> bool {
-    let state = &driver.run.items[place as usize];
+    let state = &driver.run.items()[place as usize];
     let failed = state.turns.last().is_some_and(|turn| turn.end != contract::TurnEnd::Interrupted);
     let mut left = Duration::from_millis(if failed { state.item.retry_backoff_ms } else { 0 });
     while !left.is_zero() && driver.control.requested().is_none() {
@@ -208,7 +208,7 @@ fn wait_before_retry(driver: &Driver<'_, '_>, place: u32) -> bool {
 /// Locks what an item declares to write, waiting for whoever has some of it; none if it was asked to stop meanwhile.
 /// Items of one run that declare the same paths follow each other anyway: this is about other runs.
 fn lock_paths(driver: &Driver<'_, '_>, place: u32) -> Result<Option<Option<PathLock>>> {
-    let item = &driver.run.items[place as usize].item;
+    let item = &driver.run.items()[place as usize].item;
     if item.read_only || item.scope.allowed_paths.is_empty() {
         return Ok(Some(None));
     }

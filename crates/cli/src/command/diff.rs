@@ -31,7 +31,7 @@ impl Args {
                     ObjectId::from_hex(text.as_bytes())
                         .map_err(|e| store::Error::Damaged { log: slug.clone(), why: e.to_string() })
                 };
-                objects.diff_text(parse(&run.started.base.tree)?, parse(&run.tree)?)?
+                objects.diff_text(parse(&run.started.base.tree)?, parse(run.tree())?)?
             }
         };
         if here.json {

@@ -77,8 +77,8 @@ impl Work {
         }
         let reader = Reader::open(&session.context.layout)?;
         for (run, _) in reader.open_runs()?.into_iter().rev() {
-            let same = || submitted(run.items.iter().map(|state| &*state.item)) == submitted(items.iter());
-            if matches!(run.status, Status::Paused | Status::Waiting) && !run.items.is_empty() && same() {
+            let same = || submitted(run.items().iter().map(|state| &*state.item)) == submitted(items.iter());
+            if matches!(run.status, Status::Paused | Status::Waiting) && !run.items().is_empty() && same() {
                 return Ok(Some(run.id.slug()));
             }
         }
@@ -150,7 +150,7 @@ impl Session<'_> {
         if view.status != Status::Waiting {
             return Ok(None);
         }
-        Ok(Reader::open(&self.context.layout)?.load(&view.run_id)?.0.waits)
+        Ok(Reader::open(&self.context.layout)?.load(&view.run_id)?.0.core.waits)
     }
 }
 

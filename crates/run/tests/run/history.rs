@@ -184,7 +184,7 @@ impl History {
     #[track_caller]
     pub(crate) fn record(&mut self, fact: Fact) -> &mut History {
         if let Err(illegal) = self.try_record(fact.clone()) {
-            panic!("{illegal}\n{fact:?}\n{:?}", self.run.stage);
+            panic!("{illegal}\n{fact:?}\n{:?}", self.run.flow);
         }
         self
     }
@@ -252,7 +252,7 @@ impl History {
     #[track_caller]
     pub(crate) fn open_change(&mut self) -> (u32, u32) {
         let Due::Change { change, step } = self.run.next() else { panic!("a change should be due") };
-        let before = self.run.tree.clone();
+        let before = self.run.tree().to_owned();
         self.record(Fact::ChangeStarted { change, step: step.index, before });
         (change, step.index)
     }
@@ -262,7 +262,7 @@ impl History {
         Fact::PatchApplied(PatchApplied {
             change,
             step,
-            before: self.run.tree.clone(),
+            before: self.run.tree().to_owned(),
             after: format!("tree-{}", self.trees),
             files: run::bounded((0..files).map(|n| format!("f{n}")).collect()),
             file_count: files as u64,
@@ -280,7 +280,7 @@ impl History {
         Fact::ChangeDropped(ChangeDropped {
             change,
             step,
-            before: self.run.tree.clone(),
+            before: self.run.tree().to_owned(),
             reason,
             findings: vec!["refused".into()],
             budget,

@@ -229,7 +229,7 @@ fn finish_landings(shared: &Shared, context: &Context) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     for (run, log) in reader.open_runs()? {
         let slug = run.id.slug();
-        let run::Stage::LandingOpen(open) = run.stage.clone() else { continue };
+        let Some(open) = run.landing().cloned() else { continue };
         let moved = shared.user.read_ref(&open.target)?.map(|id| id.to_string()) == Some(open.commit);
         if !moved || run.status != Status::Paused || run.started.contract.unknown_rules().is_some() {
             continue;

@@ -135,7 +135,7 @@ impl Args {
         let work = Work { document, jobs: 1, new: false, no_wait: self.no_wait, many: false };
         if let Some(slug) = work.left(session, std::slice::from_ref(&item))? {
             let (run, _) = Reader::open(&session.context.layout)?.load(&slug)?;
-            if run.items.iter().map(|state| &*state.item).eq([&item]) {
+            if run.items().iter().map(|state| &*state.item).eq([&item]) {
                 return session.resume(&slug, 1);
             }
         }
