@@ -43,7 +43,7 @@ impl Reporter {
 
     fn of(here: &Surroundings, layout: &Layout, run: &Run) -> Outcome<Reporter> {
         let ticker = (here.terminal && !here.json).then(Ticker::start);
-        let quiet = here.json && !run.items.is_empty();
+        let quiet = here.json && !run.items().is_empty();
         let lines = if here.json && !quiet { Some((Reader::open(layout)?, run.seq - 1)) } else { None };
         Ok(Reporter { lines, quiet, color: here.color, ticker, last_step: None, preparing: here.workspace_progress() })
     }
@@ -66,8 +66,8 @@ impl Reporter {
         out(&format!("run {} · base {branch} {} · sandbox {sandbox}", run.id.slug(), short_id(started.base.commit)));
         out(&format!("goal: {}", short(&started.contract.goal, 100)));
         if let Some(parent) = &started.parent {
-            let done = run.items.iter().filter(|state| state.done_by().is_some()).count();
-            let kept = if done == 0 { String::new() } else { format!(": {done} of {} stay done", run.items.len()) };
+            let done = run.items().iter().filter(|state| state.done_by().is_some()).count();
+            let kept = if done == 0 { String::new() } else { format!(": {done} of {} stay done", run.items().len()) };
             out(&format!("goes on from run {parent}{kept}"));
         }
         if !started.left_out.is_empty() {
@@ -134,7 +134,7 @@ impl Reporter {
     /// One line an item: how it ended, and what of it is on the run's line.
     fn item_ended(&self, run: &Run, ended: &ItemEnded) {
         let good = ended.status == ItemStatus::Success;
-        let id = run.items.get(ended.item as usize).map_or("", |state| state.item.id.as_str());
+        let id = run.items().get(ended.item as usize).map_or("", |state| state.item.id.as_str());
         let word = self.paint(ended.status.as_str(), good);
         let [created, edited, deleted] = ended.files;
         let rest = match (good, ended.commit) {
@@ -210,8 +210,8 @@ impl Reporter {
 
 /// Whose turn it is, where several work at once.
 fn whose(run: &Run, step: StepRef) -> String {
-    match step.item.filter(|_| run.items.len() > 1) {
-        Some(place) => format!("{}: ", safe(&run.items[place as usize].item.id)),
+    match step.item.filter(|_| run.items().len() > 1) {
+        Some(place) => format!("{}: ", safe(&run.items()[place as usize].item.id)),
         None => String::new(),
     }
 }

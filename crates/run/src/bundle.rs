@@ -69,7 +69,7 @@ impl Piece {
 /// The files of the bundle that are not on record already, once the [`conversations`] are.
 pub fn pieces(record: &Record<'_>) -> Vec<Piece> {
     let mut pieces = of_run(record);
-    for place in 0..record.run.items.len() as u32 {
+    for place in 0..record.run.items().len() as u32 {
         pieces.extend(of_item(record, place));
     }
     pieces.push(Piece::json("reports/evidence_report.json", &reports::evidence_report(record, &pieces)));
@@ -105,11 +105,11 @@ fn of_run(record: &Record<'_>) -> Vec<Piece> {
 /// What there is of an item. A batch may have a thousand of them, so a stage that did not run for one has a report only
 /// where it is the only one.
 fn of_item(record: &Record<'_>, place: u32) -> Vec<Piece> {
-    let state = &record.run.items[place as usize];
+    let state = &record.run.items()[place as usize];
     let task = &state.item.id;
     let mut pieces = vec![Piece::json(format!("tasks/{task}.json"), &*state.item)];
     let Some(about) = Subject::of_item(record, place) else { return pieces };
-    let only = record.run.items.len() == 1;
+    let only = record.run.items().len() == 1;
     pieces.extend(reports::task_result(&about).map(|it| Piece::json(format!("results/{task}/result.json"), &it)));
     let patch: Vec<String> = record.patch_of(place).into_iter().collect();
     if !patch.is_empty() {

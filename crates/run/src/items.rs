@@ -2,11 +2,12 @@
 //! run, so that a batch of a thousand is as quick to go on with as a batch of ten.
 
 use crate::gate::ORDER;
+use crate::state::{OpenTurn, StepRecord, Unfinished};
 use contract::path::lies_within;
 use contract::work::Gate;
 use contract::{
-    Digest, Earlier, Item, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, StepCommitted, StepRef, Timestamp,
-    TreeId, TurnEnd,
+    Earlier, Item, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, StepCommitted, StepRef, Timestamp, TreeId,
+    TurnEnd,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,35 +27,11 @@ pub struct ItemState {
     /// What came of it before this run.
     pub earlier: Option<Arc<Earlier>>,
     /// Its turns so far.
-    pub turns: Vec<ItemTurn>,
+    pub turns: Vec<Arc<StepRecord>>,
     /// The places of what it needs.
     pub needs: Vec<u32>,
     /// The places of earlier items of its level that declare some of the same paths.
     pub behind: Vec<u32>,
-}
-
-/// A turn of an item that is over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ItemTurn {
-    /// Which.
-    pub step: StepRef,
-    /// How it ended.
-    pub end: TurnEnd,
-    /// Its directory below the run's; none if nothing was kept.
-    pub dir: Option<String>,
-    /// When it was opened.
-    pub since: Timestamp,
-    /// What its agent had made when it was cut off.
-    pub unfinished: Option<Unfinished>,
-}
-
-/// What an agent that was cut off had made, which nobody has judged.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unfinished {
-    /// The tree it started from.
-    pub base: TreeId,
-    /// What it made of that.
-    pub tree: TreeId,
 }
 
 /// Where an item is.
@@ -63,14 +40,7 @@ pub enum ItemStage {
     /// Nothing has happened, or nothing is kept of what did.
     Waiting,
     /// Its agent is at work.
-    Working {
-        /// Which turn.
-        step: StepRef,
-        /// Since when.
-        since: Timestamp,
-        /// On what.
-        base: ItemBase,
-    },
+    Working(Arc<OpenTurn>),
     /// Its agent is done; what it left is to be judged, or another attempt follows.
     Worked(Worked),
     /// It has its receipt.
@@ -94,15 +64,6 @@ pub struct Worked {
     pub tree: Option<TreeId>,
     /// When its first turn was opened.
     pub since: Timestamp,
-}
-
-/// The commits that the items of a run have made so far, one after another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    /// Where it ends.
-    pub head: ItemBase,
-    /// The receipt hash of the change it ends with.
-    pub receipt: Option<Digest>,
 }
 
 impl ItemState {
@@ -192,36 +153,28 @@ impl ItemState {
         }
     }
 
-    pub(crate) fn open(&mut self, step: StepRef, since: Timestamp, base: ItemBase) -> Result<(), String> {
+    pub(crate) fn open(&mut self, turn: &Arc<OpenTurn>) -> Result<(), String> {
         let is_open = match &self.stage {
             ItemStage::Waiting => true,
             ItemStage::Worked(worked) => worked.end != TurnEnd::Answered,
-            ItemStage::Working { .. } | ItemStage::Ended(_) => false,
+            ItemStage::Working(_) | ItemStage::Ended(_) => false,
         };
-        if !is_open || step.attempt != self.turns.len() as u32 + 1 || step.role != Role::Worker {
+        if !is_open || turn.step.attempt != self.turns.len() as u32 + 1 || turn.step.role != Role::Worker {
             return Err(format!("item {} has no such turn now", self.item.id));
         }
-        self.stage = ItemStage::Working { step, since, base };
+        self.stage = ItemStage::Working(turn.clone());
         Ok(())
     }
 
-    fn close(&self, step: StepRef) -> Result<(Timestamp, ItemBase), String> {
-        match &self.stage {
-            ItemStage::Working { step: open, since, base } if *open == step => Ok((*since, base.clone())),
-            _ => Err(format!("step {} is not open", step.index)),
-        }
-    }
-
-    pub(crate) fn commit(&mut self, done: &StepCommitted) -> Result<(), String> {
-        let (since, base) = self.close(done.step)?;
+    pub(crate) fn commit(&mut self, record: &Arc<StepRecord>, done: &StepCommitted) -> Result<(), String> {
+        let ItemStage::Working(turn) = &self.stage else { return Err(format!("nobody works on {}", self.item.id)) };
+        let base = turn.base.clone().ok_or("an item starts from the run's line")?;
         let answered = done.end == TurnEnd::Answered;
         let cut_off = matches!(done.reason, Some(Reason::BudgetExceeded | Reason::AgentTimeout));
         if answered && done.tree.is_none() || !answered && !cut_off && done.tree.is_some() {
             return Err("a worker leaves a tree when it answers, or is cut off".into());
         }
-        let made = done.tree.filter(|_| !answered);
-        let unfinished = made.map(|tree| Unfinished { base: base.tree, tree });
-        self.turns.push(ItemTurn { step: done.step, end: done.end, dir: Some(done.dir.clone()), since, unfinished });
+        self.turns.push(record.clone());
         self.stage = ItemStage::Worked(Worked {
             step: done.step,
             base,
@@ -234,11 +187,9 @@ impl ItemState {
         Ok(())
     }
 
-    pub(crate) fn lose(&mut self, step: StepRef, dir: Option<String>) -> Result<(), String> {
-        let (since, _) = self.close(step)?;
-        self.turns.push(ItemTurn { step, end: TurnEnd::Interrupted, dir, since, unfinished: None });
+    pub(crate) fn lose(&mut self, record: &Arc<StepRecord>) {
+        self.turns.push(record.clone());
         self.stage = ItemStage::Waiting;
-        Ok(())
     }
 
     /// Whether this end fits what is known of the item. What it says about the line is checked by the run.

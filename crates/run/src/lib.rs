@@ -12,11 +12,11 @@ pub mod redact;
 mod spec;
 mod state;
 pub mod turn;
-mod workflow;
+pub mod workflow;
 
 pub use approvals::approval_problems;
 pub use bounded::{bounded, bounded_begins_with};
-pub use items::{ItemStage, ItemState, ItemTurn, Line, Unfinished, Worked, levels, reconciles};
+pub use items::{ItemStage, ItemState, Worked, levels, reconciles};
 pub use spec::{LookBack, Product, TurnRights, TurnSpec};
-pub use state::{Illegal, Run, Stage, StepRecord};
-pub use workflow::{Due, NotDue};
+pub use state::{Core, Illegal, Line, OpenTurn, Run, StepRecord, Unfinished};
+pub use workflow::{Due, Flow, NotDue};

@@ -2,8 +2,10 @@
 //! it may look back. The decision says all of it here, once; whoever carries the turn out asks nothing else about the
 //! workflow that it belongs to.
 
-use crate::items::{ItemStage, ItemState, ItemTurn};
-use crate::{Run, Stage};
+use crate::Run;
+use crate::items::ItemState;
+use crate::state::{OpenTurn, StepRecord};
+use crate::workflow::{Flow, batch, pdca};
 use contract::work::{NetworkRight, ShellRight};
 use contract::{AgentConfig, AgentType, CommitId, Earlier, Item, RepoPath, Role, StepRef, Timestamp, TreeId};
 use serde_json::Value;
@@ -97,28 +99,28 @@ impl TurnSpec {
 impl Run {
     /// The turn that is open under this name; none if there is no such turn.
     pub fn spec(&self, step: StepRef) -> Option<TurnSpec> {
-        match step.item {
-            None => self.loop_spec(step),
-            Some(place) => self.worker_spec(step, self.items.get(place as usize)?),
+        let turn = self.core.open.iter().find(|turn| turn.step == step)?;
+        match &self.flow {
+            Flow::Pdca(state) => self.loop_spec(turn, state),
+            Flow::Batch(state) => self.worker_spec(turn, state),
         }
     }
 
     /// The item that a turn is about, if it is about one.
     pub fn item_of(&self, step: StepRef) -> Option<&Arc<Item>> {
-        self.items.get(step.item? as usize).map(|state| &state.item)
+        self.items().get(step.item? as usize).map(|state| &state.item)
     }
 
-    fn loop_spec(&self, step: StepRef) -> Option<TurnSpec> {
-        let Stage::StepOpen(open, opened_at) = &self.stage else { return None };
-        let contract = &self.started.contract;
-        let agent = contract.agents.get(&step.role).filter(|_| *open == step)?.clone();
+    fn loop_spec(&self, turn: &OpenTurn, state: &pdca::State) -> Option<TurnSpec> {
+        let (step, contract) = (turn.step, &self.started.contract);
+        let agent = contract.agents.get(&step.role)?.clone();
         let edits = step.role == Role::Act && agent.kind != AgentType::Exec;
         let works = matches!(step.role, Role::Do | Role::Act);
         Some(TurnSpec {
             step,
-            opened_at: *opened_at,
+            opened_at: turn.since,
             commit: self.started.base.commit,
-            tree: self.tree,
+            tree: self.core.tree,
             rights: TurnRights {
                 write: works,
                 write_within: None,
@@ -131,7 +133,7 @@ impl Run {
             },
             goal: contract.goal.clone(),
             item: None,
-            notes: cut(&self.notes.join("\n")),
+            notes: cut(&state.notes.join("\n")),
             product: if edits { Product::Patch } else { Product::Files },
             time_ms: u64::from(contract.limits.step_seconds) * 1000,
             look_back: self.look_back(self.step_dirs()),
@@ -142,14 +144,15 @@ impl Run {
         })
     }
 
-    fn worker_spec(&self, step: StepRef, state: &ItemState) -> Option<TurnSpec> {
-        let ItemStage::Working { step: open, since, base } = &state.stage else { return None };
+    fn worker_spec(&self, turn: &OpenTurn, batch: &batch::State) -> Option<TurnSpec> {
+        let (step, base) = (turn.step, turn.base.as_ref()?);
+        let state = batch.item(step.item?).ok()?;
         let item = &state.item;
-        let agent = self.started.contract.workers.get(&item.worker).filter(|_| *open == step)?.clone();
+        let agent = self.started.contract.workers.get(&item.worker)?.clone();
         let tree = state.shown_on(base);
         Some(TurnSpec {
             step,
-            opened_at: *since,
+            opened_at: turn.since,
             agent,
             commit: base.commit,
             tree,
@@ -168,18 +171,11 @@ impl Run {
             notes: cut(&worker_notes(state, tree != base.tree)),
             product: Product::Tree,
             time_ms: item.timeout_ms,
-            look_back: self.look_back(self.dirs_built_on(state)),
+            look_back: self.look_back(dirs_built_on(batch, state)),
             in_parallel: true,
             interactive: true,
             continues: false,
         })
-    }
-
-    /// The directories of the turns of an item and of what it needs.
-    fn dirs_built_on<'r>(&'r self, state: &'r ItemState) -> Vec<&'r str> {
-        let needed = state.needs.iter().map(|place| &self.items[*place as usize]);
-        let turns = needed.flat_map(|other| &other.turns).chain(&state.turns);
-        turns.filter_map(|turn| turn.dir.as_deref()).collect()
     }
 
     /// The last of these directories: what a turn is given must not grow with the length of its run.
@@ -189,9 +185,16 @@ impl Run {
     }
 }
 
+/// The directories of the turns of an item and of what it needs.
+fn dirs_built_on<'r>(batch: &'r batch::State, state: &'r ItemState) -> Vec<&'r str> {
+    let needed = state.needs.iter().map(|place| &batch.items[*place as usize]);
+    let turns = needed.flat_map(|other| &other.turns).chain(&state.turns);
+    turns.filter_map(|turn| turn.dir.as_deref()).collect()
+}
+
 /// What the agent of an item is told about the attempts before its own.
 fn worker_notes(state: &ItemState, is_continued: bool) -> String {
-    let attempt = |turn: &ItemTurn| format!("Attempt {} ended {:?}.\n", turn.step.attempt, turn.end);
+    let attempt = |turn: &Arc<StepRecord>| format!("Attempt {} ended {:?}.\n", turn.step.attempt, turn.end);
     earlier_note(state, is_continued).into_iter().chain(state.turns.iter().map(attempt)).collect()
 }
 

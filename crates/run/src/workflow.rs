@@ -1,12 +1,129 @@
-//! What is due next. A workflow is a pure function from the state of a run to the one thing to do; the loop in
-//! `runner` does it and records what happened.
+//! Workflows: one file each, with its own small state, its part of the law (how facts change that state) and its
+//! schedule (a pure function from the state of a run to what is due). The loop in `runner` does what is due and records
+//! what happened. A new workflow is a file here, a variant of [`Flow`] and the arms that the compiler then asks for.
 
-mod batch;
-mod pdca;
+pub mod batch;
+pub mod pdca;
 
 use crate::Run;
-use contract::{BudgetExceeded, End, Fact, Reason, Status, StepRef, Timestamp, Workflow};
+use crate::items::ItemState;
+use crate::state::{Core, OpenTurn, Outcome, StepRecord};
+use contract::{
+    Budget, BudgetExceeded, End, Fact, ItemBase, Reason, RunStarted, Status, StepCommitted, StepRef, Timestamp, Usd,
+    Workflow,
+};
 use std::fmt;
+use std::sync::Arc;
+
+/// The workflow of a run, and where it is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Flow {
+    /// plan → do → check → act until PASS.
+    Pdca(pdca::State),
+    /// Items, level by level.
+    Batch(batch::State),
+}
+
+/// What every workflow says about the facts that all of them have.
+impl Flow {
+    pub(crate) fn new(workflow: Workflow) -> Flow {
+        match workflow {
+            Workflow::Pdca => Flow::Pdca(pdca::State::new()),
+            Workflow::Batch => Flow::Batch(batch::State::new()),
+        }
+    }
+
+    /// The loop, for the facts that only a loop has.
+    pub(crate) fn pdca(&mut self) -> Result<&mut pdca::State, String> {
+        match self {
+            Flow::Pdca(state) => Ok(state),
+            Flow::Batch(_) => Err("a batch has no rounds".into()),
+        }
+    }
+
+    /// The batch, for the facts that only a batch has.
+    pub(crate) fn batch(&mut self) -> Result<&mut batch::State, String> {
+        match self {
+            Flow::Batch(state) => Ok(state),
+            Flow::Pdca(_) => Err("a loop has no items".into()),
+        }
+    }
+
+    pub(crate) fn open(&mut self, core: &Core, started: &RunStarted, turn: &Arc<OpenTurn>) -> Outcome {
+        match self {
+            Flow::Pdca(_) if turn.base.is_some() => Err("a turn of a loop starts from the run's tree".into()),
+            Flow::Pdca(state) => state.open(core, turn.step),
+            Flow::Batch(state) => state.open(core, started, turn),
+        }
+    }
+
+    pub(crate) fn commit(&mut self, record: &Arc<StepRecord>, done: &StepCommitted) -> Outcome {
+        match self {
+            Flow::Pdca(state) => {
+                state.commit(done);
+                Ok(())
+            }
+            Flow::Batch(state) => state.commit(record, done),
+        }
+    }
+
+    pub(crate) fn lose(&mut self, record: &Arc<StepRecord>) -> Outcome {
+        match self {
+            Flow::Pdca(state) => {
+                state.lose(record.step);
+                Ok(())
+            }
+            Flow::Batch(state) => state.lose(record),
+        }
+    }
+
+    pub(crate) fn note_protocol_error(&mut self, step: StepRef, problems: &[String]) -> Outcome {
+        match self {
+            Flow::Pdca(state) => state.note_protocol_error(step, problems),
+            Flow::Batch(state) => state.require_protocol_error(step),
+        }
+    }
+
+    /// Whether this change is one that has just been completed.
+    pub(crate) fn has_closed(&self, change: u32) -> bool {
+        match self {
+            Flow::Pdca(state) => state.has_just_closed(change),
+            Flow::Batch(state) => state.has_ended(change),
+        }
+    }
+
+    /// Whether a change is being judged whose intent is on record.
+    pub(crate) fn has_open_change(&self) -> bool {
+        match self {
+            Flow::Pdca(state) => state.has_open_change(),
+            Flow::Batch(_) => false,
+        }
+    }
+
+    /// Whether what the run has made is judged as it stands.
+    pub(crate) fn is_judged(&self, started: &RunStarted) -> bool {
+        match self {
+            Flow::Pdca(state) => state.is_judged(),
+            Flow::Batch(state) => state.is_judged(started),
+        }
+    }
+
+    /// Whether what was judged is accepted.
+    pub(crate) fn passed(&self) -> bool {
+        match self {
+            Flow::Pdca(state) => state.passed(),
+            Flow::Batch(state) => state.passed(),
+        }
+    }
+
+    /// Whether the run has made something that is not in its base.
+    pub(crate) fn has_changed(&self, core: &Core, started: &RunStarted) -> bool {
+        match self {
+            Flow::Pdca(_) => core.tree != started.base.tree,
+            Flow::Batch(_) => core.line.head.commit != started.base.commit,
+        }
+    }
+}
 
 /// A fact that is legal, but not what the workflow has happen now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,8 +192,8 @@ impl Run {
     pub fn admits(&self, fact: &Fact) -> Result<(), NotDue> {
         let is_due = match fact {
             Fact::StepStarted { step, base } => {
-                let from = |item| Some(self.base_for(item));
-                self.due().any(|due| due == Due::Turn(*step)) && *base == step.item.and_then(from)
+                let from = step.item.and_then(|place| self.batch()?.base_for(&self.core, place));
+                self.due().any(|due| due == Due::Turn(*step)) && *base == from
             }
             Fact::ChangeStarted { change, step, .. } => {
                 matches!(self.next(), Due::Change { change: due, step: by } if due == *change && by.index == *step)
@@ -101,16 +218,57 @@ impl Run {
         if self.status != Status::Running {
             return Box::new(std::iter::empty());
         }
-        match self.started.contract.workflow {
-            _ if self.approvals.is_empty() && !self.started.contract.approval_for.is_empty() => {
-                Box::new(std::iter::once(Due::Approval))
-            }
-            // What is open comes to its end first.
-            _ if self.limited.is_some() && self.has_open_item() => Box::new(std::iter::empty()),
-            _ if self.limited.is_some() => Box::new(self.limited.into_iter().map(pause)),
-            Workflow::Pdca => Box::new(std::iter::once(pdca::next(self))),
-            Workflow::Batch => batch::due(self),
+        if self.core.approvals.is_empty() && !self.started.contract.approval_for.is_empty() {
+            return Box::new(std::iter::once(Due::Approval));
         }
+        if let Some(until) = self.core.limited {
+            // What is open comes to its end first.
+            let is_idle = self.core.open.is_empty();
+            return Box::new(is_idle.then(|| pause(until)).into_iter());
+        }
+        if self.core.landing.is_some() {
+            return Box::new(std::iter::once(Due::Land));
+        }
+        match &self.flow {
+            Flow::Pdca(state) => Box::new(std::iter::once(pdca::due(self, state))),
+            Flow::Batch(state) => batch::due(self, state),
+        }
+    }
+
+    /// Whether there is something to land. What was carried out again only to be compared never lands.
+    pub(crate) fn has_to_land(&self) -> bool {
+        self.flow.has_changed(&self.core, &self.started) && self.started.replay_of.is_none()
+    }
+
+    /// The index that the next step gets.
+    pub fn next_index(&self) -> u32 {
+        match &self.flow {
+            Flow::Pdca(_) => pdca::next_index(&self.core),
+            Flow::Batch(_) => batch::next_index(&self.core),
+        }
+    }
+
+    pub(crate) fn batch(&self) -> Option<&batch::State> {
+        match &self.flow {
+            Flow::Batch(state) => Some(state),
+            Flow::Pdca(_) => None,
+        }
+    }
+
+    /// What an item needs that did not succeed.
+    pub fn failed_need(&self, item: &ItemState) -> Option<&ItemState> {
+        self.batch()?.failed_need(item)
+    }
+
+    /// Where the agent of an item starts from. All of a level start from the same commit, but for those that waited
+    /// for others of it: they start from what these have made.
+    pub fn base_for(&self, place: u32) -> ItemBase {
+        self.batch().and_then(|state| state.base_for(&self.core, place)).expect("BUG: the caller knows the item")
+    }
+
+    /// Whether every item that lands before this one has come to its end.
+    pub fn may_land(&self, place: u32) -> bool {
+        self.batch().is_some_and(|state| state.may_land(place))
     }
 }
 
@@ -120,4 +278,25 @@ fn pause(until: Option<Timestamp>) -> Due {
         None => "the provider has had enough for now; `norma resume` goes on from the last step".to_owned(),
     };
     Due::Pause { end: End { reason: Some(Reason::ProviderLimit), message }, until }
+}
+
+/// The end of a run whose budget is used up.
+fn stopped(budget: BudgetExceeded) -> Due {
+    let message = used_up_message(&budget);
+    let end = End { reason: Some(Reason::BudgetExceeded), message };
+    Due::End { status: Status::Stopped, end, budget: Some(budget) }
+}
+
+fn used_up_message(over: &BudgetExceeded) -> String {
+    let BudgetExceeded { budget, limit, actual } = over;
+    match budget {
+        Budget::MaxCostUsd => format!("budget {budget} is used up: ${} of ${}", Usd(*actual), Usd(*limit)),
+        Budget::MaxTokens => format!("budget {budget} is used up: {actual} of {limit}"),
+        _ => format!("budget {budget} is used up: {actual} > {limit}"),
+    }
+}
+
+/// The end of a run for any other reason.
+fn over(status: Status, reason: Option<Reason>, message: String) -> Due {
+    Due::End { status, end: End { reason, message }, budget: None }
 }

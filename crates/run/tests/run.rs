@@ -5,6 +5,8 @@
 mod after;
 #[path = "run/bundle.rs"]
 mod bundle;
+#[path = "run/flow.rs"]
+mod flow;
 #[path = "run/history.rs"]
 mod history;
 #[path = "run/items_property.rs"]
@@ -137,7 +139,7 @@ fn a_session_that_failed_says_why_and_a_deadline_only_where_the_provider_did_not
 #[test]
 fn a_run_starts_in_iteration_one() {
     let history = History::new(3, 0);
-    assert_eq!(history.run.iteration, 1);
+    assert_eq!(history.run.iteration(), 1);
     assert_eq!(history.due_turn(), StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None });
 }
 
@@ -210,7 +212,7 @@ fn the_loop_ends_only_at_a_pass_a_failure_or_an_exceeded_budget() {
 fn a_pass_marks_the_run_passed_and_ends_it() {
     let mut history = before(Role::Check);
     take(&mut history, &check_turn(OK, PASS_VERDICT));
-    assert_eq!(history.run.verdict, Some(Verdict::Pass));
+    assert_eq!(history.run.verdict(), Some(Verdict::Pass));
     assert_eq!(history.finish(), Status::Succeeded);
     assert_eq!(history.run.status.legacy(history.run.reason), "passed");
     assert_eq!(history.run.next(), Due::Nothing);
@@ -225,10 +227,10 @@ fn a_pass_over_a_changed_tree_lands_before_the_run_has_passed() {
     history.check(Verdict::Pass, &[]);
     history.refuse(Fact::RunPassed(end(None)));
     history.record(Fact::LandingStarted(landing("refs/heads/main"))).decline();
-    assert_eq!(history.run.declined.as_deref(), Some("the branch moved"));
+    assert_eq!(history.run.declined(), Some("the branch moved"));
     history.refuse(Fact::RunPassed(end(None)));
     history.land("refs/heads/norma/x");
-    assert_eq!(history.run.landed, Some(landing("refs/heads/norma/x")));
+    assert_eq!(history.run.landed(), Some(&landing("refs/heads/norma/x")));
     assert_eq!(history.finish(), Status::Succeeded);
 }
 
@@ -239,11 +241,11 @@ fn a_run_that_carries_out_another_one_again_passes_without_landing_and_can_never
     history.change().answered(Role::Plan);
     history.answered(Role::Do);
     history.check(Verdict::Pass, &[]);
-    assert_ne!(history.run.tree, history.run.started.base.tree);
+    assert_ne!(history.run.tree(), history.run.started.base.tree);
     history.refuse(Fact::LandingStarted(landing("refs/heads/main")));
     history.refuse(Fact::Landed(landing("refs/heads/main")));
     assert_eq!(history.finish(), Status::Succeeded);
-    assert_eq!(history.run.landed, None);
+    assert_eq!(history.run.landed(), None);
 }
 
 #[test]
@@ -282,7 +284,7 @@ fn a_fail_leads_to_act_and_then_to_the_next_iteration() {
     take(&mut history, &Turn { files: &["patch.diff"], ..Turn::default() });
     history.change();
     assert_eq!(history.due_turn(), StepRef { index: 5, role: Role::Plan, iteration: 2, attempt: 1, item: None });
-    assert_eq!(history.run.verdict, Some(Verdict::Fail));
+    assert_eq!(history.run.verdict(), Some(Verdict::Fail));
 }
 
 #[test]
@@ -292,9 +294,9 @@ fn a_claimed_pass_that_does_not_count_leads_to_act() {
         let mut history = before(Role::Check);
         let judged = take(&mut history, &turn);
         assert_eq!(judged.end, TurnEnd::Answered);
-        assert_eq!(history.run.verdict, Some(Verdict::Fail));
+        assert_eq!(history.run.verdict(), Some(Verdict::Fail));
         assert_eq!(history.due_turn().role, Role::Act);
-        assert!(history.run.notes.last().unwrap().starts_with("The claimed PASS does not count"));
+        assert!(history.run.notes().last().unwrap().starts_with("The claimed PASS does not count"));
     }
 }
 
@@ -423,7 +425,7 @@ fn a_check_without_a_valid_verdict_fails_the_run() {
         assert_eq!((judged.status, judged.end), (StepStatus::Fail, TurnEnd::ProtocolError));
         assert_eq!(judged.response.status, ResponseStatus::Fail);
         assert_eq!((history.finish(), history.run.reason), (Status::Failed, Some(Reason::ProtocolError)));
-        assert_eq!(history.run.verdict, None);
+        assert_eq!(history.run.verdict(), None);
     }
 }
 
@@ -462,9 +464,9 @@ fn a_protocol_error_is_retried_as_often_as_the_limits_say() {
     history.turn(Role::Plan, TurnEnd::ProtocolError, false);
     history.turn(Role::Plan, TurnEnd::Interrupted, false);
     assert_eq!(history.due_turn(), StepRef { index: 3, role: Role::Plan, iteration: 1, attempt: 3, item: None });
-    assert_eq!(history.run.notes.len(), 2);
+    assert_eq!(history.run.notes().len(), 2);
     history.answered(Role::Plan);
-    assert_eq!(history.run.notes, [""; 0]);
+    assert_eq!(history.run.notes(), [""; 0]);
 }
 
 #[test]
@@ -527,7 +529,7 @@ fn an_act_without_a_patch_is_recorded_as_such() {
     let Some(Fact::StepCommitted(done)) = history.events.last().map(|event| &event.fact) else { panic!() };
     assert!(!done.patch);
     assert_eq!(history.due_turn().iteration, 2);
-    assert_eq!(history.run.tree, history::BASE_TREE);
+    assert_eq!(history.run.tree(), history::BASE_TREE);
 }
 
 #[test]
@@ -584,7 +586,7 @@ fn a_run_stops_after_max_iterations() {
         let step = StepRef { index: limit * 4 + 1, role: Role::Plan, iteration: limit + 1, attempt: 1, item: None };
         history.refuse(Fact::StepStarted { step, base: None });
         assert_eq!(history.finish(), Status::Stopped);
-        assert_eq!(history.run.iteration, limit);
+        assert_eq!(history.run.iteration(), limit);
     }
 }
 
@@ -604,7 +606,7 @@ fn a_patch_over_a_budget_is_refused() {
         history.refuse(applied);
         history.record(history.dropped(change, step, Reason::BudgetExceeded, Some(over)));
         assert_eq!(history.finish(), Status::Stopped);
-        assert_eq!(history.run.tree, history::BASE_TREE);
+        assert_eq!(history.run.tree(), history::BASE_TREE);
     }
     assert_eq!(over_budget(&limits, &Sizes { patch_bytes: 8 * 1024, files: 3, risky: 1 }), None);
     let unlimited = Budgets { max_patch_kb: None, max_changed_files: None, max_risky_files: None, ..limits };
@@ -624,10 +626,10 @@ fn a_patch_that_does_not_apply_fails_the_step_and_the_run() {
     let act = history.turn(Role::Act, TurnEnd::Answered, true);
     let (change, step) = history.open_change();
     history.record(history.dropped(change, step, Reason::PatchFailed, None));
-    let record = history.run.steps.iter().find(|record| record.step == act).unwrap();
+    let record = history.run.steps().iter().find(|record| record.step == act).unwrap();
     assert_eq!(record.status, StepStatus::Fail);
     assert_eq!((history.finish(), history.run.reason), (Status::Failed, Some(Reason::PatchFailed)));
-    assert_eq!(history.run.tree, history::BASE_TREE);
+    assert_eq!(history.run.tree(), history::BASE_TREE);
 }
 
 #[test]

@@ -183,7 +183,7 @@ impl Asking<'_> {
                 earliest = Some(earliest.map_or(*at, |sooner: Instant| sooner.min(*at)));
                 continue;
             }
-            let item = &run.items[place as usize].item;
+            let item = &run.items()[place as usize].item;
             if self.lock(run, claims, Subject::Item(place), writes(item), &item.id)? {
                 claims.not_before.remove(&place);
                 return Ok(Next::Do(Job::Work(place)));

@@ -22,11 +22,11 @@ pub(crate) fn work_on(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
     let Some((step, opened)) = open(driver, place) else { return Ok(()) };
     let sealed = turn::carry_out(driver, step, opened)?;
     crash::point("step.after_commit");
-    if driver.run.items[place as usize].worked().is_some() {
+    if driver.run.items()[place as usize].worked().is_some() {
         return judge(driver, place, Some(sealed));
     }
     // It is tried again, by whoever comes to it when its time has come.
-    let state = &driver.run.items[place as usize];
+    let state = &driver.run.items()[place as usize];
     if state.turns.last().is_some_and(|turn| turn.end != TurnEnd::Interrupted) {
         let left = Duration::from_millis(state.item.retry_backoff_ms);
         driver.shared.state().claims.wait_before(place, left);

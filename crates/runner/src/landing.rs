@@ -14,7 +14,7 @@ use crate::world::LandResult;
 use crate::{Error, Machine, Result, World};
 use contract::{Audit, End, Fact, Landing, LandingDeclined, LandingMode, LandingUndone, Reason, Status, Workflow};
 use merged::Merging;
-use run::{Run, Stage};
+use run::Run;
 use store::{Reader, Store, crash};
 
 /// How often a result is merged anew because the branch moves while it is being tested.
@@ -22,9 +22,9 @@ const MOVES_MAX: usize = 5;
 
 /// Lands the result of the run that is being driven: where the contract says, or else on a branch of its own.
 pub(crate) fn land(driver: &mut Driver<'_, '_>) -> Result<()> {
-    let landing = match &driver.run.stage {
-        Stage::LandingOpen(landing) => landing.clone(),
-        _ => {
+    let landing = match driver.run.landing() {
+        Some(landing) => landing.clone(),
+        None => {
             let Some((landing, objection)) = plan(driver)? else { return Ok(()) };
             driver.record(vec![Fact::LandingStarted(landing.clone())], Vec::new())?;
             if let Some(why) = objection {
@@ -82,11 +82,11 @@ fn planned(objects: &Objects, run: &Run) -> Result<Landing> {
     let commit = match run.started.contract.workflow {
         Workflow::Pdca => objects.commit(&commit_of(run))?,
         // What the items made is a line of commits already.
-        Workflow::Batch => id(run.line.head.commit),
+        Workflow::Batch => id(run.line().head.commit),
     };
     objects.pin(&result_pin(&slug), commit)?;
     let commit = recorded(commit);
-    if run.declined.is_some() || run.started.contract.landing.mode == LandingMode::Branch {
+    if run.declined().is_some() || run.started.contract.landing.mode == LandingMode::Branch {
         return Ok(Landing { target: own_branch(&slug), from: None, commit, checkout: false });
     }
     let target = run.started.base.branch.clone().unwrap_or_else(|| "HEAD".to_owned());
@@ -96,10 +96,10 @@ fn planned(objects: &Objects, run: &Run) -> Result<Landing> {
 /// The one commit of a run whose turns made one tree.
 fn commit_of(run: &Run) -> CommitSpec {
     CommitSpec {
-        tree: id(run.tree),
+        tree: id(run.tree()),
         parents: vec![id(run.started.base.commit)],
         author: Machine::identity(run),
-        seconds: (run.verdict_at.unwrap_or_default().unix_ms() / 1000) as i64,
+        seconds: (run.verdict_at().unwrap_or_default().unix_ms() / 1000) as i64,
         message: commit_message(run),
     }
 }

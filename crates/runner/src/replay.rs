@@ -79,7 +79,7 @@ impl Replay<'_> {
         let run = Run::start(id, &events[0]).map_err(damaged)?;
         let dir = self.reader.layout().run(slug);
         let rules = Rules::new(self.policies, self.reader.layout());
-        let line = vec![run.line.head.clone()];
+        let line = vec![run.line().head.clone()];
         let mut walk = Walk { with: *self, rules, dir, run, events: &events, line, memo: Memo::empty(), tests };
         go(&mut walk)
     }
@@ -158,8 +158,8 @@ impl Walk<'_, '_> {
 
     fn go_past(&mut self, event: &Event) {
         self.run.apply(event).expect("BUG: the log was folded before");
-        if self.line.last() != Some(&self.run.line.head) {
-            self.line.push(self.run.line.head.clone());
+        if self.line.last() != Some(&self.run.line().head) {
+            self.line.push(self.run.line().head.clone());
         }
     }
 
@@ -192,7 +192,7 @@ impl Walk<'_, '_> {
         let commit = landing.commit;
         let tree = self.with.objects.tree_of(id(commit))?;
         let same = match landing.from.filter(|_| landing.is_merged(&self.run.started.base)) {
-            None => tree == id(self.run.tree),
+            None => tree == id(self.run.tree()),
             Some(from) => merged_tree(self.with.objects, &self.run, id(from))? == Ok(recorded(tree)),
         };
         Ok((!same).then(|| found(None, format!("commit {commit} holds another tree"))).into_iter().collect())

@@ -72,7 +72,7 @@ fn recorded(reader: &Reader, slug: &str, dir: &Path) -> Result<Files> {
 /// What the items that have ended left beside the log.
 fn kept(run: &Run, dir: &Path, files: &Files) -> Result<BTreeMap<u32, Kept>> {
     let mut kept = BTreeMap::new();
-    for (place, state) in (0..).zip(&run.items) {
+    for (place, state) in (0..).zip(run.items()) {
         if let Some(ended) = state.ended_here() {
             kept.insert(place, kept_of(state, ended, dir, files)?);
         }

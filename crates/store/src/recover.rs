@@ -8,7 +8,7 @@ use crate::log::now;
 use crate::seal::{write_via, write_whole};
 use crate::{Damage, Error, IoContext, Layout, Reader, Result, RunLog, Sign, StepFile, Store, damage};
 use contract::{Audit, End, Event, Fact, Manifest, ManifestFile, Reason, Status, StepRef};
-use run::{ItemStage, Run, Stage};
+use run::Run;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -180,11 +180,8 @@ impl Recovering<'_> {
     /// A change that was sealed but not recorded is rolled forward from its manifest; one that was not sealed
     /// is judged again when the run goes on.
     fn close_change(&mut self, found: &mut Recovery) -> Result<()> {
-        let open = match self.run.stage {
-            Stage::ChangeOpen { change, .. } => Some(change),
-            _ => None,
-        };
-        let known = if open.is_some() { self.run.changes - 1 } else { self.run.changes };
+        let open = self.run.open_change().map(|(change, _)| change);
+        let known = if open.is_some() { self.run.changes() - 1 } else { self.run.changes() };
         for name in names(&self.dir.join("changes"))? {
             let path = self.dir.join("changes").join(&name);
             let name = name.to_string_lossy();
@@ -192,12 +189,12 @@ impl Recovering<'_> {
                 Ok(number) if (1..=known).contains(&number) => {}
                 Ok(number) if Some(number) == open => self.roll_forward(number, &path, found)?,
                 Ok(number) if is_of_ended_item(&self.run, number) => {}
-                Ok(number) if !self.run.items.is_empty() => self.roll_forward(number, &path, found)?,
+                Ok(number) if !self.run.items().is_empty() => self.roll_forward(number, &path, found)?,
                 _ if name.contains(".tmp-") => remove_tree(&path)?,
                 _ => quarantine(self.store, &path, "it is not a change of its run", found)?,
             }
         }
-        if let Stage::ChangeOpen { change, .. } = self.run.stage {
+        if let Some((change, _)) = self.run.open_change() {
             self.append(vec![Fact::ChangeInterrupted { change }])?;
         }
         Ok(())
@@ -227,7 +224,7 @@ impl Recovering<'_> {
                 remove_tree(&self.dir.join(name))?;
             }
         }
-        let items = self.run.items.iter().map(|state| &*state.item);
+        let items = self.run.items().iter().map(|state| &*state.item);
         for (name, bytes) in run_files(&self.run.started, items) {
             if std::fs::read(self.dir.join(name)).ok().as_deref() != Some(&bytes[..]) {
                 self.rewrite(name, &bytes)?;
@@ -300,8 +297,7 @@ pub(crate) fn run_files<'i>(
 
 /// Whether a directory of a step is on record.
 fn is_recorded(run: &Run, dir: &str) -> bool {
-    let of_items = run.items.iter().flat_map(|state| &state.turns).filter_map(|turn| turn.dir.as_deref());
-    run.step_dirs().into_iter().chain(of_items).any(|known| known == dir)
+    run.step_dirs().contains(&dir)
 }
 
 /// The turns that are under way; none once the run is over, as one is whose evidence was just found lost.
@@ -309,21 +305,13 @@ fn open_steps(run: &Run) -> Vec<StepRef> {
     if run.status.is_terminal() {
         return Vec::new();
     }
-    let of_items = run.items.iter().filter_map(|state| match state.stage {
-        ItemStage::Working { step, .. } => Some(step),
-        _ => None,
-    });
-    let own = match run.stage {
-        Stage::StepOpen(step, _) => Some(step),
-        _ => None,
-    };
-    own.into_iter().chain(of_items).collect()
+    run.open_turns().iter().map(|turn| turn.step).collect()
 }
 
 /// Whether this change is that of an item which has its receipt.
 fn is_of_ended_item(run: &Run, change: u32) -> bool {
     let place = change.checked_sub(1).map(|place| place as usize);
-    place.and_then(|place| run.items.get(place)).is_some_and(|state| state.ended_here().is_some())
+    place.and_then(|place| run.items().get(place)).is_some_and(|state| state.ended_here().is_some())
 }
 
 /// `norma.md`: goal, criteria and budgets, for people.

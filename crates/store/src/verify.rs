@@ -13,7 +13,7 @@ use contract::documents::run_manifest::{EVIDENCE, RunStatus};
 use contract::hash::digest;
 use contract::{
     Audit, AuditLine, Check, Digest, Domain, EventLine, Fact, Manifest, ManifestFile, Role, RunId, Statement,
-    StepStatus, Timestamp, TurnEnd,
+    StepStatus, Timestamp,
 };
 use run::Run;
 use serde::Serialize;
@@ -187,10 +187,10 @@ fn check_machine(reader: &Reader, slug: &str, rows: &[Row]) -> Result<Check> {
 fn earlier_problems(reader: &Reader, run: &Run) -> Vec<String> {
     let mut runs: BTreeMap<&str, Option<Run>> = BTreeMap::new();
     let mut problems = Vec::new();
-    for (place, state) in run.items.iter().enumerate() {
+    for (place, state) in run.items().iter().enumerate() {
         let Some(by) = state.done_by() else { continue };
         let there = runs.entry(by).or_insert_with(|| reader.load(by).ok().map(|(run, _)| run));
-        let original = there.as_ref().and_then(|there| there.items.get(place));
+        let original = there.as_ref().and_then(|there| there.items().get(place));
         let same = original.is_some_and(|it| it.item == state.item && it.ended_here() == state.ended());
         if !same {
             problems.push(format!("item {} was not done by run {by} as it says", state.item.id));
@@ -202,7 +202,7 @@ fn earlier_problems(reader: &Reader, run: &Run) -> Vec<String> {
 fn index_problems(run: &Run, view: Option<contract::RunView>) -> Vec<String> {
     let Some(view) = view else { return vec!["the run is not in the index; `norma reindex` rebuilds it".into()] };
     let shown = (view.status, view.reason, view.verdict, view.iteration, &view.base);
-    let mut same = shown == (run.status, run.reason, run.verdict, run.iteration, &run.started.base.commit);
+    let mut same = shown == (run.status, run.reason, run.verdict(), run.iteration(), &run.started.base.commit);
     same &= steps_on_record(run).into_iter().eq(view
         .steps
         .iter()
@@ -217,12 +217,8 @@ fn index_problems(run: &Run, view: Option<contract::RunView>) -> Vec<String> {
 
 /// Every step of which something is kept, in order.
 fn steps_on_record(run: &Run) -> Vec<(u32, Role, StepStatus)> {
-    let kept = run.steps.iter().filter(|record| record.dir.is_some());
-    let own = kept.map(|record| (record.step.index, record.step.role, record.status));
-    let status = |end| if end == TurnEnd::Answered { StepStatus::Ok } else { StepStatus::Fail };
-    let turns = run.items.iter().flat_map(|state| &state.turns).filter(|turn| turn.dir.is_some());
-    let of_items = turns.map(|turn| (turn.step.index, turn.step.role, status(turn.end)));
-    let mut steps: Vec<_> = own.chain(of_items).collect();
+    let kept = run.steps().iter().filter(|record| record.dir.is_some());
+    let mut steps: Vec<_> = kept.map(|record| (record.step.index, record.step.role, record.status)).collect();
     steps.sort_unstable_by_key(|(index, _, _)| *index);
     steps
 }

@@ -27,7 +27,7 @@ impl Args {
             Err(_) => {
                 let (run, _) = reader.load(&slug)?;
                 let objects = Objects::open_or_create(&layout.git(), &user)?;
-                objects.diff_text(id(run.started.base.tree), id(run.tree))?
+                objects.diff_text(id(run.started.base.tree), id(run.tree()))?
             }
         };
         if here.json {

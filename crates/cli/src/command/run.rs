@@ -161,7 +161,7 @@ impl Args {
 
 /// The ignored files that agents left beside changes that landed.
 fn left_out_of(run: &Run) -> String {
-    let landed = run.items.iter().filter_map(|state| {
+    let landed = run.items().iter().filter_map(|state| {
         let ended = state.ended_here().filter(|ended| ended.status == ItemStatus::Success)?;
         Some(left_out(&state.item.id, ended.left_out.as_ref()?))
     });
@@ -196,7 +196,7 @@ pub(crate) fn ending(view: &RunView, run: &Run) -> String {
         }
         _ => "is it safe: your branch, index and files are as they were",
     };
-    let more = run.exceeded.as_ref().map_or_else(|| "NAME=N".to_owned(), BudgetExceeded::more);
+    let more = run.exceeded().map_or_else(|| "NAME=N".to_owned(), BudgetExceeded::more);
     match (view.status, &view.landing) {
         (Status::Succeeded, Some(landing)) if landing.checkout => format!(
             "{message} · landed {} {}→{}\n{evidence}\nnext: look: norma show {slug} · undo: norma undo {slug}",

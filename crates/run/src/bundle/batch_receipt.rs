@@ -8,10 +8,10 @@ use contract::{Digest, ItemStatus};
 /// The receipt of a run with several items; a single change has its own.
 pub(super) fn batch_receipt(record: &Record<'_>) -> Option<BatchReceipt> {
     let (run, started) = (record.run, &record.run.started);
-    if run.items.len() < 2 {
+    if run.items().len() < 2 {
         return None;
     }
-    let ends = || run.items.iter().filter_map(|state| state.ended().map(|ended| (state, ended)));
+    let ends = || run.items().iter().filter_map(|state| state.ended().map(|ended| (state, ended)));
     let mut tranches: Vec<TrancheReceipt> = ends()
         .map(|(state, ended)| TrancheReceipt {
             task_id: state.item.id.clone(),
@@ -24,7 +24,7 @@ pub(super) fn batch_receipt(record: &Record<'_>) -> Option<BatchReceipt> {
         .collect();
     tranches.sort_by(|one, other| one.task_id.cmp(&other.task_id));
     let merged = || ends().map(|(_, ended)| ended).filter(|ended| ended.commit.is_some());
-    let succeeded = run.items.iter().all(|state| state.succeeded());
+    let succeeded = run.items().iter().all(|state| state.succeeded());
     let mut receipt = BatchReceipt {
         schema: BatchReceiptSchema::V1,
         run_id: run.id.slug(),
@@ -33,7 +33,7 @@ pub(super) fn batch_receipt(record: &Record<'_>) -> Option<BatchReceipt> {
         status: if succeeded { ItemStatus::Success } else { ItemStatus::Failure },
         base_commit: started.base.commit,
         before_tree: started.tree,
-        after_tree: run.line.head.tree,
+        after_tree: run.line().head.tree,
         tranches,
         tranches_merged: merged().count() as u64,
         total_artifacts: merged().map(|ended| ended.files.iter().sum::<u64>()).sum(),

@@ -56,7 +56,7 @@ fn claims(record: &Record<'_>) -> Vec<Claim> {
 /// One claim a gate, over all items that it was asked about.
 fn of_gates(record: &Record<'_>) -> Vec<Claim> {
     let mut asked: BTreeMap<Gate, (u64, u64)> = BTreeMap::new();
-    for result in record.run.items.iter().filter_map(|state| state.ended_here()).flat_map(|ended| &ended.gates) {
+    for result in record.run.items().iter().filter_map(|state| state.ended_here()).flat_map(|ended| &ended.gates) {
         let (passed, count) = asked.entry(result.gate).or_default();
         *count += 1;
         *passed += u64::from(result.passed);
@@ -70,7 +70,7 @@ fn of_gates(record: &Record<'_>) -> Vec<Claim> {
 
 /// The verdict that counts on the acceptance criteria.
 fn of_verdict(record: &Record<'_>) -> Claim {
-    let (text, status) = match record.run.verdict {
+    let (text, status) = match record.run.verdict() {
         Some(Verdict::Pass) => ("the last verdict that counts is PASS", ClaimStatus::Verified),
         Some(Verdict::Fail) => ("the last verdict that counts is FAIL", ClaimStatus::Rejected),
         None => ("no verdict was given", ClaimStatus::Unverified),

@@ -36,7 +36,7 @@ pub fn manifest(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> 
             baseline_ref: started.base.commit.to_string(),
             remote_url: None,
             branch: started.base.branch.clone(),
-            final_ref: run.landed.as_ref().map(|landing| landing.commit.to_string()),
+            final_ref: run.landed().map(|landing| landing.commit.to_string()),
         },
         versions: Versions {
             contracts_schema: DOCUMENTS.to_owned(),
@@ -85,7 +85,7 @@ fn reason(record: &Record<'_>) -> String {
 fn tasks(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> Vec<ManifestTask> {
     let find = |name: &str, path: String| files.get(&path).map(|file| reference(name, &path, file));
     let mut tasks = Vec::new();
-    for (place, state) in (0..).zip(&record.run.items) {
+    for (place, state) in (0..).zip(record.run.items()) {
         let id = &state.item.id;
         let Some(contract) = find("contract", format!("tasks/{id}.json")) else { continue };
         tasks.push(ManifestTask {

@@ -97,7 +97,7 @@ impl<'a> Record<'a> {
 
     /// What documents that know one task call this run: its only item, the task it belongs to, or else the run itself.
     pub(super) fn task_id(&self) -> String {
-        match (&self.run.items[..], self.run.started.contract.task_id) {
+        match (self.run.items(), self.run.started.contract.task_id) {
             ([only], _) => only.item.id.clone(),
             (_, Some(task)) => task.to_string(),
             _ => self.run.id.slug(),
@@ -106,7 +106,7 @@ impl<'a> Record<'a> {
 
     /// The end of an item, if it has come to it.
     pub(super) fn ended(&self, place: u32) -> Option<&'a ItemEnded> {
-        self.run.items[place as usize].ended()
+        self.run.items()[place as usize].ended()
     }
 
     /// When an item ended; the end of the run if it did not.

@@ -9,7 +9,7 @@ const SCRIPT: &str = include_str!("replay.sh");
 
 /// The script of an item that succeeded.
 pub(super) fn script(record: &Record<'_>, place: u32) -> Option<Piece> {
-    let (item, kept) = (&record.run.items[place as usize].item, record.kept.get(&place)?);
+    let (item, kept) = (&record.run.items()[place as usize].item, record.kept.get(&place)?);
     let receipt = &kept.receipt;
     if record.ended(place)?.status != ItemStatus::Success {
         return None;

@@ -4,6 +4,7 @@ use super::gates::NOT_REQUESTED;
 use super::record::Record;
 use super::subject::{NORMA, Subject};
 use super::{Piece, words};
+use crate::Flow;
 use crate::gate::acceptance::{TestStatus, total};
 use contract::AgentType;
 use contract::documents::evidence_report::EvidenceStatus;
@@ -154,8 +155,9 @@ fn spoken(record: &Record<'_>) -> WorkEvidence {
 
 /// How many paths the items changed that landed.
 fn changed(record: &Record<'_>) -> Option<u64> {
-    let ends = record.run.items.iter().filter_map(|state| state.ended_here()).filter(|ended| ended.commit.is_some());
-    (!record.run.items.is_empty()).then(|| ends.map(|ended| ended.files.iter().sum::<u64>()).sum())
+    let Flow::Batch(batch) = &record.run.flow else { return None };
+    let ends = batch.items.iter().filter_map(|state| state.ended_here()).filter(|ended| ended.commit.is_some());
+    Some(ends.map(|ended| ended.files.iter().sum::<u64>()).sum())
 }
 
 fn small(file: &ArtifactRef) -> SmallRef {

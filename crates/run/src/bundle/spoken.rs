@@ -72,7 +72,7 @@ fn kind_of(run: &Run, step: StepRef) -> AgentType {
     let contract = &run.started.contract;
     match step.item {
         None => contract.agents[&step.role].kind,
-        Some(place) => contract.workers[&run.items[place as usize].item.worker].kind,
+        Some(place) => contract.workers[&run.items()[place as usize].item.worker].kind,
     }
 }
 
@@ -98,7 +98,7 @@ impl Conversation {
 
     fn dir(&self, record: &Record<'_>) -> String {
         let task = match self.place {
-            Some(place) => record.run.items[place as usize].item.id.clone(),
+            Some(place) => record.run.items()[place as usize].item.id.clone(),
             None => record.task_id(),
         };
         format!("{}/{task}", self.kind.as_str())

@@ -5,7 +5,7 @@ use super::gates;
 use super::record::{Record, change_dir, reference};
 use super::tests_run::Tried;
 use super::words;
-use crate::Run;
+use crate::{Flow, Run};
 use contract::documents::ArtifactRef;
 use contract::documents::task_result::{NextSteps, Orchestrator, Producer, ProducerRole, ResultGates, TaskOutcome};
 use contract::hash::sha256;
@@ -44,12 +44,12 @@ impl<'a> Subject<'a> {
     /// The run as a whole.
     pub(super) fn of_run(record: &'a Record<'_>) -> Subject<'a> {
         let run = record.run;
-        let tests = tried(record, 0..run.items.len() as u32);
+        let tests = tried(record, 0..run.items().len() as u32);
         let worked = tests.iter().filter_map(|tried| record.worked_at(tried.place)).min();
         Subject {
             run_id: run.id.slug(),
             task_id: record.task_id(),
-            attempt: only(record).map(|place| run.items[place as usize].turns.len() as u64),
+            attempt: only(record).map(|place| run.items()[place as usize].turns.len() as u64),
             producer: only(record).map_or_else(norma, |place| producer(record, place)),
             outcome: words::run_outcome(run.status),
             since: record.since(),
@@ -69,7 +69,7 @@ impl<'a> Subject<'a> {
 
     /// An item, if it has come to its end.
     pub(super) fn of_item(record: &'a Record<'_>, place: u32) -> Option<Subject<'a>> {
-        let (state, ended) = (&record.run.items[place as usize], record.ended(place)?);
+        let (state, ended) = (&record.run.items()[place as usize], record.ended(place)?);
         let kept = record.kept.get(&place)?;
         let until = record.ended_at(place);
         let success = ended.status == ItemStatus::Success;
@@ -106,7 +106,7 @@ impl<'a> Subject<'a> {
 
 /// The only item of a run that has one.
 fn only(record: &Record<'_>) -> Option<u32> {
-    (record.run.items.len() == 1).then_some(0)
+    (record.run.items().len() == 1).then_some(0)
 }
 
 fn norma() -> Producer {
@@ -115,7 +115,7 @@ fn norma() -> Producer {
 }
 
 fn producer(record: &Record<'_>, place: u32) -> Producer {
-    let item = &record.run.items[place as usize].item;
+    let item = &record.run.items()[place as usize].item;
     let role = ProducerRole::Agent(words::agent_role(&item.role));
     let codex = record.spoken_for(place).filter(|conversation| conversation.kind == AgentType::Codex);
     let thread = codex.and_then(|conversation| conversation.session());
@@ -124,20 +124,22 @@ fn producer(record: &Record<'_>, place: u32) -> Producer {
 
 /// What a run came to: a commit, or the tree that became none.
 fn head(run: &Run) -> String {
-    match &run.landed {
-        Some(landing) => landing.commit.to_string(),
-        None if !run.items.is_empty() => run.line.head.commit.to_string(),
-        None if run.tree == run.started.base.tree => run.started.base.commit.to_string(),
-        None => run.tree.to_string(),
+    match (run.landed(), &run.flow) {
+        (Some(landing), _) => landing.commit.to_string(),
+        (None, Flow::Batch(_)) => run.line().head.commit.to_string(),
+        (None, Flow::Pdca(_)) if run.tree() == run.started.base.tree => run.started.base.commit.to_string(),
+        (None, Flow::Pdca(_)) => run.tree().to_string(),
     }
 }
 
 fn gates_of_run(record: &Record<'_>) -> ResultGates {
-    if record.run.items.is_empty() {
-        return gates::of_changes(record);
+    match &record.run.flow {
+        Flow::Pdca(_) => gates::of_changes(record),
+        Flow::Batch(state) => {
+            let items: Vec<_> = state.items.iter().map(|state| (&*state.item, state.ended())).collect();
+            gates::of_items(&items)
+        }
     }
-    let items: Vec<_> = record.run.items.iter().map(|state| (&*state.item, state.ended())).collect();
-    gates::of_items(&items)
 }
 
 fn receipt(record: &Record<'_>, place: u32) -> Option<ArtifactRef> {
@@ -146,7 +148,7 @@ fn receipt(record: &Record<'_>, place: u32) -> Option<ArtifactRef> {
 
 /// The patch beside an item's result. Where nothing was changed it is empty, as git's would be.
 fn patch(record: &Record<'_>, place: u32) -> ArtifactRef {
-    let path = format!("results/{}/patch.diff", record.run.items[place as usize].item.id);
+    let path = format!("results/{}/patch.diff", record.run.items()[place as usize].item.id);
     let kept = record.patch_of(place).and_then(|kept| record.files.get(&kept));
     let unused = Digest::from_bytes([0; 32]);
     let empty = ManifestFile { path: path.clone(), size: 0, blake3: unused, sha256: sha256(b"") };
@@ -160,15 +162,15 @@ fn tried<'a>(record: &'a Record<'_>, places: std::ops::Range<u32>) -> Vec<Tried<
 
 fn next_steps(run: &Run) -> NextSteps {
     let slug = run.id.slug();
-    let taken = run.landed.as_ref().is_none_or(|landing| landing.checkout);
+    let taken = run.landed().is_none_or(|landing| landing.checkout);
     let suggested_action = match run.status {
         Status::Succeeded if taken => "none".to_owned(),
         Status::Succeeded => format!("norma land {slug}"),
         Status::Stopped => {
-            let more = run.exceeded.as_ref().map(contract::BudgetExceeded::more);
+            let more = run.exceeded().map(contract::BudgetExceeded::more);
             format!("norma resume {slug} --budget {}", more.unwrap_or_default())
         }
         _ => format!("norma show {slug}"),
     };
-    NextSteps { suggested_action, notes: run.declined.clone().unwrap_or_default() }
+    NextSteps { suggested_action, notes: run.declined().map(str::to_owned).unwrap_or_default() }
 }

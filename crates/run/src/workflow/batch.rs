@@ -2,44 +2,150 @@
 //! these follow each other. They land in the order of the contract, and the next level starts from what has landed. A
 //! contract by itself is a batch of one.
 
-use super::Due;
-use crate::items::{ItemStage, ItemState};
-use crate::{Run, Stage};
-use contract::{End, ItemBase, ItemStatus, Reason, Role, Status, StepRef};
+use super::{Due, over, stopped};
+use crate::Run;
+use crate::items::{self, ItemStage, ItemState};
+use crate::state::{Core, OpenTurn, Outcome, StepRecord};
+use contract::{
+    ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, RunStarted, Status, StepCommitted, StepRef, TurnEnd,
+};
+use std::sync::Arc;
 
-/// Everything that is due, in the order of the contract.
-pub(super) fn due(run: &Run) -> Box<dyn Iterator<Item = Due> + '_> {
-    match &run.stage {
-        Stage::Fresh if (run.items.len() as u32) < run.started.items => Box::new(std::iter::empty()),
-        Stage::Fresh => items(run),
-        Stage::LandingOpen(_) => Box::new(std::iter::once(Due::Land)),
-        Stage::LandingDone => Box::new(std::iter::once(end(run))),
-        _ => Box::new(std::iter::empty()),
+/// Where the items are.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    /// What the run is made of.
+    pub items: Arc<Vec<Arc<ItemState>>>,
+    /// The level that was started last, and what it started from.
+    pub level_base: Option<(u32, ItemBase)>,
+}
+
+/// The law: how facts change the state of a batch.
+impl State {
+    pub(super) fn new() -> State {
+        State { items: Arc::default(), level_base: None }
     }
-}
 
-fn items(run: &Run) -> Box<dyn Iterator<Item = Due> + '_> {
-    let Some(level) = run.level() else {
-        return Box::new(std::iter::once(if run.has_to_land() { Due::Land } else { end(run) }));
-    };
-    let here = (0..).zip(&run.items).filter(move |(_, state)| state.level == level);
-    Box::new(here.filter_map(|(place, state)| item(run, place, state)))
-}
-
-fn item(run: &Run, place: u32, state: &ItemState) -> Option<Due> {
-    match &state.stage {
-        ItemStage::Worked(_) if state.worked().is_some() => Some(Due::Item { item: place }),
-        ItemStage::Waiting if run.failed_need(state).is_some() => Some(Due::Item { item: place }),
-        ItemStage::Waiting | ItemStage::Worked(_) if run.may_start(state) => {
-            let attempt = state.turns.len() as u32 + 1;
-            let index = run.next_index();
-            Some(Due::Turn(StepRef { index, role: Role::Worker, iteration: 1, attempt, item: Some(place) }))
+    pub(crate) fn add(&mut self, core: &Core, started: &RunStarted, added: &ItemAdded) -> Outcome {
+        if core.has_begun_to_land() {
+            return Err("items follow the start".into());
         }
-        ItemStage::Waiting | ItemStage::Worked(_) | ItemStage::Working { .. } | ItemStage::Ended(_) => None,
+        if added.earlier.is_some() && started.parent.is_none() {
+            return Err("a run without a parent continues nothing".into());
+        }
+        items::add(Arc::make_mut(&mut self.items), added, started.items)?;
+        if !self.is_complete(started) {
+            return Ok(());
+        }
+        let mut contract = started.contract.clone();
+        contract.items = self.items.iter().map(|state| (*state.item).clone()).collect();
+        if contract.digest() != started.contract_digest {
+            return Err("the contract differs from its digest".into());
+        }
+        Ok(())
     }
-}
 
-impl Run {
+    /// Whether every item of the contract is on record.
+    fn is_complete(&self, started: &RunStarted) -> bool {
+        self.items.len() as u32 >= started.items
+    }
+
+    pub(crate) fn item(&self, place: u32) -> Result<&ItemState, String> {
+        self.items.get(place as usize).map(|state| &**state).ok_or_else(|| format!("there is no item {place}"))
+    }
+
+    fn item_mut(&mut self, place: u32) -> Result<&mut ItemState, String> {
+        self.item(place)?;
+        Ok(Arc::make_mut(&mut Arc::make_mut(&mut self.items)[place as usize]))
+    }
+
+    fn item_of(&mut self, step: StepRef) -> Result<&mut ItemState, String> {
+        self.item_mut(step.item.ok_or("a turn of a batch is about an item")?)
+    }
+
+    pub(super) fn open(&mut self, core: &Core, started: &RunStarted, turn: &Arc<OpenTurn>) -> Outcome {
+        let step = turn.step;
+        if core.has_begun_to_land() || !self.is_complete(started) || step.index != next_index(core) {
+            return Err(format!("step {} cannot come next", step.dir_name()));
+        }
+        let state = self.item(step.item.ok_or("a turn of a batch is about an item")?)?;
+        if !state.needs.iter().all(|need| self.items[*need as usize].succeeded()) {
+            return Err(format!("item {} needs what has not succeeded", state.item.id));
+        }
+        let level = state.level;
+        let on_line = |base: &&ItemBase| {
+            **base == core.line.head || self.level_base.as_ref().is_some_and(|(_, started)| started == *base)
+        };
+        let base = turn.base.as_ref().filter(on_line).cloned().ok_or("an item starts from the run's line")?;
+        if self.level_base.as_ref().is_none_or(|(started, _)| *started != level) {
+            self.level_base = Some((level, base));
+        }
+        self.item_of(step)?.open(turn)
+    }
+
+    pub(super) fn commit(&mut self, record: &Arc<StepRecord>, done: &StepCommitted) -> Outcome {
+        self.item_of(done.step)?.commit(record, done)
+    }
+
+    pub(super) fn lose(&mut self, record: &Arc<StepRecord>) -> Outcome {
+        self.item_of(record.step)?.lose(record);
+        Ok(())
+    }
+
+    pub(super) fn require_protocol_error(&self, step: StepRef) -> Outcome {
+        let last = self.item(step.item.unwrap_or(u32::MAX))?.turns.last();
+        match last.is_some_and(|turn| turn.step == step && turn.end == TurnEnd::ProtocolError) {
+            true => Ok(()),
+            false => Err("no protocol error is expected here".into()),
+        }
+    }
+
+    /// What an agent asks for it asks for in its turn.
+    pub(crate) fn require_working(&self, place: u32) -> Outcome {
+        match self.item(place)?.stage {
+            ItemStage::Working(_) => Ok(()),
+            _ => Err(format!("nobody works on item {place}")),
+        }
+    }
+
+    pub(crate) fn require_judged(&self, place: u32) -> Outcome {
+        match self.item(place)?.stage {
+            ItemStage::Worked(_) | ItemStage::Waiting => Ok(()),
+            _ => Err(format!("item {place} is not being judged")),
+        }
+    }
+
+    pub(crate) fn end_item(&mut self, core: &mut Core, ended: &ItemEnded) -> Outcome {
+        self.item(ended.item)?.require_end(ended)?;
+        if let Some(commit) = &ended.commit {
+            if ended.before != core.line.head.tree {
+                return Err("items land one after another, each on the one before".into());
+            }
+            core.line.head = ItemBase { commit: commit.clone(), tree: ended.after.clone() };
+            core.tree = ended.after;
+            core.line.receipt = Some(ended.receipt.receipt_hash);
+        } else if ended.after != ended.before {
+            return Err("a change that lands is a commit".into());
+        }
+        self.item_mut(ended.item)?.stage = ItemStage::Ended(Arc::new(ended.clone()));
+        Ok(())
+    }
+
+    pub(super) fn has_ended(&self, change: u32) -> bool {
+        let place = change.checked_sub(1).map(|place| place as usize);
+        place.and_then(|place| self.items.get(place)).is_some_and(|state| state.ended_here().is_some())
+    }
+
+    /// Whether every item has come to its end.
+    pub(super) fn is_judged(&self, started: &RunStarted) -> bool {
+        let ended = || self.items.iter().all(|state| state.ended().is_some());
+        !self.items.is_empty() && self.is_complete(started) && ended()
+    }
+
+    pub(super) fn passed(&self) -> bool {
+        self.items.iter().all(|state| state.succeeded())
+    }
+
     /// The level that is being worked on; none when all have come to their end.
     fn level(&self) -> Option<u32> {
         self.items.iter().filter(|state| state.ended().is_none()).map(|state| state.level).min()
@@ -53,35 +159,64 @@ impl Run {
         state.behind.iter().all(ended) && (!state.reconciles() || others().all(|other| other.ended().is_some()))
     }
 
-    /// What an item needs that did not succeed.
-    pub fn failed_need(&self, state: &ItemState) -> Option<&ItemState> {
+    pub(super) fn failed_need(&self, state: &ItemState) -> Option<&ItemState> {
         let needed = state.needs.iter().map(|place| &*self.items[*place as usize]);
         needed.into_iter().find(|other| other.ended().is_some_and(|end| end.status != ItemStatus::Success))
     }
 
-    /// Where the agent of an item starts from. All of a level start from the same commit, but for those that waited
-    /// for others of it: they start from what these have made.
-    pub fn base_for(&self, place: u32) -> ItemBase {
-        let state = &self.items[place as usize];
+    pub(super) fn base_for(&self, core: &Core, place: u32) -> Option<ItemBase> {
+        let state = self.items.get(place as usize)?;
         let waited = state.reconciles() || !state.behind.is_empty();
-        match &self.level_base {
+        Some(match &self.level_base {
             Some((level, base)) if *level == state.level && !waited => base.clone(),
-            _ => self.line.head.clone(),
-        }
+            _ => core.line.head.clone(),
+        })
     }
 
-    /// Whether every item that lands before this one has come to its end.
-    pub fn may_land(&self, place: u32) -> bool {
+    pub(super) fn may_land(&self, place: u32) -> bool {
         let Some(level) = self.level() else { return false };
-        let here = || (0..).zip(&self.items).filter(|(_, state)| state.level == level && state.ended().is_none());
+        let here = || (0..).zip(&*self.items).filter(|(_, state)| state.level == level && state.ended().is_none());
         let first = here().find(|(_, state)| !state.reconciles()).or_else(|| here().next());
         first.is_some_and(|(first, _)| first == place)
     }
 }
 
+/// The index that the next step gets: turns of items are under way side by side, so every one has its own.
+pub(super) fn next_index(core: &Core) -> u32 {
+    (core.steps.len() + core.open.len()) as u32 + 1
+}
+
+/// The schedule: everything that is due, in the order of the contract.
+pub(super) fn due<'r>(run: &'r Run, state: &'r State) -> Box<dyn Iterator<Item = Due> + 'r> {
+    if !state.is_complete(&run.started) {
+        return Box::new(std::iter::empty());
+    }
+    if run.core.landed.is_some() {
+        return Box::new(std::iter::once(end(run, state)));
+    }
+    let Some(level) = state.level() else {
+        return Box::new(std::iter::once(if run.has_to_land() { Due::Land } else { end(run, state) }));
+    };
+    let here = (0..).zip(&*state.items).filter(move |(_, item)| item.level == level);
+    Box::new(here.filter_map(move |(place, item)| due_of(run, state, place, item)))
+}
+
+fn due_of(run: &Run, state: &State, place: u32, item: &ItemState) -> Option<Due> {
+    match &item.stage {
+        ItemStage::Worked(_) if item.worked().is_some() => Some(Due::Item { item: place }),
+        ItemStage::Waiting if state.failed_need(item).is_some() => Some(Due::Item { item: place }),
+        ItemStage::Waiting | ItemStage::Worked(_) if state.may_start(item) => {
+            let attempt = item.turns.len() as u32 + 1;
+            let index = run.next_index();
+            Some(Due::Turn(StepRef { index, role: Role::Worker, iteration: 1, attempt, item: Some(place) }))
+        }
+        ItemStage::Waiting | ItemStage::Worked(_) | ItemStage::Working(_) | ItemStage::Ended(_) => None,
+    }
+}
+
 /// The end of the run: that of its only item, or whether all of them succeeded.
-fn end(run: &Run) -> Due {
-    let ends = || run.items.iter().filter_map(|state| state.ended());
+fn end(run: &Run, state: &State) -> Due {
+    let ends = || state.items.iter().filter_map(|item| item.ended());
     let failed = ends().filter(|end| end.status != ItemStatus::Success).count();
     let out_of_time = run.out_of_time().is_some();
     let short_of = ends().any(|end| match end.reason {
@@ -91,14 +226,14 @@ fn end(run: &Run) -> Due {
         _ => false,
     });
     if let Some(over) = run.used_up().filter(|_| short_of) {
-        return super::pdca::stopped(over);
+        return stopped(over);
     }
-    let (status, reason, message) = match (run.items.len(), ends().next()) {
+    let (status, reason, message) = match (state.items.len(), ends().next()) {
         (count, _) if failed == 0 => (Status::Succeeded, None, format!("{count} of {count} item(s) succeeded")),
         (1, Some(only)) => (status_of(only.status), only.reason, only.message.clone()),
         (count, _) => (Status::Failed, Some(Reason::ItemsFailed), format!("{failed} of {count} items did not succeed")),
     };
-    Due::End { status, end: End { reason, message }, budget: None }
+    over(status, reason, message)
 }
 
 fn status_of(status: ItemStatus) -> Status {

@@ -1,34 +1,269 @@
 //! plan → do → check → act, round and round, until a PASS counts or a budget is used up. In the last round
-//! `act` still runs: its patch and its words are evidence for whoever goes on from there.
+//! `act` still runs: its patch and its words are evidence for whoever continues from there.
 
-use super::Due;
-use crate::{Run, Stage};
-use contract::{Budget, BudgetExceeded, End, Reason, Role, Status, StepRef, TurnEnd, Usd, Verdict};
+use super::{Due, over, stopped};
+use crate::Run;
+use crate::bounded::bounded_len;
+use crate::state::{Core, Outcome, StepRecord};
+use contract::{
+    Budget, BudgetExceeded, Budgets, ChangeDropped, PatchApplied, Reason, Role, Status, StepCommitted, StepRef,
+    StepStatus, Timestamp, TreeId, TurnEnd, Verdict, VerdictGiven,
+};
+use std::sync::Arc;
 
-pub(super) fn next(run: &Run) -> Due {
-    match &run.stage {
-        Stage::Fresh => turn(run, Role::Plan, 1),
-        Stage::StepDone { step, end: TurnEnd::Answered, patch, .. } => after_answer(run, *step, *patch),
-        Stage::StepDone { step, end, reason, .. } => after_failure(run, *step, *end, *reason),
-        Stage::ChangeApplied => next_iteration(run),
-        Stage::ChangeDropped(dropped) => after_drop(dropped),
-        Stage::LandingOpen(_) => Due::Land,
-        Stage::LandingDone => passed(run),
-        Stage::StepOpen(..) | Stage::ChangeOpen { .. } | Stage::Ended => Due::Nothing,
+/// What happened last, as far as it decides what is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// Nothing yet.
+    Fresh,
+    /// A turn is under way.
+    StepOpen(StepRef),
+    /// A turn is on record.
+    StepDone {
+        /// Its place in the run.
+        step: StepRef,
+        /// How it ended.
+        end: TurnEnd,
+        /// Why, unless it is fine.
+        reason: Option<Reason>,
+        /// Whether it left a patch to apply.
+        patch: bool,
+    },
+    /// A change is being judged.
+    ChangeOpen {
+        /// Its number.
+        change: u32,
+        /// The step that proposed it.
+        step: StepRef,
+    },
+    /// A change was applied.
+    ChangeApplied,
+    /// A change was refused.
+    ChangeDropped(Arc<ChangeDropped>),
+}
+
+/// Where the loop is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct State {
+    /// What happened last.
+    pub stage: Stage,
+    /// Round of the loop, from 1.
+    pub iteration: u32,
+    /// The last verdict that counts. A FAIL stays until another verdict is given.
+    pub verdict: Option<Verdict>,
+    /// When that verdict was given; dates the commit.
+    pub verdict_at: Option<Timestamp>,
+    /// The check that gave it. A verdict is worth something only for the turn it was given in.
+    pub judged: Option<StepRef>,
+    /// How many changes were opened.
+    pub changes: u32,
+    /// What the next agent should know.
+    pub notes: Vec<String>,
+}
+
+/// The law: how facts change the state of a loop.
+impl State {
+    pub(super) fn new() -> State {
+        State {
+            stage: Stage::Fresh,
+            iteration: 1,
+            verdict: None,
+            verdict_at: None,
+            judged: None,
+            changes: 0,
+            notes: Vec::new(),
+        }
+    }
+
+    pub(super) fn open(&mut self, core: &Core, step: StepRef) -> Outcome {
+        let follows = (self.iteration..=self.iteration + 1).contains(&step.iteration);
+        let is_ours = step.item.is_none() && Role::PDCA.contains(&step.role);
+        let is_busy = self.has_open_change() || !core.open.is_empty() || core.has_begun_to_land();
+        if is_busy || !is_ours || !follows || step.index != next_index(core) {
+            return Err(format!("step {} of iteration {} cannot come next", step.dir_name(), step.iteration));
+        }
+        self.iteration = step.iteration;
+        self.stage = Stage::StepOpen(step);
+        Ok(())
+    }
+
+    pub(super) fn commit(&mut self, done: &StepCommitted) {
+        if done.end == TurnEnd::Answered {
+            self.notes.clear();
+        } else if done.end == TurnEnd::Interrupted {
+            self.note_interrupted(done.step);
+        }
+        self.stage = Stage::StepDone { step: done.step, end: done.end, reason: done.reason, patch: done.patch };
+    }
+
+    pub(super) fn lose(&mut self, step: StepRef) {
+        self.note_interrupted(step);
+        let reason = Some(Reason::Interrupted);
+        self.stage = Stage::StepDone { step, end: TurnEnd::Interrupted, reason, patch: false };
+    }
+
+    fn note_interrupted(&mut self, step: StepRef) {
+        self.notes.push(format!("Step {} was interrupted; this is another attempt.", step.dir_name()));
+    }
+
+    pub(super) fn note_protocol_error(&mut self, step: StepRef, problems: &[String]) -> Outcome {
+        match &self.stage {
+            Stage::StepDone { step: done, end: TurnEnd::ProtocolError, .. } if *done == step => {
+                self.notes.push(format!("Attempt {} broke the protocol: {}", step.attempt, problems.join("; ")));
+                Ok(())
+            }
+            stage => Err(format!("no protocol error is expected in {stage:?}")),
+        }
+    }
+
+    pub(crate) fn give_verdict(&mut self, core: &Core, given: &VerdictGiven, ts: Timestamp) -> Outcome {
+        match &self.stage {
+            Stage::StepDone { step, end: TurnEnd::Answered, .. } if *step == given.step && step.role == Role::Check => {
+            }
+            stage => return Err(format!("no verdict is expected in {stage:?}")),
+        }
+        if self.judged == Some(given.step) {
+            return Err("a check gives one verdict".into());
+        }
+        let stands_by_it = core.steps.last().is_some_and(|record| record.status == StepStatus::Ok);
+        let claimed = given.claimed == Verdict::Pass && stands_by_it;
+        if given.verdict == Verdict::Pass && (!claimed || !given.findings.is_empty()) {
+            return Err("a PASS counts only if it was claimed and nothing speaks against it".into());
+        }
+        if !given.findings.is_empty() {
+            self.notes.push(format!("The claimed PASS does not count: {}", given.findings.join("; ")));
+        }
+        self.verdict = Some(given.verdict);
+        self.verdict_at = Some(ts);
+        self.judged = Some(given.step);
+        Ok(())
+    }
+
+    pub(crate) fn open_change(&mut self, core: &Core, change: u32, step: u32, before: TreeId) -> Outcome {
+        let by = match &self.stage {
+            Stage::StepDone { step: by, end: TurnEnd::Answered, patch: true, .. } if by.index == step => *by,
+            _ => return Err(format!("step {step} did not just leave a patch")),
+        };
+        if change != self.changes + 1 || before != core.tree {
+            return Err("a change follows the one before it, on the run's tree".into());
+        }
+        self.changes = change;
+        self.stage = Stage::ChangeOpen { change, step: by };
+        Ok(())
+    }
+
+    fn close_change(&self, core: &Core, change: u32, step: u32, before: TreeId) -> Result<StepRef, String> {
+        match &self.stage {
+            Stage::ChangeOpen { change: open, step: by } if *open == change && by.index == step => {
+                if before == core.tree { Ok(*by) } else { Err("the change does not start from the run's tree".into()) }
+            }
+            stage => Err(format!("change {change} is not open but {stage:?}")),
+        }
+    }
+
+    pub(crate) fn apply_patch(&mut self, core: &mut Core, budgets: &Budgets, applied: &PatchApplied) -> Outcome {
+        self.close_change(core, applied.change, applied.step, applied.before)?;
+        let listed = |texts: &[String], count: u64| texts.len() as u64 == bounded_len(count);
+        if !listed(&applied.files, applied.file_count) || !listed(&applied.risky, applied.risky_count) {
+            return Err("the change lists other paths than it counts".into());
+        }
+        if let Some(over) = over_budget(budgets, applied) {
+            return Err(format!("the change exceeds {}", over.budget));
+        }
+        core.tree = applied.after;
+        if let Some(receipt) = applied.receipt.as_ref().filter(|_| applied.before != applied.after) {
+            core.line.receipt = Some(receipt.receipt_hash);
+            Arc::make_mut(&mut core.receipts).push(receipt.sha256);
+        }
+        self.notes.push(format!("The patch of step {} was applied: {}", applied.step, applied.files.join(", ")));
+        self.stage = Stage::ChangeApplied;
+        Ok(())
+    }
+
+    pub(crate) fn drop_change(&mut self, core: &mut Core, dropped: &ChangeDropped) -> Outcome {
+        let by = self.close_change(core, dropped.change, dropped.step, dropped.before)?;
+        // A step whose change was refused did not do what it was for, whatever it answered.
+        let records = Arc::make_mut(&mut core.steps);
+        if let Some(record) = records.iter_mut().rev().find(|record| record.step == by) {
+            Arc::make_mut(record).status = StepStatus::Fail;
+        }
+        self.stage = Stage::ChangeDropped(Arc::new(dropped.clone()));
+        Ok(())
+    }
+
+    pub(crate) fn reopen_change(&mut self, change: u32) -> Outcome {
+        match self.stage {
+            Stage::ChangeOpen { change: open, step } if open == change => {
+                self.changes = change - 1;
+                self.stage = Stage::StepDone { step, end: TurnEnd::Answered, reason: None, patch: true };
+                Ok(())
+            }
+            _ => Err(format!("change {change} is not open but {:?}", self.stage)),
+        }
+    }
+
+    pub(super) fn has_just_closed(&self, change: u32) -> bool {
+        matches!(self.stage, Stage::ChangeApplied | Stage::ChangeDropped(_)) && self.changes == change
+    }
+
+    pub(super) fn has_open_change(&self) -> bool {
+        matches!(self.stage, Stage::ChangeOpen { .. })
+    }
+
+    /// Whether the last turn is the check that passed what there is.
+    pub(super) fn is_judged(&self) -> bool {
+        match &self.stage {
+            Stage::StepDone { step, end: TurnEnd::Answered, .. } => self.passed() && self.judged == Some(*step),
+            _ => false,
+        }
+    }
+
+    pub(super) fn passed(&self) -> bool {
+        self.verdict == Some(Verdict::Pass)
     }
 }
 
-fn after_answer(run: &Run, step: StepRef, patch: bool) -> Due {
+fn over_budget(budgets: &Budgets, applied: &PatchApplied) -> Option<BudgetExceeded> {
+    let sizes = crate::gate::budget::Sizes {
+        patch_bytes: applied.patch_bytes,
+        files: applied.file_count,
+        risky: applied.risky_count,
+    };
+    crate::gate::budget::over_budget(budgets, &sizes)
+}
+
+/// The index that the next step gets. A turn of which nothing was kept leaves its number to the next attempt.
+pub(super) fn next_index(core: &Core) -> u32 {
+    let kept = core.steps.iter().rev().find(|record| record.dir.is_some());
+    kept.map_or(0, |record| record.step.index) + 1
+}
+
+/// The schedule: what is due in a loop.
+pub(super) fn due(run: &Run, state: &State) -> Due {
+    if run.core.landed.is_some() {
+        return passed(state);
+    }
+    match &state.stage {
+        Stage::Fresh => turn(run, Role::Plan, 1),
+        Stage::StepDone { step, end: TurnEnd::Answered, patch, .. } => after_answer(run, state, *step, *patch),
+        Stage::StepDone { step, end, reason, .. } => after_failure(run, *step, *end, *reason),
+        Stage::ChangeApplied => next_iteration(run, state),
+        Stage::ChangeDropped(dropped) => after_drop(dropped),
+        Stage::StepOpen(_) | Stage::ChangeOpen { .. } => Due::Nothing,
+    }
+}
+
+fn after_answer(run: &Run, state: &State, step: StepRef, patch: bool) -> Due {
     match step.role {
         Role::Plan => turn(run, Role::Do, step.iteration),
         Role::Do => turn(run, Role::Check, step.iteration),
-        // Nothing goes on past a check whose verdict is not on record.
-        Role::Check if run.judged != Some(step) => Due::Nothing,
-        Role::Check if run.verdict == Some(Verdict::Pass) && !run.has_to_land() => passed(run),
-        Role::Check if run.verdict == Some(Verdict::Pass) => Due::Land,
+        // Nothing follows a check whose verdict is not on record.
+        Role::Check if state.judged != Some(step) => Due::Nothing,
+        Role::Check if state.passed() && !run.has_to_land() => passed(state),
+        Role::Check if state.passed() => Due::Land,
         Role::Check => turn(run, Role::Act, step.iteration),
-        Role::Act if patch => Due::Change { change: run.changes + 1, step },
-        Role::Act => next_iteration(run),
+        Role::Act if patch => Due::Change { change: state.changes + 1, step },
+        Role::Act => next_iteration(run, state),
         Role::Worker => Due::Nothing,
     }
 }
@@ -52,7 +287,7 @@ fn after_failure(run: &Run, step: StepRef, end: TurnEnd, reason: Option<Reason>)
     }
 }
 
-fn after_drop(dropped: &contract::ChangeDropped) -> Due {
+fn after_drop(dropped: &ChangeDropped) -> Due {
     let message = format!("change {} was refused: {}", dropped.change, dropped.findings.join("; "));
     match (&dropped.budget, dropped.reason) {
         (Some(over), _) => stopped(over.clone()),
@@ -61,14 +296,19 @@ fn after_drop(dropped: &contract::ChangeDropped) -> Due {
     }
 }
 
-/// A turn, unless time is up. Attempts count within role and iteration; the index never repeats.
+/// A turn, unless a budget is used up. Attempts count within role and iteration; the index never repeats.
 fn turn(run: &Run, role: Role, iteration: u32) -> Due {
     if let Some(over) = run.used_up() {
         return stopped(over);
     }
-    let tries = run.steps.iter().filter(|record| record.step.role == role && record.step.iteration == iteration);
-    let attempt = tries.count() as u32 + 1;
+    let attempt = attempts(run, role, iteration).count() as u32 + 1;
     Due::Turn(StepRef { index: run.next_index(), role, iteration, attempt, item: None })
+}
+
+/// The turns that a role took in a round, the last one first. Rounds follow each other, so earlier ones are not looked at.
+fn attempts(run: &Run, role: Role, iteration: u32) -> impl Iterator<Item = &Arc<StepRecord>> {
+    let of_round = run.core.steps.iter().rev().take_while(move |record| record.step.iteration >= iteration);
+    of_round.filter(move |record| record.step.role == role && record.step.iteration == iteration)
 }
 
 fn protocol_retries(run: &Run) -> u32 {
@@ -76,39 +316,20 @@ fn protocol_retries(run: &Run) -> u32 {
 }
 
 fn protocol_errors(run: &Run, step: StepRef) -> u32 {
-    let same = run.steps.iter().filter(|r| r.step.role == step.role && r.step.iteration == step.iteration);
+    let same = attempts(run, step.role, step.iteration);
     same.filter(|record| record.end == TurnEnd::ProtocolError).count() as u32
 }
 
-fn next_iteration(run: &Run) -> Due {
+fn next_iteration(run: &Run, state: &State) -> Due {
     let limit = run.started.contract.budgets.max_iterations;
-    if run.iteration < limit {
-        turn(run, Role::Plan, run.iteration + 1)
+    if state.iteration < limit {
+        turn(run, Role::Plan, state.iteration + 1)
     } else {
-        let actual = u64::from(run.iteration) + 1;
+        let actual = u64::from(state.iteration) + 1;
         stopped(BudgetExceeded { budget: Budget::MaxIterations, limit: u64::from(limit), actual })
     }
 }
 
-pub(super) fn stopped(budget: BudgetExceeded) -> Due {
-    let message = match budget.budget {
-        Budget::MaxCostUsd => {
-            format!("budget {} is used up: ${} of ${}", budget.budget, Usd(budget.actual), Usd(budget.limit))
-        }
-        Budget::MaxTokens => format!("budget {} is used up: {} of {}", budget.budget, budget.actual, budget.limit),
-        _ => format!("budget {} is used up: {} > {}", budget.budget, budget.actual, budget.limit),
-    };
-    Due::End {
-        status: Status::Stopped,
-        end: End { reason: Some(Reason::BudgetExceeded), message },
-        budget: Some(budget),
-    }
-}
-
-fn passed(run: &Run) -> Due {
-    over(Status::Succeeded, None, format!("PASS in iteration {}", run.iteration))
-}
-
-fn over(status: Status, reason: Option<Reason>, message: String) -> Due {
-    Due::End { status, end: End { reason, message }, budget: None }
+fn passed(state: &State) -> Due {
+    over(Status::Succeeded, None, format!("PASS in iteration {}", state.iteration))
 }

@@ -19,7 +19,7 @@ fn contract() -> Contract {
 /// How the first of them ended in the run before.
 fn ended() -> ItemEnded {
     let parent = batch(&[("a", Ends::Landed)]);
-    parent.history.run.items[0].ended().expect("it has ended").clone()
+    parent.history.run.items()[0].ended().expect("it has ended").clone()
 }
 
 fn done(ended: ItemEnded) -> Option<Earlier> {
@@ -45,9 +45,9 @@ fn take(history: &mut History, edit: impl FnOnce(&mut StepCommitted), end: TurnE
 fn what_succeeded_before_stays_done_and_what_needs_it_may_start() {
     let history = History::after(Some("earlier"), contract(), vec![done(ended()), None]);
     assert_eq!(history.due_turn().item, Some(1), "nothing is due of the first");
-    let first = &history.run.items[0];
+    let first = &history.run.items()[0];
     assert_eq!((first.done_by(), first.ended_here()), (Some("earlier"), None));
-    assert_eq!(history.run.line.head.commit, history.run.started.base.commit, "it is part of the base");
+    assert_eq!(history.run.line().head.commit, history.run.started.base.commit, "it is part of the base");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn only_what_passed_every_gate_of_the_same_item_stays_done() {
 fn an_agent_begins_where_another_was_cut_off_only_on_the_same_base() {
     let history =
         History::after(Some("earlier"), contract(), vec![unfinished(history::BASE_TREE), unfinished(tree("other"))]);
-    let shown = |place: u32| history.run.items[place as usize].shown_on(&history.run.base_for(place)).to_owned();
+    let shown = |place: u32| history.run.items()[place as usize].shown_on(&history.run.base_for(place)).to_owned();
     assert_eq!((shown(0), shown(1)), (tree("half"), history::BASE_TREE));
 }
 
@@ -86,8 +86,8 @@ fn the_tree_of_a_turn_that_was_cut_off_is_kept_and_never_judged() {
     let fact = take(&mut history, cut_off, TurnEnd::Failed);
     history.record(fact);
     let made = Unfinished { base: history::BASE_TREE, tree: tree("half") };
-    assert_eq!(history.run.items[0].unfinished(), Some(made));
-    match &history.run.items[0].stage {
+    assert_eq!(history.run.items()[0].unfinished(), Some(made));
+    match &history.run.items()[0].stage {
         run::ItemStage::Worked(worked) => assert_eq!(worked.tree, None),
         other => panic!("{other:?}"),
     }
@@ -125,7 +125,7 @@ fn check(minutes: u64, tokens: u64, (end, reason): (TurnEnd, Reason), expected: 
     assert_eq!((status, more.as_str()), expected);
     if let Some(over) = budget {
         history.record(Fact::BudgetExceeded(over.clone()));
-        assert_eq!(history.run.exceeded, Some(over));
+        assert_eq!(history.run.exceeded(), Some(&over));
     }
 }
 

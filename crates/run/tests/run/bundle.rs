@@ -136,7 +136,7 @@ impl Ended {
         if ends == Ends::TestsFailed {
             gates.push(failed(Gate::Tests, "unit: exit code 1"));
         }
-        let head = &self.history.run.line.head;
+        let head = &self.history.run.line().head;
         let landed = ends == Ends::Landed;
         ItemEnded {
             item: place,
@@ -186,7 +186,7 @@ impl Ended {
         history.wait_ms(1000);
         if let Due::Land = history.run.next() {
             let mut landing = history::landing("refs/heads/main");
-            landing.commit = history.run.line.head.commit;
+            landing.commit = history.run.line().head.commit;
             history.record(Fact::LandingStarted(landing.clone())).record(Fact::Landed(landing));
         }
         match history.run.next() {
@@ -226,7 +226,7 @@ impl Ended {
 }
 
 fn receipt(history: &History, ended: &ItemEnded) -> Receipt {
-    let item = &history.run.items[ended.item as usize].item;
+    let item = &history.run.items()[ended.item as usize].item;
     let base = history.run.base_for(ended.item);
     Receipt {
         schema: ReceiptSchema::V1,

@@ -194,7 +194,7 @@ impl History {
     #[track_caller]
     pub(crate) fn record(&mut self, fact: Fact) -> &mut History {
         if let Err(illegal) = self.try_record(fact.clone()) {
-            panic!("{illegal}\n{fact:?}\n{:?}", self.run.stage);
+            panic!("{illegal}\n{fact:?}\n{:?}", self.run.flow);
         }
         self
     }
@@ -262,7 +262,7 @@ impl History {
     #[track_caller]
     pub(crate) fn open_change(&mut self) -> (u32, u32) {
         let Due::Change { change, step } = self.run.next() else { panic!("a change should be due") };
-        let before = self.run.tree;
+        let before = self.run.tree();
         self.record(Fact::ChangeStarted { change, step: step.index, before });
         (change, step.index)
     }
@@ -272,7 +272,7 @@ impl History {
         Fact::PatchApplied(PatchApplied {
             change,
             step,
-            before: self.run.tree,
+            before: self.run.tree(),
             after: tree(&format!("tree-{}", self.trees)),
             files: run::bounded((0..files).map(|n| format!("f{n}")).collect()),
             file_count: files as u64,
@@ -290,7 +290,7 @@ impl History {
         Fact::ChangeDropped(ChangeDropped {
             change,
             step,
-            before: self.run.tree,
+            before: self.run.tree(),
             reason,
             findings: vec!["refused".into()],
             budget,

@@ -12,7 +12,7 @@ use contract::{
     StepRef, TreeId, TurnEnd, Workflow,
 };
 use proptest::prelude::*;
-use run::{Due, ItemStage, Run};
+use run::{Due, Run};
 use std::collections::BTreeMap;
 
 const PATHS: [&[&str]; 4] = [&[], &["a"], &["a/b"], &["c"]];
@@ -52,10 +52,7 @@ enum Next {
 }
 
 fn could_happen(run: &Run) -> Vec<Next> {
-    let open = run.items.iter().filter_map(|state| match state.stage {
-        ItemStage::Working { step, .. } => Some(Next::Close(step)),
-        _ => None,
-    });
+    let open = run.open_turns().iter().map(|turn| Next::Close(turn.step));
     let due = run.due().filter_map(|due| match due {
         Due::Turn(step) => Some(Next::Open(step)),
         Due::Item { item } => Some(Next::Judge(item)),
@@ -78,7 +75,7 @@ fn played(bytes: &[u8]) -> History {
         }
         let mut next = could_happen(&history.run);
         if next.is_empty() {
-            assert!(history.run.status.is_terminal(), "nothing is due, and it is not over: {:?}", history.run.items);
+            assert!(history.run.status.is_terminal(), "nothing is due, and it is not over: {:?}", history.run.items());
             break;
         }
         let chosen = usize::from(script.pick_or_first(u8::MAX)) % next.len();
@@ -112,7 +109,7 @@ fn lose(history: &mut History, step: StepRef, kept: bool) {
 /// Opens a turn, unless what its item needs to start is not there.
 fn open(history: &mut History, script: &mut Script<'_>, step: StepRef) {
     let place = step.item.expect("it is about an item");
-    let state = &history.run.items[place as usize];
+    let state = &history.run.items()[place as usize];
     if state.turns.is_empty() && script.pick_or_first(16) == 15 {
         let gates = vec![failed(Gate::Inputs)];
         return finish(history, place, ItemStatus::Denied, Some(Reason::InputMissing), gates, false);
@@ -148,7 +145,7 @@ fn failed(gate: Gate) -> GateResult {
 }
 
 fn judge(history: &mut History, script: &mut Script<'_>, place: u32) {
-    let state = &history.run.items[place as usize];
+    let state = &history.run.items()[place as usize];
     let Some(worked) = state.worked() else {
         return finish(history, place, ItemStatus::Denied, Some(Reason::DependencyFailed), Vec::new(), false);
     };
@@ -188,7 +185,7 @@ fn finish(
     gates: Vec<GateResult>,
     lands: bool,
 ) {
-    let (state, head) = (&history.run.items[place as usize], &history.run.line.head);
+    let (state, head) = (&history.run.items()[place as usize], &history.run.line().head);
     let number = history.events.len();
     let digest = |byte| Digest::from_bytes([byte; 32]);
     let ended = ItemEnded {
@@ -421,8 +418,8 @@ fn random_histories_of_items_reach_every_end() {
     for _ in 0..3000 {
         let script = long_script().new_tree(&mut runner).unwrap().current();
         let run = played(&script).run;
-        let landed = if run.landed.is_some() { " landed" } else { "" };
-        let several = if run.items.len() > 1 { " several" } else { "" };
+        let landed = if run.landed().is_some() { " landed" } else { "" };
+        let several = if run.items().len() > 1 { " several" } else { "" };
         *reached.entry(format!("{}{several}{landed}", run.status)).or_default() += 1;
     }
     let expected =

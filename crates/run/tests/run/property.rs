@@ -277,7 +277,7 @@ fn facts_of_every_kind(history: &History) -> Vec<Fact> {
         Fact::StepInterrupted { step },
         Fact::ProtocolError { step, problems: vec![] },
         verdict(step, Verdict::Pass, Verdict::Pass, &[]),
-        Fact::ChangeStarted { change: 1, step: 4, before: history.run.tree },
+        Fact::ChangeStarted { change: 1, step: 4, before: history.run.tree() },
         history.dropped(1, 4, Reason::PatchFailed, None),
         Fact::ChangeInterrupted { change: 1 },
         Fact::ChangeRecovered { change: 1 },
@@ -509,7 +509,7 @@ fn random_histories_reach_every_end() {
     for _ in 0..3000 {
         let script = script().new_tree(&mut runner).unwrap().current();
         let history = played(&script, 1 + script.len() as u32 % 3, 1);
-        let landed = if history.run.landed.is_some() { " landed" } else { "" };
+        let landed = if history.run.landed().is_some() { " landed" } else { "" };
         *reached.entry(format!("{}{landed}", history.run.status)).or_default() += 1;
     }
     for word in ["succeeded", "succeeded landed", "failed", "denied", "timed_out", "stopped", "canceled"] {

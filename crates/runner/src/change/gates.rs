@@ -65,7 +65,7 @@ impl Gates<'_> {
     /// What keeps an item from starting that needs another one.
     pub(crate) fn not_started(&self, judged: &Judged) -> Option<Refusal> {
         let (Proposal::Nothing, Some(place)) = (&judged.proposal, judged.place) else { return None };
-        let need = self.run.failed_need(&self.run.items[place as usize])?;
+        let need = self.run.failed_need(&self.run.items()[place as usize])?;
         let message = format!("dependency_failed: {} did not succeed", need.item.id);
         Some(Refusal::new(ItemStatus::Denied, Reason::DependencyFailed, message))
     }
@@ -267,7 +267,7 @@ impl Gates<'_> {
     /// Puts a change on the end of the run's line. If others have landed since its agent started, what comes of that is
     /// judged again.
     pub(crate) fn put_on_line(&self, judged: &mut Judged) -> Result<Put> {
-        let head = self.run.line.head.tree;
+        let head = self.run.line().head.tree;
         if head == judged.base.tree {
             return Ok(Put::AsItIs);
         }

@@ -68,7 +68,7 @@ pub(crate) fn judge(gates: &Gates<'_>, judged: &mut Judged, try_tests: &mut TryT
 /// Puts a change that passed on the end of the run's line. If others have landed since its agent started, what comes of
 /// that is judged and tested again.
 pub(crate) fn bring_onto_line(gates: &Gates<'_>, judged: &mut Judged, try_tests: &mut TryTests<'_>) -> Result<OnLine> {
-    let before = gates.run.line.head.tree;
+    let before = gates.run.line().head.tree;
     let after = match gates.put_on_line(judged)? {
         Put::AsItIs => judged.candidate()?,
         Put::Refused(refusal) => return Ok(OnLine::Refused(refusal)),

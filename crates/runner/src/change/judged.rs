@@ -100,7 +100,7 @@ impl Refusal {
 impl Judged {
     /// Nothing is known yet of what came of an item.
     pub(crate) fn of_item(run: &Run, place: u32) -> Judged {
-        let state = &run.items[place as usize];
+        let state = &run.items()[place as usize];
         let (base, proposal) = match state.worked() {
             Some(worked) => (worked.base.clone(), Proposal::Worked(worked.clone())),
             None => (run.base_for(place), Proposal::Nothing),
@@ -114,7 +114,7 @@ impl Judged {
     pub(crate) fn of_patch(run: &Run, number: u32, step: StepRef, bytes: Vec<u8>) -> Judged {
         let base = ItemBase { commit: run.started.base.commit, tree: run.started.base.tree };
         let new = Judged::new(number, Arc::new(loop_terms(run)), Proposal::Patch { step, bytes }, base);
-        Judged { on: run.tree, ..new }
+        Judged { on: run.tree(), ..new }
     }
 
     fn new(number: u32, item: Arc<Item>, proposal: Proposal, base: ItemBase) -> Judged {

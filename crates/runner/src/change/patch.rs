@@ -18,7 +18,7 @@ use std::path::Path;
 use store::crash;
 
 pub(crate) fn judge_and_apply(driver: &mut Driver<'_, '_>, change: u32, step: StepRef) -> Result<()> {
-    let before = driver.run.tree;
+    let before = driver.run.tree();
     driver.record(vec![Fact::ChangeStarted { change, step: step.index, before }], Vec::new())?;
     crash::point("change.after_intent");
     let patch = read_patch(&driver.run_dir(), &driver.run, step)?;
@@ -55,7 +55,7 @@ pub(crate) fn apply_patch(
     let most = u64::from(run.started.contract.limits.change_mb) << 20;
     let binary = run.started.contract.scope.allow_binary;
     let limits = PatchLimits { patch_bytes_max: most, result_bytes_max: most, binary };
-    match objects.apply(id(run.tree), patch, &limits) {
+    match objects.apply(id(run.tree()), patch, &limits) {
         Ok(applied) => Ok(Ok(recorded(applied.tree))),
         Err(PatchProblem::Git(error)) => Err(error.into()),
         Err(problem) => Ok(Err(refused(&problem))),

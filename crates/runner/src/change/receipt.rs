@@ -118,8 +118,8 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
             .as_ref()
             .and_then(Acceptance::first_log)
             .map(|name| format!("{}/{name}", ending.judged.dir())),
-        approvals: run.approvals.clone(),
-        previous_receipt_hash: run.line.receipt.filter(|_| ending.landed.is_some()),
+        approvals: run.approvals().to_vec(),
+        previous_receipt_hash: run.line().receipt.filter(|_| ending.landed.is_some()),
         content_hash: Receipt::content(&item.submitted, base.tree, result),
         receipt_hash: Digest::from_bytes([0; 32]),
     };
@@ -139,7 +139,7 @@ pub(crate) fn commit(run: &Run, ending: &Ending, receipt: &Digest) -> Option<Com
     let since = ending.judged.worked().map(|worked| worked.since).unwrap_or_default();
     Some(CommitSpec {
         tree: id(landed.after),
-        parents: vec![id(run.line.head.commit)],
+        parents: vec![id(run.line().head.commit)],
         author: Machine::identity(run),
         seconds: (since.unix_ms() / 1000) as i64,
         message: message(run, ending, receipt),
@@ -226,7 +226,7 @@ fn dropped(ending: Ending, made: Made) -> ChangeDropped {
 
 fn ended(run: &Run, place: u32, ending: Ending, receipt: &Receipt, made: Made) -> ItemEnded {
     let (before, after) = ending.trees();
-    let since = run.items[place as usize].turns.first().map(|turn| turn.since);
+    let since = run.items()[place as usize].turns.first().map(|turn| turn.since);
     let gates = ending.judged.results();
     ItemEnded {
         item: place,

@@ -24,7 +24,7 @@ pub(crate) fn check(store: &Store, parent: &Run) -> Result<()> {
         return Err(Error::declined(why, format!("go on from that one: norma resume {first} --budget …")));
     }
     let stands = Reader::open(&store.layout)?.run(&slug)?.is_some_and(|view| view.landing.is_some());
-    if parent.landed.is_some() && !stands {
+    if parent.landed().is_some() && !stands {
         let why = format!("what run {slug} had landed was taken back, so there is nothing to go on from");
         return Err(Error::declined(why, "start over: norma run … --new, or norma batch … --new"));
     }
@@ -33,8 +33,8 @@ pub(crate) fn check(store: &Store, parent: &Run) -> Result<()> {
 
 /// What the run starts from: all that its parent's items have made, merged with what it had to be merged with to land.
 pub(crate) fn base(objects: &Objects, parent: &Run) -> Result<Base> {
-    let (head, branch) = (&parent.line.head, parent.started.base.branch.clone());
-    Ok(match &parent.landed {
+    let (head, branch) = (&parent.line().head, parent.started.base.branch.clone());
+    Ok(match parent.landed() {
         Some(landing) if landing.checkout && landing.commit != head.commit => {
             let tree = recorded(objects.tree_of(id(landing.commit))?);
             Base { commit: landing.commit, tree, branch }
@@ -45,7 +45,7 @@ pub(crate) fn base(objects: &Objects, parent: &Run) -> Result<Base> {
 
 /// How the run lands. On top of what is on a branch of its own there is no way onto the user's.
 pub(crate) fn landing(parent: &Run, configured: &LandingConfig) -> LandingConfig {
-    match &parent.landed {
+    match parent.landed() {
         Some(landing) if !landing.checkout => LandingConfig { mode: LandingMode::Branch },
         _ => configured.clone(),
     }
@@ -53,8 +53,8 @@ pub(crate) fn landing(parent: &Run, configured: &LandingConfig) -> LandingConfig
 
 /// The items with what came of each.
 pub(crate) fn items(objects: &Objects, rules: &Rules<'_>, parent: &Run, base: &Base) -> Result<Vec<ItemAdded>> {
-    let mut items = Vec::with_capacity(parent.items.len());
-    for (index, state) in (0..).zip(&parent.items) {
+    let mut items = Vec::with_capacity(parent.items().len());
+    for (index, state) in (0..).zip(parent.items()) {
         let earlier = match done(parent, state) {
             Some(done) => Some(done),
             None => unfinished(objects, rules, parent, state, base)?,

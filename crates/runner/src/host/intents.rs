@@ -6,7 +6,7 @@ use contract::documents::intent::{ANSWER_SCHEMA, Transcript};
 use contract::documents::{CompileAnswer, CompileOutput, Patch};
 use contract::{AgentResponse, RunView, StepStatus, StepView};
 use run::bundle::{Part, transcript};
-use run::{ItemTurn, Run};
+use run::{Run, StepRecord};
 use store::Reader;
 
 /// What was said in a turn, below its directory.
@@ -72,7 +72,7 @@ fn is_compile(run: &Run) -> bool {
     let bound = |state: &std::sync::Arc<run::ItemState>| {
         state.item.output_schema.as_ref().is_some_and(|schema| schema.uri == ANSWER_SCHEMA)
     };
-    run.items.first().is_some_and(bound)
+    run.items().first().is_some_and(bound)
 }
 
 /// The answer of a turn, held again to everything that answers are held to.
@@ -89,11 +89,11 @@ fn answer(reader: &Reader, slug: &str, turn: &Turn<'_>) -> Result<CompileAnswer>
 
 /// The turns of a run that are over and left something.
 fn turns<'a>(run: &'a Run, view: &'a RunView) -> Vec<Turn<'a>> {
-    let of = |turn: &'a ItemTurn| {
+    let of = |turn: &'a std::sync::Arc<StepRecord>| {
         let step = view.steps.iter().flatten().find(|step| step.index == turn.step.index)?;
         Some(Turn { dir: turn.dir.as_deref()?, step })
     };
-    run.items.iter().flat_map(|state| &state.turns).filter_map(of).collect()
+    run.items().iter().flat_map(|state| &state.turns).filter_map(of).collect()
 }
 
 /// All that was said, turn by turn, as the run's bundle has it too.

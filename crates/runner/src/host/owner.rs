@@ -228,7 +228,7 @@ fn finish_landings(shared: &StateDir, context: &Arc<Context>) -> Result<Vec<Stri
     let mut notes = Vec::new();
     for (run, log) in reader.open_runs()? {
         let slug = run.id.slug();
-        let run::Stage::LandingOpen(open) = run.stage.clone() else { continue };
+        let Some(open) = run.landing().cloned() else { continue };
         let moved = shared.user.read_ref(&open.target)? == Some(crate::git::id(open.commit));
         if !moved || run.status != Status::Paused || run.started.contract.unknown_rules().is_some() {
             continue;

@@ -21,7 +21,7 @@ pub fn results(layout: &Layout, run: &Run) -> Result<Vec<RunResult>> {
         let run_dir = layout.run(state.done_by().unwrap_or(&slug));
         Some(result(layout, &run_dir, state.item.id.clone(), state.ended()?))
     };
-    run.items.iter().filter_map(of).collect()
+    run.items().iter().filter_map(of).collect()
 }
 
 fn result(layout: &Layout, run_dir: &Path, id: String, ended: &ItemEnded) -> Result<RunResult> {

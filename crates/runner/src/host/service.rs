@@ -147,7 +147,7 @@ impl Service<'_> {
             Error::usage(format!("the intent cannot be asked about:{lines}"), "mend it: docs/intents.md")
         })?;
         if let Some((slug, run)) = self.left(std::slice::from_ref(&item))?
-            && run.items.iter().map(|state| &*state.item).eq([&item])
+            && run.items().iter().map(|state| &*state.item).eq([&item])
         {
             return self.resume(&slug, 1);
         }
@@ -159,8 +159,8 @@ impl Service<'_> {
     /// The run of exactly these items that was left before its end, if there is one that nobody works on.
     fn left(&self, items: &[Item]) -> Result<Option<(String, Run)>> {
         for (run, _) in self.host.reader()?.open_runs()?.into_iter().rev() {
-            let same = || submitted(run.items.iter().map(|state| &*state.item)) == submitted(items.iter());
-            let held = matches!(run.status, Status::Paused | Status::Waiting) && !run.items.is_empty();
+            let same = || submitted(run.items().iter().map(|state| &*state.item)) == submitted(items.iter());
+            let held = matches!(run.status, Status::Paused | Status::Waiting) && !run.items().is_empty();
             if held && same() && self.host.require_idle(&run.id.slug()).is_ok() {
                 return Ok(Some((run.id.slug(), run)));
             }

@@ -91,7 +91,7 @@ impl Starting<'_> {
             continuation::check(self.store, parent)?;
         }
         let base = base_of(&self.user.head()?, order.parent.as_deref());
-        let tree = order.parent.as_ref().map_or_else(|| base.tree, |parent| parent.tree);
+        let tree = order.parent.as_ref().map_or_else(|| base.tree, |parent| parent.tree());
         self.preflight(agents.iter().map(|(role, agent)| (role.as_str(), agent)), tree)?;
         let contract = Contract {
             goal: order.goal,
@@ -200,7 +200,7 @@ impl Starting<'_> {
             item: (*state.item).clone(),
             earlier: state.earlier.as_deref().cloned(),
         };
-        let items = (0..).zip(&recorded.items).map(added).collect();
+        let items = (0..).zip(recorded.items()).map(added).collect();
         self.begin(id, started, items, self.submitted_to(recorded)?.as_deref())
     }
 
@@ -365,8 +365,7 @@ pub fn resume(store: &Store, policies: &Policies, slug: &str) -> Result<Resumed>
             return redeemed(store, run, log);
         }
         Status::Stopped => {
-            let (name, more) =
-                run.exceeded.as_ref().map_or_else(Default::default, |it| (it.budget.as_str(), it.more()));
+            let (name, more) = run.exceeded().map_or_else(Default::default, |it| (it.budget.as_str(), it.more()));
             let hint = format!("give it more: norma resume {slug} --budget {more}");
             return Err(Error::declined(format!("run {slug} is stopped: its budget {name} is used up"), hint));
         }
@@ -381,7 +380,7 @@ pub fn resume(store: &Store, policies: &Policies, slug: &str) -> Result<Resumed>
 
 /// Goes on with a run that waited for a yes, if there is one; a no is how it ends.
 fn redeemed(store: &Store, run: Run, log: RunLog) -> Result<Resumed> {
-    let Some(wait) = run.waits.clone() else { unreachable!("BUG: a run that waits says what for") };
+    let Some(wait) = run.core.waits.clone() else { unreachable!("BUG: a run that waits says what for") };
     let denied = |message: String| Some(End { reason: Some(Reason::ApprovalDenied), message });
     let (more, denied) = match approval::redeem(store, &run, &wait)? {
         Redeemed::Granted { by, .. } => (Some(Fact::ApprovalUsed { approval: wait.approval, by }), None),

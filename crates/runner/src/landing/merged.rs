@@ -26,7 +26,7 @@ pub(super) struct Merging<'m> {
 /// The tree that comes of putting what a run changed on a commit, or why there is none.
 pub(crate) fn merged_tree(objects: &Objects, run: &Run, onto: ObjectId) -> Result<std::result::Result<TreeId, String>> {
     let theirs = recorded(objects.tree_of(onto)?);
-    let trees = (run.started.base.tree, run.tree, theirs);
+    let trees = (run.started.base.tree, run.tree(), theirs);
     let merged = merge(objects, run.started.contract.rules, trees)?;
     Ok(merged.map_err(|findings| said(&findings)))
 }
@@ -92,7 +92,7 @@ impl Merging<'_> {
     }
 
     fn succeeded(&self) -> impl Iterator<Item = &Item> {
-        let succeeded = self.run.items.iter().filter(|state| {
+        let succeeded = self.run.items().iter().filter(|state| {
             let ended = state.ended();
             ended.is_some_and(|ended| ended.status == ItemStatus::Success)
         });
@@ -103,10 +103,10 @@ impl Merging<'_> {
     fn spec(&self, tree: ObjectId) -> CommitSpec {
         let run = self.run;
         let mut message = commit_message(run);
-        for ended in run.items.iter().filter_map(|state| state.ended()).filter(|ended| ended.commit.is_some()) {
+        for ended in run.items().iter().filter_map(|state| state.ended()).filter(|ended| ended.commit.is_some()) {
             message.push_str(&format!("Norma-Receipt: sha256:{}\n", ended.receipt.sha256));
         }
-        message.push_str(&format!("{MERGED_TRAILER}{}\n", run.tree));
+        message.push_str(&format!("{MERGED_TRAILER}{}\n", run.tree()));
         CommitSpec {
             tree,
             parents: vec![self.onto],
@@ -119,8 +119,8 @@ impl Merging<'_> {
 
 /// When a run came to what it made: its verdict, or the last turn of its items.
 fn made_at(run: &Run) -> Timestamp {
-    let turns = run.items.iter().flat_map(|state| &state.turns).map(|turn| turn.since);
-    run.verdict_at.or(turns.max()).unwrap_or_default()
+    let turns = run.items().iter().flat_map(|state| &state.turns).map(|turn| turn.since);
+    run.verdict_at().or(turns.max()).unwrap_or_default()
 }
 
 fn said(findings: &[Finding]) -> String {

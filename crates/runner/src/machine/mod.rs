@@ -166,7 +166,7 @@ impl World for Machine {
 
 /// The whole change of a run so far, as text and as names.
 pub(crate) fn diff(objects: &Objects, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
-    let (old, new) = (id(run.started.base.tree), id(run.tree));
+    let (old, new) = (id(run.started.base.tree), id(run.tree()));
     if old == new {
         return Ok((Vec::new(), Vec::new()));
     }
@@ -191,6 +191,6 @@ pub(crate) fn commit_message(run: &Run) -> String {
     let (subject, rest) = goal.split_once('\n').unwrap_or((goal, ""));
     let body = if rest.trim().is_empty() { String::new() } else { format!("{}\n\n", rest.trim()) };
     let digest = run.started.contract_digest;
-    let receipts: String = run.receipts.iter().map(|receipt| format!("Norma-Receipt: sha256:{receipt}\n")).collect();
+    let receipts: String = run.receipts().iter().map(|receipt| format!("Norma-Receipt: sha256:{receipt}\n")).collect();
     format!("{subject}\n\n{body}Norma-Run: {}\n{receipts}Norma-Contract: {digest}\n", run.id.slug())
 }

@@ -8,11 +8,10 @@ use super::{Tallies, Walk, items};
 use crate::Result;
 use crate::change::{Gates, Judged, Landed, Verdict, judge, read_patch};
 use contract::{Digest, Fact, TreeId};
-use run::Stage;
 
 /// What of a patch that was judged is not what is on record of it.
 pub(super) fn differences(walk: &mut Walk<'_, '_>, at: usize) -> Result<Vec<Found>> {
-    let Stage::ChangeOpen { change, step } = walk.run.stage else {
+    let Some((change, step)) = walk.run.open_change() else {
         unreachable!("BUG: the log was folded before, and a change is recorded only where it is open")
     };
     let event = &walk.events[at];
@@ -20,7 +19,7 @@ pub(super) fn differences(walk: &mut Walk<'_, '_>, at: usize) -> Result<Vec<Foun
         return first::differences(walk, event, change, step);
     }
     let patch = read_patch(&walk.dir, &walk.run, step)?;
-    let (run, before) = (walk.run.clone(), walk.run.tree);
+    let (run, before) = (walk.run.clone(), walk.run.tree());
     let mut judged = Judged::of_patch(&run, change, step, patch);
     let landed = |_: &Digest| Ok(None);
     let (objects, rules, run_dir) = (walk.with.objects, walk.rules.clone(), walk.dir.clone());

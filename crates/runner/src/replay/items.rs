@@ -20,7 +20,7 @@ pub(super) fn judge_again(walk: &mut Walk<'_, '_>, at: usize, ended: &ItemEnded,
     let seq = walk.events[at].seq;
     let mut tested = Vec::new();
     let found = rejudge(walk, ended, &mut tested).and_then(|(run, ending)| written_down(walk, &run, at, ending));
-    if !walk.run.items[ended.item as usize].item.tests.is_empty() {
+    if !walk.run.items()[ended.item as usize].item.tests.is_empty() {
         tallies.tests.compare(Some(seq), Ok(tested))?;
     }
     let (of_gates, of_papers) = found.map_or_else(|error| (Err(error), None), |(gates, rest)| (Ok(gates), Some(rest)));

@@ -20,7 +20,7 @@ use contract::{
     TreeId, TurnEnd,
 };
 use gateway::{Exchange, Gateway};
-use run::{ItemStage, Run, Stage, TurnSpec};
+use run::{ItemStage, Run, TurnSpec};
 use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -275,7 +275,7 @@ impl Taking<'_, '_, '_> {
 
     /// The patch of an `act`, applied and judged again; it counts for the turn that proposed it.
     fn change(&mut self, at: usize) -> Result<()> {
-        let Stage::ChangeOpen { step, .. } = self.walk.run.stage else {
+        let Some((_, step)) = self.walk.run.open_change() else {
             unreachable!("BUG: the log was folded before, and a change is recorded only where it is open")
         };
         let differences = changes::differences(self.walk, at)?;
@@ -346,8 +346,8 @@ fn differs(step: RecordedStep, differences: Vec<String>) -> RecordedStep {
 
 /// The trees between which the patch of an item is: those of the line if it landed, else those of its turn.
 fn trees(run: &Run, ended: &ItemEnded, place: u32, tree: TreeId) -> (TreeId, TreeId) {
-    let base = match &run.items[place as usize].stage {
-        ItemStage::Working { base, .. } => base.tree,
+    let base = match &run.items()[place as usize].stage {
+        ItemStage::Working(turn) => turn.base.as_ref().expect("BUG: the turn of an item has a base").tree,
         _ => unreachable!("BUG: the log was folded before, and a turn is recorded only where it is open"),
     };
     match ended.commit {

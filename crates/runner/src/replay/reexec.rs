@@ -60,7 +60,7 @@ fn outcome(reader: &Reader, slug: &str) -> Result<Outcome> {
     told.hard("contract", run.started.contract_digest);
     told.hard("status", run.status);
     told.hard("reason", run.reason);
-    told.hard("tree", run.tree);
+    told.hard("tree", run.tree());
     told.file("", "patch.diff");
     for event in &events {
         told.tell(&event.fact);
@@ -103,7 +103,7 @@ impl Telling<'_> {
     fn turn(&mut self, done: &StepCommitted) {
         let step = done.step;
         let key = match step.item {
-            Some(place) => format!("item/{}/turn/{}", self.run.items[place as usize].item.id, step.attempt),
+            Some(place) => format!("item/{}/turn/{}", self.run.items()[place as usize].item.id, step.attempt),
             None => format!("turn/{}/{}/{}", step.iteration, step.role, step.attempt),
         };
         self.hard(&format!("{key}/end"), done.end);
@@ -126,7 +126,7 @@ impl Telling<'_> {
     }
 
     fn item(&mut self, ended: &ItemEnded) {
-        let key = format!("item/{}", self.run.items[ended.item as usize].item.id);
+        let key = format!("item/{}", self.run.items()[ended.item as usize].item.id);
         let dir = format!("changes/{:03}", ended.change);
         self.hard(&format!("{key}/status"), ended.status);
         let gates = ended.gates.iter().map(|result| json!({"gate": result.gate, "passed": result.passed}));

@@ -88,7 +88,7 @@ fn without_secrets(
     }
     let adds = match apply_patch(objects, run, &patch)? {
         Ok(tree) => {
-            let changes = observed::changes(objects, &objects.diff(id(run.tree), id(tree))?)?;
+            let changes = observed::changes(objects, &objects.diff(id(run.tree()), id(tree))?)?;
             changes.iter().any(|change| !change.secrets.is_empty())
         }
         Err(_) => true,
@@ -102,7 +102,7 @@ fn without_secrets(
 
 /// What a workspace's edits come to as a patch of the run's tree.
 fn edited(objects: &Objects, run: &Run, captured: &Captured) -> Result<Vec<u8>> {
-    let tree = id(run.tree);
+    let tree = id(run.tree());
     Ok(if captured.tree == tree { Vec::new() } else { objects.diff_text(tree, captured.tree)? })
 }
 

@@ -392,7 +392,7 @@ impl<'a> Driving<'a> {
     #[track_caller]
     pub(crate) fn open_change(&mut self) -> (u32, StepRef) {
         let Due::Change { change, step } = self.run.next() else { panic!("a change should be due") };
-        let before = self.run.tree;
+        let before = self.run.tree();
         self.record(vec![Fact::ChangeStarted { change, step: step.index, before }], vec![]);
         (change, step)
     }
@@ -429,7 +429,7 @@ impl<'a> Driving<'a> {
                 Due::Turn(_) => drop(self.step()),
                 Due::Change { .. } => {
                     let (change, step) = self.open_change();
-                    let prepared = self.prepare_change(change, step, self.run.tree);
+                    let prepared = self.prepare_change(change, step, self.run.tree());
                     self.record(prepared.facts, prepared.files);
                 }
                 Due::Land => {

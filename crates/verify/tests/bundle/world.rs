@@ -222,7 +222,7 @@ impl Driving<'_> {
     }
 
     fn change(&mut self, change: u32, step: StepRef) {
-        let before = self.run.tree;
+        let before = self.run.tree();
         self.record(vec![Fact::ChangeStarted { change, step: step.index, before }], vec![]);
         let blob = self.objects.write_blob(b"after\n").unwrap();
         let entry = runner::git::Entry { mode: runner::git::MODE_FILE, id: blob };
@@ -259,7 +259,7 @@ impl Driving<'_> {
 
     fn land(&mut self) {
         let spec = CommitSpec {
-            tree: id(self.run.tree),
+            tree: id(self.run.tree()),
             parents: vec![id(self.run.started.base.commit)],
             author: Identity { name: "A".into(), email: "a@example.org".into() },
             seconds: 1_769_180_101,

@@ -158,7 +158,7 @@ impl Place {
             let gates: Vec<&str> = ended.gates.iter().map(|result| result.gate.as_str()).collect();
             format!("{}: {}{reason}: {}", state.item.id, ended.status, gates.join(" "))
         };
-        run.items.iter().map(told).collect()
+        run.items().iter().map(told).collect()
     }
 }
 

@@ -17,7 +17,7 @@ fn an_agent_that_does_the_same_again_differs_only_where_it_may() {
             assert!(soft.contains(&"item/one/receipt") && soft.contains(&"trace_id"), "{soft:?}");
             let (run, _) = place.reader().load(&again).unwrap();
             assert_eq!(run.started.replay_of.as_deref(), Some(slug.as_str()));
-            assert_eq!((run.landed, run.line.head.commit == run.started.base.commit), (None, false));
+            assert_eq!((run.landed(), run.line().head.commit == run.started.base.commit), (None, false));
             // What was carried out again is a run like any other.
             is_same(&place.rehydrate(&again), &["turns", "gates", "tests", "receipts", "decisions"]);
         }

@@ -70,7 +70,7 @@ fn whatever_came_of_an_item_it_is_judged_the_same_again() {
     ];
     assert_eq!(ended, expected);
     let (run, _) = place.reader().load(&slug).unwrap();
-    assert_eq!(run.items[0].ended().unwrap().tool_ops, 1);
+    assert_eq!(run.items()[0].ended().unwrap().tool_ops, 1);
     is_same(&place.rehydrate(&slug), &CHECKS);
     is_same(&place.reverify(&slug), &["patches", "gates", "tests"]);
 }

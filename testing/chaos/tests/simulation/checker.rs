@@ -51,7 +51,7 @@ pub(crate) fn judge(store: &Store, outside: &Outside<'_>) -> Vec<String> {
         if !run.status.is_terminal() {
             found.push(format!("it ends {}", run.status));
         }
-        if run.items.is_empty() {
+        if run.items().is_empty() {
             found.extend(check_pass(&run, &slug, &events, outside));
         } else {
             found.extend(items::check(&run, &slug, &events, outside));
@@ -91,7 +91,7 @@ fn check_pass(run: &Run, slug: &str, events: &[Event], outside: &Outside<'_>) ->
         if worth != Some(given.verdict == Verdict::Pass) {
             broken.push(format!("{:?} counts for a turn that passes: {worth:?}", given.verdict));
         }
-        if turn.is_some_and(|turn| given.verdict == Verdict::Pass && turn.tree != run.tree) {
+        if turn.is_some_and(|turn| given.verdict == Verdict::Pass && turn.tree != run.tree()) {
             broken.push("the PASS was given for another tree than the run ends with".into());
         }
     }
@@ -102,9 +102,9 @@ fn check_pass(run: &Run, slug: &str, events: &[Event], outside: &Outside<'_>) ->
     if run.status == Status::Succeeded && passed != Some(true) {
         broken.push("it succeeded without a PASS".into());
     }
-    let landed = run.landed.as_ref().is_some_and(|landing| holds(run, landing, outside.ground));
-    if run.status == Status::Succeeded && run.tree != run.started.base.tree && !landed {
-        broken.push(format!("it succeeded, but what landed is {:?}", run.landed));
+    let landed = run.landed().is_some_and(|landing| holds(run, landing, outside.ground));
+    if run.status == Status::Succeeded && run.tree() != run.started.base.tree && !landed {
+        broken.push(format!("it succeeded, but what landed is {:?}", run.landed()));
     }
     broken
 }
@@ -114,11 +114,11 @@ pub(crate) fn holds(run: &Run, landing: &Landing, ground: &Ground) -> bool {
     let (objects, tree) = (&ground.objects, ground.tree_of(landing.commit));
     let base = &run.started.base;
     if !landing.checkout || landing.from == Some(base.commit) {
-        return tree == id(run.tree);
+        return tree == id(run.tree());
     }
     let [onto] = objects.parents_of(id(landing.commit)).unwrap()[..] else { return false };
     let theirs = objects.tree_of(onto).unwrap();
-    let merged = objects.merge(id(base.tree), id(run.tree), theirs).unwrap();
+    let merged = objects.merge(id(base.tree), id(run.tree()), theirs).unwrap();
     landing.from == Some(recorded(onto)) && merged == Merged::Tree(tree)
 }
 
@@ -185,8 +185,8 @@ fn check_verified(reader: &Reader, run: &Run, slug: &str, outside: &Outside<'_>)
         let frozen = run.status == Status::Failed && run.reason == Some(Reason::EvidenceLost);
         // No digest in the chain vouches for a reconciled step before the run is sealed, which a frozen one never is.
         let lost = |end: TurnEnd, dir: &Option<String>| end == TurnEnd::Interrupted && dir.is_some();
-        let of_items = run.items.iter().flat_map(|state| &state.turns).any(|turn| lost(turn.end, &turn.dir));
-        let unanchored = of_items || run.steps.iter().any(|step| lost(step.end, &step.dir));
+        let of_items = run.items().iter().flat_map(|state| &state.turns).any(|turn| lost(turn.end, &turn.dir));
+        let unanchored = of_items || run.steps().iter().any(|step| lost(step.end, &step.dir));
         let noticed = frozen && (!verified.verified || unanchored);
         return if noticed { vec![] } else { vec![format!("spoilt evidence went unnoticed: {}", run.status)] };
     }

@@ -38,7 +38,7 @@ fn check_count(run: &Run, ends: &[&ItemEnded]) -> Vec<String> {
 
 /// No item is tried more often than its contract says.
 fn check_retries(run: &Run, events: &[Event]) -> Vec<String> {
-    let mut failed = vec![0; run.items.len()];
+    let mut failed = vec![0; run.items().len()];
     for event in events {
         if let Fact::StepCommitted(done) = &event.fact
             && let Some(place) = done.step.item
@@ -47,7 +47,7 @@ fn check_retries(run: &Run, events: &[Event]) -> Vec<String> {
             failed[place as usize] += 1;
         }
     }
-    let tried = run.items.iter().zip(failed).filter(|(state, failed)| *failed > state.item.retries + 1);
+    let tried = run.items().iter().zip(failed).filter(|(state, failed)| *failed > state.item.retries + 1);
     tried.map(|(state, failed)| format!("{} failed {failed} times", state.item.id)).collect()
 }
 
@@ -55,7 +55,7 @@ fn check_retries(run: &Run, events: &[Event]) -> Vec<String> {
 /// nothing.
 fn check_end(run: &Run, slug: &str, ended: &ItemEnded, outside: &Outside<'_>) -> Vec<String> {
     let mut broken = Vec::new();
-    let item = &run.items[ended.item as usize].item;
+    let item = &run.items()[ended.item as usize].item;
     let turn = outside.turns.iter().rev().find(|turn| turn.run == slug && Some(turn.step.index) == ended.step);
     let acceptable = turn.is_some_and(|turn| turn.passes && turn.step.item == Some(ended.item));
     let judged = outside.tests.iter().rev().find(|test| test.run == slug && test.item == item.id && !test.to_land);
@@ -86,7 +86,7 @@ fn check_line(run: &Run, ends: &[&ItemEnded], outside: &Outside<'_>) -> Vec<Stri
         if ended.status != ItemStatus::Success || !follows || objects.tree_of(commit).unwrap() != id(ended.after) {
             broken.push(format!("the commit of item {} is not the next one", ended.item));
         }
-        let item = &run.items[ended.item as usize].item;
+        let item = &run.items()[ended.item as usize].item;
         for change in objects.diff(tree, id(ended.after)).unwrap() {
             let path = contract::RepoPath::parse_bytes(&change.path).unwrap();
             let allowed = &item.scope.allowed_paths;
@@ -96,7 +96,7 @@ fn check_line(run: &Run, ends: &[&ItemEnded], outside: &Outside<'_>) -> Vec<Stri
         }
         (head, tree) = (commit, id(ended.after));
     }
-    if id(run.tree) != tree {
+    if id(run.tree()) != tree {
         broken.push("the run's tree is not the end of its line".into());
     }
     broken
@@ -111,10 +111,10 @@ fn check_acceptance(run: &Run, slug: &str, ends: &[&ItemEnded], outside: &Outsid
         broken.push("it succeeded without every item".into());
     }
     let last = ends.iter().rev().find_map(|ended| ended.commit);
-    if last.is_none() && (run.landed.is_some() || outside.moves.iter().any(|moved| moved.run == slug)) {
+    if last.is_none() && (run.landed().is_some() || outside.moves.iter().any(|moved| moved.run == slug)) {
         broken.push("it landed nothing".into());
     }
-    let Some(landing) = &run.landed else {
+    let Some(landing) = run.landed() else {
         if all && last.is_some() && run.status == Status::Succeeded {
             broken.push("it succeeded, but nothing landed".into());
         }
@@ -128,7 +128,7 @@ fn check_acceptance(run: &Run, slug: &str, ends: &[&ItemEnded], outside: &Outsid
     }
     let merged = outside.ground.tree_of(landing.commit);
     for ended in ends.iter().filter(succeeded) {
-        let item = &run.items[ended.item as usize].item;
+        let item = &run.items()[ended.item as usize].item;
         let mut tests = outside.tests.iter().rev();
         let test = tests.find(|test| test.run == slug && test.item == item.id && test.to_land && test.tree == merged);
         if !item.tests.is_empty() && !test.is_some_and(|test| test.passed) {

@@ -226,7 +226,7 @@ fn story(layout: &Layout, outside: &Outside<'_>) -> String {
         let (id, events, _) = reader.log(&view.run_id).unwrap();
         let run = Run::fold(id, &events).unwrap();
         let base = Some(run.started.base.commit);
-        let merged = run.landed.is_some_and(|landing| landing.checkout && landing.from != base);
+        let merged = run.landed().is_some_and(|landing| landing.checkout && landing.from != base);
         let kinds: Vec<_> = events.into_iter().map(|event| event.fact.parts().0).collect();
         let merged = if merged { " merged" } else { "" };
         story += &format!("{} {:?}:{merged} {}\n", view.run_id, view.status, kinds.join(" "));

@@ -172,7 +172,7 @@ impl World for Simulated<'_, '_> {
         let mut outside = self.outside.lock().unwrap_or_else(PoisonError::into_inner);
         outside.meanwhile();
         let (execution, passes) = take_turn(&mut outside, order, &self.control);
-        let (run, tree) = (order.run.id.slug(), order.run.tree);
+        let (run, tree) = (order.run.id.slug(), order.run.tree());
         outside.turns.push(Turn { run, step: order.spec.step, tree, passes });
         outside.maybe_crash();
         outside.maybe_fail()?;
@@ -187,7 +187,7 @@ impl World for Simulated<'_, '_> {
         if interrupted {
             self.control.request(Stop::Interrupt);
         }
-        let to_land = run.items.iter().all(|state| state.ended().is_some());
+        let to_land = run.items().iter().all(|state| state.ended().is_some());
         let (run, name) = (run.id.slug(), item.id.clone());
         outside.tests.push(Test { run, item: name, tree: candidate, passed, to_land });
         outside.maybe_crash();
@@ -311,7 +311,7 @@ fn leave_files(dice: &mut Dice, ground: &Ground, order: &TurnOrder<'_>) -> bool 
         }
         Role::Check => return leave_verdict(dice, order.live_dir),
         Role::Act => {
-            let patch = patches::propose(dice, ground, id(order.run.tree));
+            let patch = patches::propose(dice, ground, id(order.run.tree()));
             patch.into_iter().for_each(|patch| write(order.live_dir, "patch.diff", patch.as_bytes()));
         }
     }

@@ -28,7 +28,7 @@ pub(super) fn differences(walk: &Walk<'_, '_>, event: &Event, change: u32, step:
     let (_, evidence) = event.fact.evidence().expect("BUG: only patches are judged here");
     let patch = read_patch(&walk.dir, &walk.run, step)?;
     let judged = judge_patch(walk, &patch)?;
-    let gates = judged.gates_json(walk.run.tree);
+    let gates = judged.gates_json(walk.run.tree());
     let kept = judged.patch_to_keep(&patch).into_owned();
     let now = judged.fact(&walk.run, (change, step), patch.len() as u64, evidence);
     let mut all: Vec<Found> = match (&event.fact, &now) {
@@ -60,7 +60,7 @@ fn judge_patch(walk: &Walk<'_, '_>, patch: &[u8]) -> Result<Judged> {
         Ok(tree) => tree,
         Err((reason, findings)) => return Ok(Judged::Dropped { reason, findings, budget: None }),
     };
-    let changes = observed::changes(objects, &objects.diff(id(run.tree), id(tree))?)?;
+    let changes = observed::changes(objects, &objects.diff(id(run.tree()), id(tree))?)?;
     // A patch is made on objects: there is no workspace in which anything else could lie about.
     let observed = Observed { changes, ..Observed::default() };
     let findings = walk.rules.scope_findings(&run.started.contract.scope, &observed);
@@ -85,7 +85,7 @@ fn stopped(over: BudgetExceeded) -> Judged {
 impl Judged {
     /// What goes on record; `run` is the run before it.
     fn fact(self, run: &Run, (change, step): (u32, StepRef), patch_bytes: u64, evidence: Digest) -> Fact {
-        let (step, before) = (step.index, run.tree);
+        let (step, before) = (step.index, run.tree());
         match self {
             Judged::Applied { tree, files, risky } => Fact::PatchApplied(PatchApplied {
                 change,

@@ -1,0 +1,205 @@
+//! What the runs of all workflows have in common: their turns, the line of what was made, the landing, and what was used
+//! up. What grows with a run is shared between its copies, so that a copy costs the same after a thousand turns as after
+//! one.
+
+use super::Outcome;
+use contract::{
+    BudgetExceeded, Digest, ItemBase, Landing, Reason, RunStarted, StepCommitted, StepRef, StepStatus, Timestamp,
+    TreeId, TurnEnd, Usage,
+};
+use std::sync::Arc;
+
+/// A turn under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenTurn {
+    /// Its place in the run.
+    pub step: StepRef,
+    /// When it was opened.
+    pub since: Timestamp,
+    /// The commit that it starts from, where it has one of its own.
+    pub base: Option<ItemBase>,
+}
+
+/// A turn that is over, as the run remembers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepRecord {
+    /// Its place in the run.
+    pub step: StepRef,
+    /// As the `steps` table spells it.
+    pub status: StepStatus,
+    /// As the workflow reads it.
+    pub end: TurnEnd,
+    /// Its directory below the run's; none if nothing was kept.
+    pub dir: Option<String>,
+    /// When it was opened.
+    pub since: Timestamp,
+    /// How long it took; nothing where it was lost, since nobody knows.
+    pub took_ms: u64,
+    /// What its model used, where somebody counted.
+    pub usage: Option<Usage>,
+    /// What its agent had made when it was cut off.
+    pub unfinished: Option<Unfinished>,
+}
+
+/// What an agent that was cut off had made, which nobody has judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The tree it started from.
+    pub base: TreeId,
+    /// What it made of that.
+    pub tree: TreeId,
+}
+
+/// The commits that a run has made so far, one after another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Where it ends.
+    pub head: ItemBase,
+    /// The receipt hash of the change it ends with.
+    pub receipt: Option<Digest>,
+}
+
+/// What all workflows share.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Core {
+    /// The turns that are over, in the order in which they were closed.
+    pub steps: Arc<Vec<Arc<StepRecord>>>,
+    /// The turns under way, in the order in which they were opened.
+    pub open: Vec<Arc<OpenTurn>>,
+    /// The run's current tree.
+    pub tree: TreeId,
+    /// What was made so far.
+    pub line: Line,
+    /// The SHA-256 of the receipts of the patches that were applied.
+    pub receipts: Arc<Vec<Digest>>,
+    /// The move of a ref that is under way.
+    pub landing: Option<Landing>,
+    /// The move that landed it.
+    pub landed: Option<Landing>,
+    /// Why it did not land by itself.
+    pub declined: Option<String>,
+    /// How long its turns took together.
+    pub active_ms: u64,
+    /// What its models used together.
+    pub spent: Usage,
+    /// Its provider is rate limited: until then, if that was said.
+    pub limited: Option<Option<Timestamp>>,
+    /// What it waits for, or waited for last.
+    pub waits: Option<contract::Wait>,
+    /// The approvals that its turns asked for.
+    pub asked: Vec<String>,
+    /// Approvals that it has used.
+    pub approvals: Vec<String>,
+    /// The budget that ended it.
+    pub exceeded: Option<BudgetExceeded>,
+}
+
+impl Core {
+    pub(super) fn new(started: &RunStarted) -> Core {
+        let head = ItemBase { commit: started.base.commit.clone(), tree: started.tree };
+        Core {
+            steps: Arc::default(),
+            open: Vec::new(),
+            tree: started.tree,
+            line: Line { head, receipt: started.receipt },
+            receipts: Arc::default(),
+            landing: None,
+            landed: None,
+            declined: None,
+            active_ms: 0,
+            spent: Usage::default(),
+            limited: None,
+            waits: None,
+            asked: Vec::new(),
+            approvals: Vec::new(),
+            exceeded: None,
+        }
+    }
+
+    /// Whether a landing is under way or done: nothing is made any more.
+    pub(crate) fn has_begun_to_land(&self) -> bool {
+        self.landing.is_some() || self.landed.is_some()
+    }
+
+    /// What is said of a turn is said while it is open.
+    pub(crate) fn require_open(&self, step: StepRef) -> Outcome {
+        match self.open.iter().any(|turn| turn.step == step) {
+            true => Ok(()),
+            false => Err(format!("step {} is not open", step.index)),
+        }
+    }
+
+    fn take_open(&mut self, step: StepRef) -> Result<Arc<OpenTurn>, String> {
+        self.require_open(step)?;
+        let place = self.open.iter().position(|turn| turn.step == step).expect("BUG: it was just found");
+        Ok(self.open.remove(place))
+    }
+
+    /// Puts an open turn on record, with what it used up.
+    pub(super) fn commit(&mut self, done: &StepCommitted, ts: Timestamp) -> Result<Arc<StepRecord>, String> {
+        require_consistent(done)?;
+        let turn = self.take_open(done.step)?;
+        let took_ms = ts.unix_ms().saturating_sub(turn.since.unix_ms());
+        self.active_ms += took_ms;
+        if let Some(usage) = &done.usage {
+            self.spent.add(usage);
+        }
+        if done.reason == Some(Reason::ProviderLimit) {
+            self.limited = Some(done.until);
+        }
+        let made = done.tree.clone().filter(|_| done.end != TurnEnd::Answered);
+        let unfinished = turn.base.as_ref().zip(made).map(|(base, tree)| Unfinished { base: base.tree, tree });
+        Ok(self.record(StepRecord {
+            step: done.step,
+            status: done.status,
+            end: done.end,
+            dir: Some(done.dir.clone()),
+            since: turn.since,
+            took_ms,
+            usage: done.usage,
+            unfinished,
+        }))
+    }
+
+    /// Puts an open turn on record of which no answer is known.
+    pub(super) fn lose(&mut self, step: StepRef, dir: Option<String>) -> Result<Arc<StepRecord>, String> {
+        if dir.as_ref().is_some_and(|dir| *dir != step_dir(step)) {
+            return Err("a step's directory is named after it".into());
+        }
+        let since = self.take_open(step)?.since;
+        let (status, end) = (StepStatus::Fail, TurnEnd::Interrupted);
+        Ok(self.record(StepRecord { step, status, end, dir, since, took_ms: 0, usage: None, unfinished: None }))
+    }
+
+    fn record(&mut self, record: StepRecord) -> Arc<StepRecord> {
+        let record = Arc::new(record);
+        Arc::make_mut(&mut self.steps).push(record.clone());
+        record
+    }
+}
+
+fn step_dir(step: StepRef) -> String {
+    format!("steps/{}", step.dir_name())
+}
+
+/// What a record of a turn says about itself must fit together, whoever wrote it.
+fn require_consistent(done: &StepCommitted) -> Outcome {
+    use contract::Role;
+    let answered = done.end == TurnEnd::Answered;
+    if answered != done.reason.is_none() {
+        return Err("a step has a reason exactly when it was not answered".into());
+    }
+    match (answered, done.status) {
+        (true, StepStatus::Ok) | (false, StepStatus::Fail) => {}
+        // A check may answer `fail` and still have judged.
+        (true, StepStatus::Fail) if done.step.role == Role::Check => {}
+        (_, status) => return Err(format!("a step that ended {:?} is not {}", done.end, status.as_str())),
+    }
+    if done.patch && (done.step.role != Role::Act || !answered) {
+        return Err("only an act that answered leaves a patch".into());
+    }
+    if done.dir != step_dir(done.step) {
+        return Err("a step's directory is named after it".into());
+    }
+    Ok(())
+}
