@@ -7,6 +7,7 @@ mod agents;
 mod barriers;
 mod batch;
 mod bundle;
+mod concurrent;
 mod confine;
 mod executor;
 mod floor;
@@ -45,13 +46,14 @@ struct Args {
 type Benchmark = fn(&World) -> Result<Section>;
 
 /// Every benchmark by name, in the order of the page.
-const BENCHMARKS: [(&str, Benchmark); 10] = [
+const BENCHMARKS: [(&str, Benchmark); 11] = [
     ("step", step::run),
     ("batch", batch::run),
     ("agents", agents::run),
     ("workspace", workspace::run),
     ("log", log::run),
     ("runs", runs::run),
+    ("concurrent", concurrent::run),
     ("spawn", spawn::run),
     ("transfer", transfer::run),
     ("memory", memory::run),
