@@ -5,8 +5,8 @@ use crate::gate::ORDER;
 use contract::path::lies_within;
 use contract::work::Gate;
 use contract::{
-    Digest, Earlier, Item, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, StepCommitted, StepRef, Timestamp,
-    TreeId, TurnEnd,
+    Digest, Earlier, Item, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, Slug, StepCommitted, StepRef,
+    Timestamp, TreeId, TurnEnd,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -136,9 +136,9 @@ impl ItemState {
     }
 
     /// The earlier run that did it, if it was done before this one.
-    pub fn done_by(&self) -> Option<&str> {
+    pub fn done_by(&self) -> Option<Slug> {
         match self.earlier.as_deref() {
-            Some(Earlier::Done { run, .. }) => Some(run),
+            Some(Earlier::Done { run, .. }) => Some(*run),
             Some(Earlier::Unfinished { .. }) | None => None,
         }
     }

@@ -11,9 +11,9 @@ use crate::bounded::bounded_len;
 use crate::items::{ItemState, Line};
 use contract::work::Gate;
 use contract::{
-    Budget, BudgetExceeded, ChangeDropped, Digest, Event, Fact, ItemBase, Landing, PatchApplied, Reason, Role, RunId,
-    RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TreeId, TurnEnd, Usage, Verdict, VerdictGiven,
-    Wait,
+    ApprovalId, Budget, BudgetExceeded, ChangeDropped, Digest, Event, Fact, ItemBase, Landing, PatchApplied, Reason,
+    Role, RunId, RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TreeId, TurnEnd, Usage, Verdict,
+    VerdictGiven, Wait,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -119,7 +119,7 @@ pub struct Run {
     /// Its provider has had enough for now: until then, if that was said.
     pub limited: Option<Option<Timestamp>>,
     /// The approvals that its turns asked for.
-    pub asked: Vec<String>,
+    pub asked: Vec<ApprovalId>,
     /// What the next agent should know.
     pub notes: Vec<String>,
     /// The move that landed it.
@@ -139,7 +139,7 @@ pub struct Run {
     /// What it waits for, or waited for last.
     pub waits: Option<Wait>,
     /// Approvals that it has used.
-    pub approvals: Vec<String>,
+    pub approvals: Vec<ApprovalId>,
     /// The budget that ended it.
     pub exceeded: Option<BudgetExceeded>,
     /// How many facts were applied.
@@ -245,7 +245,7 @@ impl Run {
             Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => self.require_judged(*item),
             Fact::ItemEnded(ended) => self.end_item(ended),
             Fact::RunWaiting(wait) => self.wait(wait),
-            Fact::ApprovalUsed { approval, .. } => self.use_approval(approval),
+            Fact::ApprovalUsed { approval, .. } => self.use_approval(*approval),
             Fact::BudgetExceeded(over) => self.exceed(over),
             Fact::LandingStarted(landing) => self.open_landing(landing),
             Fact::Landed(landing) => self.land(landing),
@@ -319,7 +319,7 @@ impl Run {
 
     fn ask_within(&mut self, step: StepRef, wait: &Wait) -> Outcome {
         self.require_open(step)?;
-        self.asked.push(wait.approval.clone());
+        self.asked.push(wait.approval);
         Ok(())
     }
 

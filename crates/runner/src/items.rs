@@ -212,7 +212,7 @@ fn lock_paths(driver: &Driver<'_, '_>, place: u32) -> Result<Option<Option<PathL
     if item.read_only || item.scope.allowed_paths.is_empty() {
         return Ok(Some(None));
     }
-    let run_id = driver.run.id.slug();
+    let run_id = driver.run.id.slug().to_string();
     let pid = std::process::id();
     let owner = format!("run:{run_id}:pid:{pid}");
     let who = Holder { run_id, task: item.id.clone(), pid, owner, since: store::now() };

@@ -55,7 +55,7 @@ impl Session<'_> {
     /// Resumes every paused run; answers the code of the first that did not succeed. One that is interrupted ends it.
     fn resume_all(&self, reader: &Reader) -> Outcome<ExitCode> {
         let paused = reader.open_runs()?.into_iter().filter(|(run, _)| run.status == Status::Paused);
-        let slugs: Vec<String> = paused.map(|(run, _)| run.id.slug()).collect();
+        let slugs: Vec<String> = paused.map(|(run, _)| run.id.slug().to_string()).collect();
         if slugs.is_empty() && !self.here.json {
             out("no run is paused");
         }

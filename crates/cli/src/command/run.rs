@@ -300,7 +300,7 @@ impl Session<'_> {
         let Resumed { run, log, denied } = resumed;
         let control = Control::new()?;
         let slug = run.id.slug();
-        self.owner.set_current(Some((slug.clone(), control.clone())));
+        self.owner.set_current(Some((slug.to_string(), control.clone())));
         self.interrupts.watch(Some(control.clone()));
         let layout = &self.context.layout;
         let cancel = control.cancel.clone();
@@ -408,7 +408,7 @@ pub(crate) fn ending(view: &RunView, run: &Run) -> String {
 fn paused_run(reader: &Reader, task: &TaskView) -> Outcome<Option<String>> {
     let Some(slug) = &task.run_id else { return Ok(None) };
     let view = reader.run(slug)?;
-    Ok(view.filter(|view| view.status == Status::Paused).map(|view| view.run_id))
+    Ok(view.filter(|view| view.status == Status::Paused).map(|view| view.run_id.to_string()))
 }
 
 /// The settings, if they are trusted. A configuration that was named on the command line is; the policies of the

@@ -79,7 +79,7 @@ impl Work {
         for (run, _) in reader.open_runs()?.into_iter().rev() {
             let same = || submitted(run.items.iter().map(|state| &*state.item)) == submitted(items.iter());
             if matches!(run.status, Status::Paused | Status::Waiting) && !run.items.is_empty() && same() {
-                return Ok(Some(run.id.slug()));
+                return Ok(Some(run.id.slug().to_string()));
             }
         }
         Ok(None)

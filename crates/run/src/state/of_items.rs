@@ -2,7 +2,7 @@
 
 use super::{Outcome, Run, Stage};
 use crate::items::{self, ItemStage, ItemState};
-use contract::{ItemAdded, ItemBase, ItemEnded, Reason, Status, StepRef, Timestamp, Wait};
+use contract::{ApprovalId, ItemAdded, ItemBase, ItemEnded, Reason, Status, StepRef, Timestamp, Wait};
 use std::sync::Arc;
 
 impl Run {
@@ -97,13 +97,12 @@ impl Run {
         Ok(())
     }
 
-    pub(super) fn use_approval(&mut self, approval: &str) -> Outcome {
+    pub(super) fn use_approval(&mut self, approval: ApprovalId) -> Outcome {
         let waited_for = self.waits.as_ref().is_some_and(|wait| wait.approval == approval);
-        if !(waited_for || self.asked.iter().any(|it| it == approval)) || self.approvals.iter().any(|it| it == approval)
-        {
+        if !(waited_for || self.asked.contains(&approval)) || self.approvals.contains(&approval) {
             return Err("this run did not ask for that approval, or has used it".into());
         }
-        self.approvals.push(approval.to_owned());
+        self.approvals.push(approval);
         Ok(())
     }
 }

@@ -40,7 +40,7 @@ pub fn ask(store: &Store, run: &Run, reasons: Vec<String>) -> Result<Wait> {
 /// What came of the question that a run waits for. An approval that is not about exactly this, or was used before, is
 /// none.
 pub fn redeem(store: &Store, run: &Run, wait: &Wait) -> Result<Redeemed> {
-    let asked = Reader::open(&store.layout)?.approval(&wait.approval)?;
+    let asked = Reader::open(&store.layout)?.approval(&wait.approval.to_string())?;
     let bound = approval_bound(&run.id, &run.started.contract_digest, &wait.reasons);
     if asked.id != wait.approval || asked.run_id != run.id.slug() || asked.bound != bound {
         let why = format!("approval {} is about something else than what run {} waits for", asked.id, run.id.slug());

@@ -4,7 +4,7 @@
 use crate::Error;
 use contract::documents::ReexecStatus;
 use contract::replay::ReplayMode;
-use contract::{ApprovalDecision, ApprovalTerms, Digest, Timestamp, Violation};
+use contract::{ApprovalDecision, ApprovalId, ApprovalTerms, Digest, Timestamp, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -71,7 +71,7 @@ pub enum Request {
     /// A person answers a question.
     Answer {
         /// UUID of the approval.
-        approval: String,
+        approval: ApprovalId,
         /// What they say.
         decision: ApprovalDecision,
         /// Who they are.

@@ -97,7 +97,7 @@ impl Place {
         let driver =
             Driver::new(store, owner.objects(), run, log, &mut own, &mut untold, control, &settings.policies).unwrap();
         driver.with_workers(Workers { jobs: JOBS, machine: &machine }).drive().unwrap();
-        slug
+        slug.to_string()
     }
 
     pub(crate) fn rehydrate(&self, slug: &str) -> ReplayReport {
