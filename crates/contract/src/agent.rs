@@ -5,7 +5,7 @@
 
 use crate::json::{self, Limits, Violation};
 use crate::schema::JsonSchema;
-use crate::{Budgets, Role, Timestamp, Verdict};
+use crate::{Budgets, Role, Slug, Timestamp, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ pub struct AgentRequest {
     /// Always 1.
     pub version: u32,
     /// The run's slug.
-    pub run_id: String,
+    pub run_id: Slug,
     /// Which turn this is.
     pub step: RequestStep,
     /// The goal, in words.
@@ -276,7 +276,7 @@ pub struct Manifest {
     /// Always 1.
     pub version: u32,
     /// The run's slug.
-    pub run_id: String,
+    pub run_id: Slug,
     /// `steps/003-check`, `changes/001` or `.` for the run.
     pub dir: String,
     /// When it was sealed.

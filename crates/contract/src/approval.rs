@@ -3,7 +3,7 @@
 //! said yes means no.
 
 use crate::schema::JsonSchema;
-use crate::{Digest, Domain, RunId, Timestamp};
+use crate::{ApprovalId, Digest, Domain, RunId, Slug, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -88,9 +88,9 @@ impl ApprovalTerms {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalView {
     /// UUID.
-    pub id: String,
+    pub id: ApprovalId,
     /// The run that waits for it, by its slug.
-    pub run_id: String,
+    pub run_id: Slug,
     /// Where it is.
     pub state: ApprovalState,
     /// Why a person is asked.
@@ -146,8 +146,8 @@ mod tests {
 
     fn view(decision: Option<ApprovalDecision>, used_at: Option<Timestamp>) -> ApprovalView {
         ApprovalView {
-            id: "a".into(),
-            run_id: "r".into(),
+            id: ApprovalId::new(1, [1; 10]),
+            run_id: RunId::new(1, [1; 10]).slug(),
             state: ApprovalState::Pending,
             reasons: Vec::new(),
             bound: Digest::from_bytes([0; 32]),

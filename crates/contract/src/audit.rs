@@ -6,7 +6,8 @@ use crate::json::{self, Violation};
 use crate::replay::ReplayMode;
 use crate::schema::JsonSchema;
 use crate::{
-    AcceptanceCriterion, ApprovalDecision, ApprovalTerms, Digest, Landing, LandingUndone, Reason, Status, Timestamp,
+    AcceptanceCriterion, ApprovalDecision, ApprovalId, ApprovalTerms, Digest, Landing, LandingUndone, Reason, Slug,
+    Status, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -50,7 +51,7 @@ pub enum Audit {
     /// A run came to this state; ties the run's chain to this one.
     RunState {
         /// Slug.
-        run_id: String,
+        run_id: Slug,
         /// Its task.
         task_id: Option<i64>,
         /// Canonical status.
@@ -65,30 +66,30 @@ pub enum Audit {
     /// A run's directory is complete and on disk; nothing in it changes any more.
     RunSealed {
         /// Slug.
-        run_id: String,
+        run_id: Slug,
         /// Digest of the exact bytes of the run's manifest.
         evidence: Digest,
     },
     /// A result was moved onto a ref after the run had ended.
     Landed {
         /// Slug.
-        run_id: String,
+        run_id: Slug,
         /// What moved.
         landing: Landing,
     },
     /// A landing was taken back.
     Undone {
         /// Slug.
-        run_id: String,
+        run_id: Slug,
         /// The move that took it back.
         landing: LandingUndone,
     },
     /// A run cannot go on before a person has said yes.
     ApprovalAsked {
         /// UUID.
-        id: String,
+        id: ApprovalId,
         /// Slug.
-        run_id: String,
+        run_id: Slug,
         /// Why a person is asked.
         reasons: Vec<String>,
         /// Run, contract and reasons, in one digest.
@@ -99,7 +100,7 @@ pub enum Audit {
     /// A person answered.
     ApprovalAnswered {
         /// Which approval.
-        id: String,
+        id: ApprovalId,
         /// What they said.
         decision: ApprovalDecision,
         /// Who.
@@ -114,9 +115,9 @@ pub enum Audit {
     /// The run went on with it; in the same commit as the run's own fact.
     ApprovalUsed {
         /// Which approval.
-        id: String,
+        id: ApprovalId,
         /// Slug.
-        run_id: String,
+        run_id: Slug,
     },
     /// Something that did not belong was moved aside.
     Quarantined {
@@ -130,7 +131,7 @@ pub enum Audit {
     /// A person set a damaged run aside: its lines stay as they are, and it is not gone on with any more.
     RunQuarantined {
         /// Slug.
-        run_id: String,
+        run_id: Slug,
         /// What was wrong with it.
         problem: String,
         /// Where its directory is moved to, below the state directory; none if there was none.
@@ -154,7 +155,7 @@ pub enum Audit {
     /// A run was judged or carried out again, and this is what came of it.
     Replayed {
         /// Slug.
-        run_id: String,
+        run_id: Slug,
         /// How.
         mode: ReplayMode,
         /// What came of it.
@@ -180,7 +181,7 @@ pub enum Audit {
 
 impl Audit {
     /// The run that it is about, by its slug. An answer names only the approval that it answers.
-    pub fn run(&self) -> Option<&String> {
+    pub fn run(&self) -> Option<Slug> {
         match self {
             Audit::RunState { run_id, .. }
             | Audit::RunSealed { run_id, .. }
@@ -189,7 +190,7 @@ impl Audit {
             | Audit::ApprovalAsked { run_id, .. }
             | Audit::ApprovalUsed { run_id, .. }
             | Audit::RunQuarantined { run_id, .. }
-            | Audit::Replayed { run_id, .. } => Some(run_id),
+            | Audit::Replayed { run_id, .. } => Some(*run_id),
             // Spelled out: whatever has a run is exported with it, and a bundle with a line about no run is refused.
             Audit::Initialized { .. }
             | Audit::TaskAdded { .. }

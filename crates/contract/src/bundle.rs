@@ -3,7 +3,7 @@
 //! byte. Nothing in it is older, newer or somebody's: times and owners are zero.
 
 use crate::schema::JsonSchema;
-use crate::{Digest, ManifestFile};
+use crate::{Digest, ManifestFile, Slug};
 use serde::{Deserialize, Serialize};
 
 /// Begins the line of a commit's message that names the tree which a run had made, where the commit holds that tree merged
@@ -38,7 +38,7 @@ pub struct BundleIndex {
     /// Always `bundle_index.v1`.
     pub schema: BundleIndexSchema,
     /// The run's slug.
-    pub run_id: String,
+    pub run_id: Slug,
     /// Every file but this one and its signature, sorted by path.
     pub files: Vec<BundleFile>,
 }

@@ -3,7 +3,7 @@
 
 use crate::json::{self, Violation};
 use crate::schema::JsonSchema;
-use crate::{Digest, Fact, RunId, Timestamp};
+use crate::{Digest, Fact, RunId, Slug, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ pub struct EventLine {
     /// Unique id of the event (UUID v7).
     pub id: String,
     /// The run's slug.
-    pub run_id: String,
+    pub run_id: Slug,
     /// The run's UUID.
     #[serde(rename = "runId")]
     pub run_uuid: RunId,
@@ -149,7 +149,7 @@ mod tests {
         let value: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(value["type"], value["event_type"]);
         assert_eq!(value["runId"], line.run_uuid.uuid());
-        assert_eq!(value["run_id"], line.run_uuid.slug());
+        assert_eq!(value["run_id"], line.run_uuid.slug().as_str());
         for key in [
             "ts",
             "level",

@@ -6,8 +6,8 @@ use crate::schema::JsonSchema;
 use crate::session::{SessionEvent, Usage};
 use crate::work::{Gate, GateResult, TestCounts, ToolOpsSource};
 use crate::{
-    Budget, CommitId, Contract, Digest, Item, ItemStatus, ProcessEnd, Reason, Role, Status, StepStatus, Timestamp,
-    TreeId, Verdict,
+    ApprovalId, Budget, CommitId, Contract, Digest, Item, ItemStatus, ProcessEnd, Reason, Role, Slug, Status,
+    StepStatus, Timestamp, TreeId, Verdict,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -330,14 +330,14 @@ pub enum Earlier {
     /// It succeeded, and is not done again.
     Done {
         /// The run that did it and has its receipt.
-        run: String,
+        run: Slug,
         /// How it ended there.
         ended: Box<ItemEnded>,
     },
     /// Its agent was cut off.
     Unfinished {
         /// The run in which it was.
-        run: String,
+        run: Slug,
         /// The tree that what it had changed lies on.
         base: TreeId,
         /// That tree with what it had changed. Nobody has judged it.
@@ -445,7 +445,7 @@ pub struct ChangeEnd<'f> {
 #[serde(deny_unknown_fields)]
 pub struct Wait {
     /// The approval that would let it go on.
-    pub approval: String,
+    pub approval: ApprovalId,
     /// Why it is needed.
     pub reasons: Vec<String>,
     /// Nobody can say yes after this.
@@ -555,7 +555,7 @@ pub enum Fact {
     /// A person said yes, and this run has used it.
     ApprovalUsed {
         /// Which approval.
-        approval: String,
+        approval: ApprovalId,
         /// Who gave it.
         by: String,
     },
@@ -613,11 +613,11 @@ pub struct RunStarted {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub included: Vec<String>,
     /// The run whose tree this one goes on from.
-    pub parent: Option<String>,
+    pub parent: Option<Slug>,
     /// The run that it carries out again, under the same contract and from the same base. Its result is for comparing
     /// only: it never lands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replay_of: Option<String>,
+    pub replay_of: Option<Slug>,
     /// The receipt hash of the change that this repository's chain of receipts ended with when the run started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Digest>,

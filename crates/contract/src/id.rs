@@ -5,6 +5,8 @@
 //! has only the slug asks the store.
 
 use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::{Builder, Uuid, Variant, Version};
@@ -15,7 +17,7 @@ use crate::time::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(Uuid);
 
-/// Why a text is not a run's id.
+/// Why a text is not the id of a run or of an approval.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdProblem {
     /// The text is neither a UUID nor `run_` and 32 digits.
@@ -58,10 +60,10 @@ impl RunId {
     }
 
     /// `YYYYMMDD-HHMMSS-xxxxxx`: the time in UTC and the UUID's last three bytes.
-    pub fn slug(&self) -> String {
+    pub fn slug(&self) -> Slug {
         let [.., a, b, c] = *self.0.as_bytes();
         let time = Timestamp::from_unix_ms(self.unix_ms()).compact();
-        format!("{time}-{a:02x}{b:02x}{c:02x}")
+        format!("{time}-{a:02x}{b:02x}{c:02x}").parse().expect("BUG: a time and six digits are a slug")
     }
 
     /// When the id was made, in milliseconds since 1970.
@@ -82,7 +84,129 @@ pub fn is_slug(text: &str) -> bool {
     digits(date, 8) && digits(time, 6) && tail.len() == 6 && tail.bytes().all(hex)
 }
 
-/// A UUID v7 for whatever is not a run: events, nodes, artifacts, approvals.
+/// What people and directories call a run: `YYYYMMDD-HHMMSS-xxxxxx`. Whatever is read as one can be a part of a path or
+/// an argument of a command.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slug([u8; SLUG_LEN]);
+
+const SLUG_LEN: usize = 22;
+
+/// A text is not the slug of a run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not the id of a run as in 20260123-145501-ab12cd")]
+pub struct SlugProblem(String);
+
+impl Slug {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("BUG: a slug is digits and hyphens")
+    }
+}
+
+impl FromStr for Slug {
+    type Err = SlugProblem;
+
+    fn from_str(text: &str) -> Result<Slug, SlugProblem> {
+        let bytes = text.as_bytes().try_into().ok().filter(|_| is_slug(text));
+        // A little more than a slug's length is quoted, enough to see what is wrong.
+        bytes.map(Slug).ok_or_else(|| SlugProblem(text.chars().take(40).collect()))
+    }
+}
+
+impl Deref for Slug {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+/// A slug is compared with what people typed and what tables hold.
+macro_rules! compare_with {
+    ($($text:ty),*) => {$(
+        impl PartialEq<$text> for Slug {
+            fn eq(&self, text: &$text) -> bool {
+                let text: &str = text;
+                self.as_str() == text
+            }
+        }
+
+        impl PartialEq<Slug> for $text {
+            fn eq(&self, slug: &Slug) -> bool {
+                slug == self
+            }
+        }
+    )*};
+}
+
+compare_with!(str, &str, String);
+
+impl fmt::Display for Slug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self)
+    }
+}
+
+impl fmt::Debug for Slug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slug({self})")
+    }
+}
+
+impl Serialize for Slug {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Slug {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+/// The id of an approval: a UUID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ApprovalId(Uuid);
+
+impl ApprovalId {
+    /// Makes an id from a time and ten random bytes.
+    pub fn new(unix_ms: u64, random: [u8; 10]) -> ApprovalId {
+        ApprovalId(build(unix_ms, random))
+    }
+}
+
+impl FromStr for ApprovalId {
+    type Err = IdProblem;
+
+    /// Reads a full UUID in lowercase; never a prefix.
+    fn from_str(text: &str) -> Result<ApprovalId, IdProblem> {
+        let uuid = Uuid::try_parse(text).ok().filter(|uuid| uuid.hyphenated().to_string() == text);
+        uuid.map(ApprovalId).ok_or_else(|| IdProblem::Form(text.chars().take(64).collect()))
+    }
+}
+
+impl fmt::Display for ApprovalId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+impl Serialize for ApprovalId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ApprovalId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+/// A UUID v7 for whatever is neither a run nor an approval: events, nodes, artifacts.
 pub fn uuid_v7(unix_ms: u64, random: [u8; 10]) -> String {
     build(unix_ms, random).hyphenated().to_string()
 }
@@ -130,6 +254,8 @@ mod tests {
         assert_eq!(uuid_v7(MADE_MS, RANDOM), id.uuid());
         assert_eq!(RunId::parse(&id.uuid()), Ok(id));
         assert_eq!(RunId::parse("run_019beb59f9b27f018203040506abcdef"), Ok(id));
+        let approval = ApprovalId::new(MADE_MS, RANDOM);
+        assert_eq!((approval.to_string(), id.uuid().parse()), (id.uuid(), Ok(approval)));
     }
 
     #[test]
@@ -147,6 +273,7 @@ mod tests {
             " 019beb59-f9b2-7f01-8203-040506abcdef",
         ] {
             assert_eq!(RunId::parse(text), Err(IdProblem::Form(text.to_owned())));
+            assert_eq!(text.parse::<ApprovalId>(), Err(IdProblem::Form(text.to_owned())));
         }
         for text in [
             "019beb59-f9b2-4f01-8203-040506abcdef",
@@ -171,6 +298,8 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(is_slug(text), expected, "{text:?}");
+            assert_eq!(text.parse::<Slug>().is_ok_and(|slug| slug == text), expected, "{text:?}");
+            assert_eq!(serde_json::from_value::<Slug>(text.into()).is_ok(), expected, "{text:?}");
         }
     }
 

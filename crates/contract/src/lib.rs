@@ -47,7 +47,7 @@ pub use fact::{
     VerdictGiven, Wait,
 };
 pub use hash::{Digest, Domain};
-pub use id::RunId;
+pub use id::{ApprovalId, RunId, Slug, SlugProblem};
 pub use json::{Limits, Violation};
 pub use object::{CommitId, ObjectId, ObjectIdProblem, TreeId};
 pub use path::{RepoPath, printable};

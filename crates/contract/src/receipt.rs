@@ -4,7 +4,7 @@
 
 use crate::schema::JsonSchema;
 use crate::work::{GateResult, ItemStatus, TestCounts, ToolOpsSource};
-use crate::{CommitId, Digest, Domain, ObjectId, Reason, Timestamp, TreeId};
+use crate::{ApprovalId, CommitId, Digest, Domain, ObjectId, Reason, Slug, Timestamp, TreeId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub struct Receipt {
     /// UUID.
     pub id: String,
     /// The run's slug.
-    pub run_id: String,
+    pub run_id: Slug,
     /// The item's id.
     pub task_id: String,
     /// `changes/NNN`.
@@ -82,7 +82,7 @@ pub struct Receipt {
     pub test_log_path: Option<String>,
     /// Approvals that were used, by id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub approvals: Vec<String>,
+    pub approvals: Vec<ApprovalId>,
     /// For a change that landed: the receipt hash of the one before it on the run's line.
     pub previous_receipt_hash: Option<Digest>,
     /// What the change is, apart from when and by which run it was made.
@@ -261,7 +261,7 @@ pub struct BatchReceipt {
     /// Always `batch_receipt.v1`.
     pub schema: BatchReceiptSchema,
     /// The run's slug.
-    pub run_id: String,
+    pub run_id: Slug,
     /// Digest of the run's contract.
     pub contract: Digest,
     /// It reconciles the others.

@@ -4,8 +4,8 @@
 use crate::receipt::LeftOut;
 use crate::schema::JsonSchema;
 use crate::{
-    AcceptanceCriterion, AgentType, CommitId, Landing, Reason, Role, RunId, Status, StepStatus, TaskStatus, Timestamp,
-    Usage, Verdict,
+    AcceptanceCriterion, AgentType, CommitId, Landing, Reason, Role, RunId, Slug, Status, StepStatus, TaskStatus,
+    Timestamp, Usage, Verdict,
 };
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunView {
     /// Slug.
-    pub run_id: String,
+    pub run_id: Slug,
     /// UUID.
     pub id: RunId,
     /// What it is for.
@@ -52,7 +52,7 @@ pub struct RunView {
     /// Its task.
     pub task_id: Option<i64>,
     /// The run it goes on from.
-    pub parent: Option<String>,
+    pub parent: Option<Slug>,
     /// What confined its agents.
     pub sandbox: String,
     /// Where its evidence is.
@@ -136,7 +136,7 @@ pub struct TaskView {
     /// Tasks that must be done first.
     pub depends_on: Vec<i64>,
     /// Its last run.
-    pub run_id: Option<String>,
+    pub run_id: Option<Slug>,
     /// When it was added.
     pub created_at: Timestamp,
     /// When it last changed.

@@ -104,7 +104,7 @@ fn an_agent_request_is_spelled_as_in_the_document() {
     let request = AgentRequest {
         contract: None,
         version: 1,
-        run_id: "20260123-145501-ab12cd".into(),
+        run_id: "20260123-145501-ab12cd".parse().unwrap(),
         step: RequestStep { index: 2, role: Role::Check, iteration: 1 },
         goal: "Short human goal".into(),
         norma: RequestTerms {

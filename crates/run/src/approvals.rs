@@ -1,7 +1,7 @@
 //! Approvals in a run's log and in the state directory's: whoever went on with a person's yes must have been given it,
 //! for this run, this contract and these reasons, in time, and once.
 
-use contract::{ApprovalDecision, Audit, Digest, Fact, RunId, Timestamp, approval_bound};
+use contract::{ApprovalDecision, ApprovalId, Audit, Digest, Fact, RunId, Timestamp, approval_bound};
 
 /// What is wrong with the approvals that a run says it used, given what the audit log says was asked, answered and used.
 pub fn approval_problems(run: &RunId, facts: &[Fact], audit: &[(Audit, Timestamp)]) -> Vec<String> {
@@ -13,13 +13,13 @@ pub fn approval_problems(run: &RunId, facts: &[Fact], audit: &[(Audit, Timestamp
     let mut said = Vec::new();
     for fact in facts {
         let Fact::ApprovalUsed { approval, by } = fact else { continue };
-        said.push(approval.as_str());
-        let wrong = Record::of(approval, audit).wrong(run, contract, by);
+        said.push(*approval);
+        let wrong = Record::of(*approval, audit).wrong(run, contract, by);
         problems.extend(wrong.map(|what| format!("approval {approval} was used, but {what}")));
     }
     let slug = run.slug();
     let recorded = audit.iter().filter_map(|(fact, _)| match fact {
-        Audit::ApprovalUsed { id, run_id } if *run_id == slug => Some(id.as_str()),
+        Audit::ApprovalUsed { id, run_id } if *run_id == slug => Some(*id),
         _ => None,
     });
     if !recorded.eq(said) {
@@ -40,17 +40,17 @@ struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    fn of(approval: &str, audit: &'a [(Audit, Timestamp)]) -> Record<'a> {
+    fn of(approval: ApprovalId, audit: &'a [(Audit, Timestamp)]) -> Record<'a> {
         let mut record = Record::default();
         for (fact, ts) in audit {
             match fact {
-                Audit::ApprovalAsked { id, run_id, reasons, bound, expires_at } if id == approval => {
+                Audit::ApprovalAsked { id, run_id, reasons, bound, expires_at } if *id == approval => {
                     record.asked = Some((run_id, reasons, *bound, *expires_at));
                 }
-                Audit::ApprovalAnswered { id, decision: ApprovalDecision::Granted, by, .. } if id == approval => {
+                Audit::ApprovalAnswered { id, decision: ApprovalDecision::Granted, by, .. } if *id == approval => {
                     record.granted = Some((by, *ts));
                 }
-                Audit::ApprovalUsed { id, .. } if id == approval => record.used.push(*ts),
+                Audit::ApprovalUsed { id, .. } if *id == approval => record.used.push(*ts),
                 _ => {}
             }
         }
@@ -96,12 +96,12 @@ mod tests {
         let reasons = vec!["wide".to_owned()];
         let bound = approval_bound(&run(n), &contract(), &reasons);
         let expires_at = Timestamp::from_unix_ms(EXPIRES);
-        Audit::ApprovalAsked { id: "a".into(), run_id: run(n).slug(), reasons, bound, expires_at }
+        Audit::ApprovalAsked { id: ApprovalId::new(0, [1; 10]), run_id: run(n).slug(), reasons, bound, expires_at }
     }
 
     fn answered(decision: ApprovalDecision) -> Audit {
         Audit::ApprovalAnswered {
-            id: "a".into(),
+            id: ApprovalId::new(0, [1; 10]),
             decision,
             by: "Ada".into(),
             reason: None,
@@ -110,13 +110,13 @@ mod tests {
     }
 
     fn used() -> Audit {
-        Audit::ApprovalUsed { id: "a".into(), run_id: run(1).slug() }
+        Audit::ApprovalUsed { id: ApprovalId::new(0, [1; 10]), run_id: run(1).slug() }
     }
 
     fn wrong(audit: &[(Audit, u64)], by: &str) -> Option<&'static str> {
         let audit: Vec<(Audit, Timestamp)> =
             audit.iter().map(|(fact, ms)| (fact.clone(), Timestamp::from_unix_ms(*ms))).collect();
-        Record::of("a", &audit).wrong(&run(1), Some(contract()), by)
+        Record::of(ApprovalId::new(0, [1; 10]), &audit).wrong(&run(1), Some(contract()), by)
     }
 
     #[test]
@@ -147,7 +147,9 @@ mod tests {
         assert_eq!(problems(&[], &[]), [""; 0]);
         let other = "the audit log has other approvals used by this run than its own log";
         assert_eq!(problems(&[], &[(used(), at)]), [other]);
-        let fact = Fact::ApprovalUsed { approval: "a".into(), by: "Ada".into() };
-        assert_eq!(problems(&[fact], &[]), ["approval a was used, but nobody was asked", other]);
+        let approval = ApprovalId::new(0, [1; 10]);
+        let fact = Fact::ApprovalUsed { approval, by: "Ada".into() };
+        let unasked = format!("approval {approval} was used, but nobody was asked");
+        assert_eq!(problems(&[fact], &[]), [unasked.as_str(), other]);
     }
 }

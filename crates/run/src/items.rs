@@ -6,8 +6,8 @@ use crate::state::{OpenTurn, StepRecord, Unfinished};
 use contract::path::lies_within;
 use contract::work::Gate;
 use contract::{
-    Earlier, Item, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, StepCommitted, StepRef, Timestamp, TreeId,
-    TurnEnd,
+    Earlier, Item, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, Slug, StepCommitted, StepRef, Timestamp,
+    TreeId, TurnEnd,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -97,9 +97,9 @@ impl ItemState {
     }
 
     /// The earlier run that did it, if it was done before this one.
-    pub fn done_by(&self) -> Option<&str> {
+    pub fn done_by(&self) -> Option<Slug> {
         match self.earlier.as_deref() {
-            Some(Earlier::Done { run, .. }) => Some(run),
+            Some(Earlier::Done { run, .. }) => Some(*run),
             Some(Earlier::Unfinished { .. }) | None => None,
         }
     }

@@ -12,7 +12,8 @@ pub use self::core::{Core, Line, OpenTurn, StepRecord, Unfinished};
 use crate::workflow::Flow;
 use contract::work::Gate;
 use contract::{
-    BudgetExceeded, Event, Fact, ItemBase, Landing, Reason, RunId, RunStarted, Status, StepRef, Timestamp, Wait,
+    ApprovalId, BudgetExceeded, Event, Fact, ItemBase, Landing, Reason, RunId, RunStarted, Status, StepRef, Timestamp,
+    Wait,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -136,7 +137,7 @@ impl Run {
             Fact::ItemEnded(ended) => flow.batch()?.end_item(core, ended),
             Fact::ApprovalAsked { step, wait } => self.ask_within(*step, wait),
             Fact::RunWaiting(wait) => self.wait(wait),
-            Fact::ApprovalUsed { approval, .. } => self.use_approval(approval),
+            Fact::ApprovalUsed { approval, .. } => self.use_approval(*approval),
             Fact::BudgetExceeded(over) => self.exceed(over),
             Fact::LandingStarted(landing) => self.open_landing(landing),
             Fact::Landed(landing) => self.land(landing),
@@ -187,7 +188,7 @@ impl Run {
 
     fn ask_within(&mut self, step: StepRef, wait: &Wait) -> Outcome {
         self.core.require_open(step)?;
-        self.core.asked.push(wait.approval.clone());
+        self.core.asked.push(wait.approval);
         Ok(())
     }
 
@@ -209,14 +210,13 @@ impl Run {
         Ok(())
     }
 
-    fn use_approval(&mut self, approval: &str) -> Outcome {
+    fn use_approval(&mut self, approval: ApprovalId) -> Outcome {
         let core = &mut self.core;
         let waited_for = core.waits.as_ref().is_some_and(|wait| wait.approval == approval);
-        if !(waited_for || core.asked.iter().any(|it| it == approval)) || core.approvals.iter().any(|it| it == approval)
-        {
+        if !(waited_for || core.asked.contains(&approval)) || core.approvals.contains(&approval) {
             return Err("this run did not ask for that approval, or has used it".into());
         }
-        core.approvals.push(approval.to_owned());
+        core.approvals.push(approval);
         Ok(())
     }
 

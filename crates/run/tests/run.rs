@@ -236,7 +236,7 @@ fn a_pass_over_a_changed_tree_lands_before_the_run_has_passed() {
 
 #[test]
 fn a_run_that_carries_out_another_one_again_passes_without_landing_and_can_never_land() {
-    let mut history = History::again("20260123-145501-abc123");
+    let mut history = History::again(history::earlier());
     history.failing_round().turn(Role::Act, TurnEnd::Answered, true);
     history.change().answered(Role::Plan);
     history.answered(Role::Do);
@@ -250,7 +250,7 @@ fn a_run_that_carries_out_another_one_again_passes_without_landing_and_can_never
 
 #[test]
 fn a_run_that_carries_out_another_one_again_passes_only_over_a_pass() {
-    let mut history = History::again("20260123-145501-abc123");
+    let mut history = History::again(history::earlier());
     history.answered(Role::Plan);
     history.answered(Role::Do);
     history.refuse(Fact::RunPassed(end(None)));

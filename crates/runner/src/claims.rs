@@ -222,7 +222,7 @@ impl Asking<'_> {
         if paths.is_empty() || claims.locks.contains_key(&of) {
             return Ok(true);
         }
-        let (run_id, pid) = (run.id.slug(), std::process::id());
+        let (run_id, pid) = (run.id.slug().to_string(), std::process::id());
         let owner = format!("run:{run_id}:pid:{pid}");
         let who = Holder { run_id, task: task.to_owned(), pid, owner, since: store::now() };
         match self.locks.try_take(paths, &who).map_err(Error::from)? {

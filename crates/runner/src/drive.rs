@@ -164,10 +164,10 @@ impl Driver<'_, '_> {
     /// said yes to it by that; it goes on record as any other yes.
     fn wait_for_approval(&mut self) -> Result<()> {
         let wait = approval::ask(self.store, &self.run, self.run.started.contract.approval_for.clone())?;
-        let approval = wait.approval.clone();
+        let approval = wait.approval;
         self.record(vec![Fact::RunWaiting(wait)], Vec::new())?;
         let Some(by) = self.consent.map(str::to_owned) else { return Ok(()) };
-        approval::grant_typed(self.store, approval.clone(), by.clone())?;
+        approval::grant_typed(self.store, approval, by.clone())?;
         let used = Fact::ApprovalUsed { approval, by };
         self.record(vec![Fact::RunResumed { pid: std::process::id() }, used], Vec::new())
     }

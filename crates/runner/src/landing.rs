@@ -219,7 +219,7 @@ impl Later<'_> {
         if let LandResult::Declined(why) = carry_out(user, objects, &run, &landing)? {
             return self.declined(&run, result, why);
         }
-        store.audit(Audit::Landed { run_id: slug.to_owned(), landing: landing.clone() }).wait()?;
+        store.audit(Audit::Landed { run_id: run.id.slug(), landing: landing.clone() }).wait()?;
         // The user's own branch has it now; a leftover branch of norma's would only be in the way.
         let own = own_branch(slug);
         if user.read_ref(&own)? == Some(result) {
@@ -305,7 +305,7 @@ fn keep_on_branch(user: &Repository, objects: &Objects, run: &Run, commit: Objec
 
 /// Takes a landing back: the branch and the touched files are as they were before it.
 pub fn undo(store: &Store, user: &Repository, objects: &Objects, slug: &str) -> Result<LandingUndone> {
-    let (_, view) = load(store, slug)?;
+    let (run, view) = load(store, slug)?;
     let Some(landed) = view.landing else {
         return Err(Error::declined(format!("run {slug} has not landed"), format!("look at it: norma show {slug}")));
     };
@@ -331,7 +331,7 @@ pub fn undo(store: &Store, user: &Repository, objects: &Objects, slug: &str) -> 
         commit: landed.from,
         checkout: landed.checkout,
     };
-    store.audit(Audit::Undone { run_id: slug.to_owned(), landing: back.clone() }).wait()?;
+    store.audit(Audit::Undone { run_id: run.id.slug(), landing: back.clone() }).wait()?;
     Ok(back)
 }
 

@@ -5,8 +5,8 @@
 use crate::log::{Tx, now, random10};
 use crate::{Error, Result, Store, Ticket, read};
 use contract::{
-    APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalTerms, ApprovalView, Audit, Digest, Fact, Timestamp,
-    Wait, approval_bound,
+    APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalView, Audit, Digest,
+    Fact, Timestamp, Wait, approval_bound,
 };
 use run::Run;
 use rusqlite::OptionalExtension;
@@ -24,9 +24,9 @@ impl Store {
             if let Some(open) = open_question(tx, &bound, at)? {
                 return Ok(open);
             }
-            let id = contract::id::uuid_v7(at.unix_ms(), random10());
+            let id = ApprovalId::new(at.unix_ms(), random10());
             let expires_at = Timestamp::from_unix_ms(at.unix_ms().saturating_add(APPROVAL_LIFETIME_MS));
-            let asked = Audit::ApprovalAsked { id: id.clone(), run_id, reasons: reasons.clone(), bound, expires_at };
+            let asked = Audit::ApprovalAsked { id, run_id, reasons: reasons.clone(), bound, expires_at };
             tx.audit(&asked, at)?;
             Ok(Wait { approval: id, reasons, expires_at })
         })
@@ -35,7 +35,7 @@ impl Store {
     /// Records what a person said. Only a question that is still open can be answered.
     pub fn answer_approval(
         &self,
-        id: String,
+        id: ApprovalId,
         decision: ApprovalDecision,
         by: String,
         reason: Option<String>,
@@ -49,7 +49,7 @@ impl Store {
                     return Err(Error::Refused(why));
                 }
             }
-            let asked = require(tx, &id)?;
+            let asked = require(tx, id)?;
             match asked.state_at(at) {
                 ApprovalState::Pending => {}
                 _ => return Err(Error::Refused(format!("approval {id} cannot be answered: {}", standing(&asked, at)))),
@@ -58,8 +58,8 @@ impl Store {
                 let why = format!("approval {id} cannot be answered: run {} is {status} already", asked.run_id);
                 return Err(Error::Refused(why));
             }
-            tx.audit(&Audit::ApprovalAnswered { id: id.clone(), decision, by, reason, terms }, at)?;
-            require(tx, &id)
+            tx.audit(&Audit::ApprovalAnswered { id, decision, by, reason, terms }, at)?;
+            require(tx, id)
         })
     }
 }
@@ -69,7 +69,7 @@ impl Store {
 pub(crate) fn require_usable(tx: &Tx<'_>, slug: &str, fact: &Fact, at: Timestamp) -> Result<()> {
     let Fact::ApprovalUsed { approval, by } = fact else { return Ok(()) };
     let refused = |why: String| Err(Error::Refused(format!("approval {approval} cannot be used: {why}")));
-    let asked = require(tx, approval)?;
+    let asked = require(tx, *approval)?;
     if asked.run_id != slug {
         return refused(format!("it is about run {}, not {slug}", asked.run_id));
     }
@@ -92,12 +92,10 @@ fn standing(asked: &ApprovalView, at: Timestamp) -> String {
     }
 }
 
-fn require(tx: &Tx<'_>, id: &str) -> Result<ApprovalView> {
+fn require(tx: &Tx<'_>, id: ApprovalId) -> Result<ApprovalView> {
     let sql = format!("{} WHERE id = ?1", read::APPROVAL_SELECT);
-    let found = tx.db.prepare_cached(&sql)?.query_row([id], read::approval_row).optional()?.transpose()?;
-    found.ok_or_else(|| {
-        Error::Refused(format!("there is no approval {}; `norma approvals` lists them", id.escape_debug()))
-    })
+    let found = tx.db.prepare_cached(&sql)?.query_row([id.to_string()], read::approval_row).optional()?.transpose()?;
+    found.ok_or_else(|| Error::Refused(format!("there is no approval {id}; `norma approvals` lists them")))
 }
 
 /// The question with this bound that can still let its run go on.

@@ -184,7 +184,7 @@ fn fact(line: &str) -> Option<Audit> {
 fn quarantine(line: &str) -> Option<Quarantine> {
     match fact(line)? {
         Audit::RunQuarantined { run_id, problem, to, reason, by } => {
-            Some(Quarantine { run_id, problem, to, reason, by })
+            Some(Quarantine { run_id: run_id.to_string(), problem, to, reason, by })
         }
         _ => None,
     }
@@ -197,9 +197,10 @@ impl Store {
         let Damage { run_id, why: problem } = damage;
         let there = self.layout.run(&run_id).is_dir();
         let to = there.then(|| format!("quarantine/{}-{run_id}", crate::new_run_id().slug()));
+        let slug = run_id.parse()?;
         let aside = Quarantine { run_id, problem, to, reason, by };
-        let Quarantine { run_id, problem, to, reason, by } = aside.clone();
-        self.audit(Audit::RunQuarantined { run_id, problem, to, reason, by }).wait()?;
+        let Quarantine { problem, to, reason, by, .. } = aside.clone();
+        self.audit(Audit::RunQuarantined { run_id: slug, problem, to, reason, by }).wait()?;
         complete(&self.layout, &aside)?;
         Ok(aside)
     }

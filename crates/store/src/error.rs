@@ -103,3 +103,9 @@ impl<T> IoContext<T> for rustix::io::Result<T> {
         self.map_err(io::Error::from).at(action, path)
     }
 }
+
+impl From<contract::SlugProblem> for Error {
+    fn from(problem: contract::SlugProblem) -> Error {
+        Error::Refused(problem.to_string())
+    }
+}

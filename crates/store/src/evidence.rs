@@ -3,7 +3,7 @@
 
 use crate::{Error, IoContext, Result, crash};
 use contract::hash::DoubleHasher;
-use contract::{Digest, Fact, Manifest, ManifestFile, Timestamp};
+use contract::{Digest, Fact, Manifest, ManifestFile, Slug, Timestamp};
 use rustix::fs::RenameFlags;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -94,7 +94,7 @@ impl Preparing {
     /// Writes the manifest and gives the directory its final name. `dir` is its place below the run.
     pub fn finish(
         mut self,
-        run_id: &str,
+        run_id: &Slug,
         dir: &str,
         at: Timestamp,
         outcome: Vec<Fact>,
@@ -102,14 +102,8 @@ impl Preparing {
     ) -> Result<Prepared> {
         self.evidence();
         let listed = self.files.iter().map(|file| file.listed.clone()).collect();
-        let manifest = Manifest {
-            version: 1,
-            run_id: run_id.to_owned(),
-            dir: dir.to_owned(),
-            sealed_at: at,
-            files: listed,
-            outcome,
-        };
+        let manifest =
+            Manifest { version: 1, run_id: *run_id, dir: dir.to_owned(), sealed_at: at, files: listed, outcome };
         let mut text = serde_json::to_vec_pretty(&manifest).expect("BUG: a manifest is plain data");
         text.push(b'\n');
         self.write("manifest.json", &text)?;

@@ -62,7 +62,7 @@ fn write(slug: &str, mut sources: Vec<(String, Source)>, sign: Sign<'_>, out: &m
         files.push(BundleFile::new(source.copy(path, &mut std::io::sink())?));
     }
     put_aside(&mut files);
-    let index = BundleIndex { schema: BundleIndexSchema::V1, run_id: slug.to_owned(), files };
+    let index = BundleIndex { schema: BundleIndexSchema::V1, run_id: slug.parse()?, files };
     let bytes = index.to_bytes();
     let signature = sign(&predicate::bundle(slug, &bytes));
     let mut all: Vec<(String, &str, Source)> = Vec::new();

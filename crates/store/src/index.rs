@@ -15,6 +15,7 @@ pub(crate) const QUARANTINED: i64 = 2;
 /// Projects one fact of a run.
 pub(crate) fn fact(db: &Connection, run: &RunId, event: &Event) -> Result<()> {
     let slug = run.slug();
+    let slug = slug.as_str();
     match &event.fact {
         Fact::RunStarted(started) => run_started(db, run, started, event.ts)?,
         Fact::StepStarted { step, .. } => {
@@ -24,8 +25,8 @@ pub(crate) fn fact(db: &Connection, run: &RunId, event: &Event) -> Result<()> {
                 params![slug, step.iteration],
             )?;
         }
-        Fact::StepCommitted(done) => step_committed(db, &slug, done, event.ts)?,
-        Fact::ReconciledStep { step, dir, .. } => step_reconciled(db, &slug, *step, dir, event.ts)?,
+        Fact::StepCommitted(done) => step_committed(db, slug, done, event.ts)?,
+        Fact::ReconciledStep { step, dir, .. } => step_reconciled(db, slug, *step, dir, event.ts)?,
         Fact::Verdict(given) => {
             let verdict = given.verdict.as_str();
             exec(db, "UPDATE runs SET verdict = ?2 WHERE run_id = ?1", params![slug, verdict])?;
@@ -48,13 +49,13 @@ pub(crate) fn fact(db: &Connection, run: &RunId, event: &Event) -> Result<()> {
         Fact::LandingStarted(landing) => {
             exec(db, "UPDATE runs SET result = ?2 WHERE run_id = ?1", params![slug, landing.commit.to_string()])?;
         }
-        Fact::Landed(landing) => set_landing(db, &slug, Some(landing))?,
-        Fact::ItemAdded(added) => item_added(db, &slug, added, event.ts)?,
-        Fact::ItemEnded(ended) => item_ended(db, &slug, ended, event.ts)?,
+        Fact::Landed(landing) => set_landing(db, slug, Some(landing))?,
+        Fact::ItemAdded(added) => item_added(db, slug, added, event.ts)?,
+        Fact::ItemEnded(ended) => item_ended(db, slug, ended, event.ts)?,
         _ => {}
     }
     if let Some((status, reason)) = event.fact.run_state() {
-        run_state(db, &slug, status, reason, event)?;
+        run_state(db, slug, status, reason, event)?;
     }
     Ok(())
 }
@@ -91,11 +92,13 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
                 // A run that was removed from the database is missed by `verify`; its task is still there.
                 "UPDATE tasks SET status = ?2, run_id = (SELECT run_id FROM runs WHERE run_id = ?3), updated_at = ?4
                  WHERE id = ?1",
-                params![task, word, run_id, ts],
+                params![task, word, run_id.as_str(), ts],
             )
         }
         Audit::RunQuarantined { run_id, to, .. } => set_aside(db, run_id, to.as_deref(), ts),
-        Audit::RunSealed { run_id, .. } => exec(db, "UPDATE runs SET sealed = 1 WHERE run_id = ?1", params![run_id]),
+        Audit::RunSealed { run_id, .. } => {
+            exec(db, "UPDATE runs SET sealed = 1 WHERE run_id = ?1", params![run_id.as_str()])
+        }
         Audit::Landed { run_id, landing } => set_landing(db, run_id, Some(landing)),
         Audit::Undone { run_id, .. } => set_landing(db, run_id, None),
         Audit::ApprovalAsked { id, run_id, reasons, bound, expires_at } => {
@@ -103,7 +106,7 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
             exec(
                 db,
                 "INSERT INTO approvals (id, run_id, reasons_json, bound, asked_at, expires_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![id, run_id, reasons, bound.to_string(), ts, expires_at.to_string()],
+                params![id.to_string(), run_id.as_str(), reasons, bound.to_string(), ts, expires_at.to_string()],
             )
         }
         // Times have one spelling, so their texts compare as they do.
@@ -111,14 +114,14 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
             db,
             "UPDATE approvals SET decision = ?2, decided_by = ?3, reason = ?4, answered_at = ?5, terms_json = ?6
              WHERE id = ?1 AND decision IS NULL AND expires_at > ?5",
-            params![id, decision.as_str(), by, reason, ts, serde_json::to_string(terms).ok()],
+            params![id.to_string(), decision.as_str(), by, reason, ts, serde_json::to_string(terms).ok()],
             &format!("approval {id} was not open for an answer"),
         ),
         Audit::ApprovalUsed { id, run_id } => exactly_one(
             db,
             "UPDATE approvals SET used_at = ?3
              WHERE id = ?1 AND run_id = ?2 AND decision = 'granted' AND used_at IS NULL AND expires_at > ?3",
-            params![id, run_id, ts],
+            params![id.to_string(), run_id.as_str(), ts],
             &format!("approval {id} was not there to be used by {run_id}"),
         ),
         Audit::Initialized { .. }
@@ -170,14 +173,14 @@ fn run_started(db: &Connection, run: &RunId, started: &RunStarted, ts: Timestamp
            base = excluded.base, result = NULL, landing_json = NULL, task_id = excluded.task_id, parent = excluded.parent,
            sandbox = excluded.sandbox, sealed = 0",
         params![
-            run.slug(),
+            run.slug().as_str(),
             ts.to_string(),
             started.contract.goal,
             started.run_dir,
             run.uuid(),
             started.base.commit.to_string(),
             started.contract.task_id,
-            started.parent,
+            started.parent.as_deref(),
             sandbox.as_str(),
         ],
     )

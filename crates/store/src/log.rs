@@ -7,7 +7,7 @@ use crate::db::{self, JournalMode};
 use crate::mirror::Mirror;
 use crate::place::Place;
 use crate::{AuditEnd, Error, Layout, Result, StepFile, approvals, index};
-use contract::{Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX, LogName, RunId, Timestamp};
+use contract::{Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX, LogName, RunId, Slug, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -156,7 +156,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn write(&mut self, slug: &str, log: &RunLog, lines: &[Prepared], files: &[(String, StepFile)]) -> Result<()> {
+    fn write(&mut self, slug: &Slug, log: &RunLog, lines: &[Prepared], files: &[(String, StepFile)]) -> Result<()> {
         let mut mirrored = Vec::new();
         for line in lines {
             index::fact(self.db, &log.name.run, &line.event)?;
@@ -164,11 +164,11 @@ impl Tx<'_> {
             mirrored.extend_from_slice(line.text.as_bytes());
             mirrored.push(b'\n');
             if let Fact::ApprovalUsed { approval, .. } = &line.event.fact {
-                let used = Audit::ApprovalUsed { id: approval.clone(), run_id: slug.to_owned() };
+                let used = Audit::ApprovalUsed { id: *approval, run_id: *slug };
                 self.audit(&used, line.event.ts)?;
             }
             if let Some((status, reason)) = line.event.fact.run_state() {
-                let (run_id, task_id, seq, head) = (slug.to_owned(), log.name.task, line.event.seq, line.hash);
+                let (run_id, task_id, seq, head) = (*slug, log.name.task, line.event.seq, line.hash);
                 self.audit(&Audit::RunState { run_id, task_id, status, reason, seq, head }, line.event.ts)?;
             }
         }

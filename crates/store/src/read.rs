@@ -7,8 +7,8 @@ use crate::index::QUARANTINED;
 use crate::log::now;
 use crate::{Error, IoContext, Layout, Result, RunLog, db};
 use contract::{
-    ApprovalState, ApprovalView, Digest, Event, EventLine, Fact, LogName, Role, RunId, RunView, Status, StepStatus,
-    StepView, TaskStatus, TaskView, Verdict,
+    ApprovalState, ApprovalView, Digest, Event, EventLine, Fact, LogName, Role, RunId, RunView, Slug, Status,
+    StepStatus, StepView, TaskStatus, TaskView, Verdict,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
@@ -28,7 +28,7 @@ pub struct LandedReceipt {
     /// UUID.
     pub id: String,
     /// The run whose change it is of.
-    pub run_id: String,
+    pub run_id: Slug,
 }
 
 /// The columns of [`Reader::run_row`], in order.
@@ -248,7 +248,7 @@ impl Reader {
         let sql = "SELECT receipt_id, run_id FROM items JOIN runs USING (run_id)
                    WHERE content_hash = ?1 AND commit_id IS NOT NULL AND landing_json IS NOT NULL LIMIT 1";
         let mut statement = self.db.prepare_cached(sql)?;
-        let read = |row: &Row<'_>| Ok(LandedReceipt { id: row.get(0)?, run_id: row.get(1)? });
+        let read = |row: &Row<'_>| Ok(LandedReceipt { id: row.get(0)?, run_id: parsed(row, 1)? });
         Ok(statement.query_row([content.to_string()], read).optional()?)
     }
 
@@ -275,7 +275,7 @@ impl Reader {
         let sql =
             "SELECT receipt_id, run_id FROM items WHERE content_hash = ?1 AND commit_id IS NOT NULL ORDER BY run_id";
         let mut statement = self.db.prepare_cached(sql)?;
-        let read = |row: &Row<'_>| Ok(LandedReceipt { id: row.get(0)?, run_id: row.get(1)? });
+        let read = |row: &Row<'_>| Ok(LandedReceipt { id: row.get(0)?, run_id: parsed(row, 1)? });
         let found = statement.query_map([content.to_string()], read)?;
         Ok(found.collect::<rusqlite::Result<_>>()?)
     }
@@ -412,7 +412,7 @@ impl Reader {
             (Some(one), []) => Ok(one),
             (None, _) => Err(Error::Refused(format!("there is no approval {given}; `norma approvals` lists them"))),
             (Some(last), others) => {
-                let ids: Vec<&str> = others.iter().chain([&last]).map(|asked| asked.id.as_str()).collect();
+                let ids: Vec<String> = others.iter().chain([&last]).map(|asked| asked.id.to_string()).collect();
                 Err(Error::Refused(format!("{given} could be {}; give more of it", ids.join(", "))))
             }
         }
@@ -507,16 +507,16 @@ fn run_row(row: &Row<'_>) -> RowView<RunView> {
     let (reason, verdict): (Option<String>, Option<String>) = (row.get(4)?, row.get(6)?);
     let landing: Option<String> = row.get(12)?;
     let (created, ended): (String, Option<String>) = (row.get(8)?, row.get(9)?);
-    let (run_id, goal, message, iteration) = (row.get(0)?, row.get(2)?, row.get(5)?, row.get(7)?);
+    let (run_id, goal, message, iteration): (String, _, _, _) = (row.get(0)?, row.get(2)?, row.get(5)?, row.get(7)?);
     let (base, result): (String, Option<String>) = (row.get(10)?, row.get(11)?);
-    let (task_id, parent) = (row.get(13)?, row.get(14)?);
+    let (task_id, parent): (_, Option<String>) = (row.get(13)?, row.get(14)?);
     let (sandbox, run_dir, sealed): (_, _, i64) = (row.get(15)?, row.get(16)?, row.get(17)?);
     let build = || {
         let landing: Option<contract::Landing> =
             landing.map(|text| serde_json::from_str(&text).map_err(|_| damaged_row("a landing"))).transpose()?;
         Ok(RunView {
             left_out: Vec::new(),
-            run_id,
+            run_id: required(run_id)?,
             id: required(id)?,
             goal,
             status: Status::from_word(&state).ok_or_else(|| damaged_row(&state))?,
@@ -533,7 +533,7 @@ fn run_row(row: &Row<'_>) -> RowView<RunView> {
             landed: landing.as_ref().filter(|landing| landing.checkout).map(|landing| landing.commit),
             landing,
             task_id,
-            parent,
+            parent: word(parent)?,
             sandbox,
             run_dir,
             damaged: None,
@@ -574,7 +574,7 @@ pub(crate) fn approval_row(row: &Row<'_>) -> RowView<ApprovalView> {
     let (decision, answered, used): (Option<String>, Option<String>, Option<String>) =
         (row.get(6)?, row.get(9)?, row.get(10)?);
     let terms: Option<String> = row.get(11)?;
-    let (id, run_id, bound, by, reason) = (row.get(0)?, row.get(1)?, parsed(row, 3)?, row.get(7)?, row.get(8)?);
+    let (id, run_id, bound, by, reason) = (parsed(row, 0)?, parsed(row, 1)?, parsed(row, 3)?, row.get(7)?, row.get(8)?);
     let build = || {
         let mut view = ApprovalView {
             id,
@@ -604,7 +604,7 @@ pub(crate) fn approval_row(row: &Row<'_>) -> RowView<ApprovalView> {
 fn task_row(row: &Row<'_>) -> RowView<TaskView> {
     let (status, criteria, links): (String, String, String) = (row.get(2)?, row.get(3)?, row.get(7)?);
     let (created, updated): (String, String) = (row.get(5)?, row.get(6)?);
-    let (id, goal, run_id) = (row.get(0)?, row.get(1)?, row.get(4)?);
+    let (id, goal, run_id): (_, _, Option<String>) = (row.get(0)?, row.get(1)?, row.get(4)?);
     let build = || {
         Ok(TaskView {
             id,
@@ -612,7 +612,7 @@ fn task_row(row: &Row<'_>) -> RowView<TaskView> {
             status: TaskStatus::from_word(&status).ok_or_else(|| damaged_row(&status))?,
             acceptance_criteria: serde_json::from_str(&criteria).map_err(|_| damaged_row("criteria"))?,
             depends_on: serde_json::from_str(&links).map_err(|_| damaged_row("links"))?,
-            run_id,
+            run_id: word(run_id)?,
             created_at: required(created)?,
             updated_at: required(updated)?,
         })

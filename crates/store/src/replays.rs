@@ -27,7 +27,7 @@ impl Store {
         let path = free_name(&dir, at, mode);
         write_whole(&path, report)?;
         let report = contract::hash::sha256(report);
-        self.audit(Audit::Replayed { run_id: slug.to_owned(), mode, status, report }).wait()?;
+        self.audit(Audit::Replayed { run_id: slug.parse()?, mode, status, report }).wait()?;
         Ok(path)
     }
 }

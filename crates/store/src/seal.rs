@@ -8,7 +8,7 @@ use crate::{IoContext, Reader, Result, Store, bundle, crash};
 use contract::attestation::predicate::RunSeal;
 use contract::bundle::SEAL;
 use contract::hash::digest;
-use contract::{Audit, Domain, ManifestFile, Statement};
+use contract::{Audit, Domain, ManifestFile, Slug, Statement};
 use std::fs::File;
 use std::path::Path;
 
@@ -34,10 +34,10 @@ pub fn seal(store: &Store, slug: &str, sign: Sign<'_>) -> Result<()> {
     sync(&dir, files.keys().map(String::as_str))?;
     sync_dir(&store.layout.runs())?;
     crash::point("seal.after_sync");
-    let (run_id, evidence) = (slug.to_owned(), digest(Domain::Manifest, &bytes));
+    let (run_id, evidence) = (slug.parse::<Slug>()?, digest(Domain::Manifest, &bytes));
     store
         .submit(move |tx| {
-            tx.db.execute("UPDATE artifacts SET bytes = NULL WHERE run_id = ?1", [&run_id])?;
+            tx.db.execute("UPDATE artifacts SET bytes = NULL WHERE run_id = ?1", [run_id.as_str()])?;
             tx.audit(&Audit::RunSealed { run_id, evidence }, now())
         })
         .wait()?;
@@ -64,7 +64,7 @@ pub(crate) fn run_seal<'a>(
     files: impl Iterator<Item = &'a ManifestFile>,
 ) -> Result<RunSeal> {
     let (contract, events, head) = reader.ends(slug)?;
-    Ok(RunSeal { run_id: slug.to_owned(), contract, events, head, files: ManifestFile::listing_digest(files) })
+    Ok(RunSeal { run_id: slug.parse()?, contract, events, head, files: ManifestFile::listing_digest(files) })
 }
 
 /// Writes a file so that it is there whole or not at all, and on disk.

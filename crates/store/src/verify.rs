@@ -12,7 +12,7 @@ use contract::documents::RunManifest;
 use contract::documents::run_manifest::{EVIDENCE, RunStatus};
 use contract::hash::digest;
 use contract::{
-    Audit, AuditLine, Check, Digest, Domain, EventLine, Fact, Manifest, ManifestFile, Role, RunId, Statement,
+    Audit, AuditLine, Check, Digest, Domain, EventLine, Fact, Manifest, ManifestFile, Role, RunId, Slug, Statement,
     StepStatus, Timestamp,
 };
 use run::Run;
@@ -185,11 +185,11 @@ fn check_machine(reader: &Reader, slug: &str, rows: &[Row]) -> Result<Check> {
 
 /// What stays done in a run that goes on from another one must be on record, exactly so, where it was done.
 fn earlier_problems(reader: &Reader, run: &Run) -> Vec<String> {
-    let mut runs: BTreeMap<&str, Option<Run>> = BTreeMap::new();
+    let mut runs: BTreeMap<Slug, Option<Run>> = BTreeMap::new();
     let mut problems = Vec::new();
     for (place, state) in run.items().iter().enumerate() {
         let Some(by) = state.done_by() else { continue };
-        let there = runs.entry(by).or_insert_with(|| reader.load(by).ok().map(|(run, _)| run));
+        let there = runs.entry(by).or_insert_with(|| reader.load(&by).ok().map(|(run, _)| run));
         let original = there.as_ref().and_then(|there| there.items().get(place));
         let same = original.is_some_and(|it| it.item == state.item && it.ended_here() == state.ended());
         if !same {

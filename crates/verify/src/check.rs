@@ -89,7 +89,7 @@ pub(crate) fn seal(found: &Found<'_>, log: &Log, statements: &Statements) -> Vec
     let files = found.below(RUN);
     let listed = files.iter().filter(|file| file.path != "manifest.json" && file.path != SEAL);
     let expected = RunSeal {
-        run_id: found.index.run_id.clone(),
+        run_id: found.index.run_id,
         contract: log.contract_digest(),
         events: log.events.len() as u64,
         head: log.head,

@@ -80,7 +80,7 @@ fn judge(bundle: &Bundle, trusted: &[PublicKey], report: &mut Report) {
     let (index, problems) = check::index(bundle);
     report.note(problems);
     let Some(index) = index else { return };
-    report.run_id.clone_from(&index.run_id);
+    report.run_id = index.run_id.to_string();
     let found = Found { bundle, index: &index };
     report.note(check::files(&found));
     let (log, problems) = check::log::read(&found);

@@ -49,7 +49,7 @@ impl Args {
 /// Resumes every paused run; answers the code of the first that did not succeed. One that is interrupted ends it.
 fn resume_all(session: &mut Session<'_>) -> Outcome<ExitCode> {
     let paused = session.reader()?.open_runs()?.into_iter().filter(|(run, _)| run.status == Status::Paused);
-    let slugs: Vec<String> = paused.map(|(run, _)| run.id.slug()).collect();
+    let slugs: Vec<String> = paused.map(|(run, _)| run.id.slug().to_string()).collect();
     if slugs.is_empty() && !session.here.json {
         out("no run is paused");
     }

@@ -56,15 +56,15 @@ fn a_person_sees_what_is_asked_and_says_yes_once() {
         hidden \u{1b}[2J\u{202e}\u{e0100}
     [exit 0]
     ");
-    insta::assert_snapshot!(env.norma(&["approve", &wait.approval[..20], "--reason", "looked at it"]), @r"
+    insta::assert_snapshot!(env.norma(&["approve", &wait.approval.to_string()[..20], "--reason", "looked at it"]), @r"
     granted; go on: norma resume <run>
     [exit 0]
     ");
-    insta::assert_snapshot!(env.norma(&["approve", &wait.approval]), @r"
+    insta::assert_snapshot!(env.norma(&["approve", &wait.approval.to_string()]), @r"
     ! error: approval <uuid> cannot be answered: Ada <ada@example.org> granted it already
     [exit 2]
     ");
-    env.norma(&["deny", &wait.approval, "--reason", "changed my mind"]).exits(2);
+    env.norma(&["deny", &wait.approval.to_string(), "--reason", "changed my mind"]).exits(2);
     assert_eq!(env.json(&["approvals"]), json!([]));
     insta::assert_snapshot!(env.norma(&["approvals", "--all"]), @r"
     <uuid>  granted  run <run>  until <time>
@@ -80,9 +80,9 @@ fn a_person_sees_what_is_asked_and_says_yes_once() {
 fn a_no_needs_a_reason_and_an_unknown_approval_is_refused() {
     let env = with_paused_run();
     let wait = ask(&env, &["sandbox none requires approval"]);
-    env.norma(&["deny", &wait.approval]).exits(2);
-    env.norma(&["deny", &wait.approval, "--reason", " "]).exits(2);
-    insta::assert_snapshot!(env.norma(&["deny", &wait.approval, "--reason", "not here"]), @r"
+    env.norma(&["deny", &wait.approval.to_string()]).exits(2);
+    env.norma(&["deny", &wait.approval.to_string(), "--reason", " "]).exits(2);
+    insta::assert_snapshot!(env.norma(&["deny", &wait.approval.to_string(), "--reason", "not here"]), @r"
     denied; run <run> does not go on with it
     [exit 0]
     ");
@@ -100,7 +100,7 @@ fn whoever_git_does_not_know_answers_by_their_login() {
     let wait = ask(&env, &["a"]);
     std::fs::write(env.dir.join("home/.gitconfig"), "").unwrap();
     env.env.insert("LOGNAME".into(), "ada".into());
-    env.norma(&["approve", &wait.approval]).success();
+    env.norma(&["approve", &wait.approval.to_string()]).success();
     assert_eq!(env.json(&["approvals", "--all"])[0]["by"], "ada");
 }
 
@@ -110,7 +110,7 @@ fn nobody_answers_for_a_run_that_has_ended() {
     let wait = ask(&env, &["a"]);
     env.norma(&["cancel", "@last"]).success();
     assert_eq!(env.json(&["approvals"]), json!([]));
-    insta::assert_snapshot!(env.norma(&["approve", &wait.approval]), @r"
+    insta::assert_snapshot!(env.norma(&["approve", &wait.approval.to_string()]), @r"
     ! error: approval <uuid> cannot be answered: run <run> is canceled already
     [exit 2]
     ");
@@ -121,16 +121,14 @@ fn a_run_goes_on_only_with_a_yes_to_exactly_what_it_waits_for() {
     let env = with_paused_run();
     let (yes, no) = (ask(&env, &["a"]), ask(&env, &["b"]));
     assert_eq!(redeem(&env, &yes), Ok(Redeemed::Pending));
-    env.norma(&["approve", &yes.approval]).success();
-    env.norma(&["deny", &no.approval, "--reason", "too much"]).success();
+    env.norma(&["approve", &yes.approval.to_string()]).success();
+    env.norma(&["deny", &no.approval.to_string(), "--reason", "too much"]).success();
     let by = "Ada <ada@example.org>".to_owned();
     assert_eq!(redeem(&env, &yes), Ok(Redeemed::Granted { by: by.clone(), terms: Default::default() }));
     assert_eq!(redeem(&env, &no), Ok(Redeemed::Denied { by, reason: "too much".into() }));
-    // A yes to one question is none to another, and a part of an id is not its name.
+    // A yes to one question is none to another.
     let other = Wait { reasons: vec!["b".into()], ..yes.clone() };
     assert!(redeem(&env, &other).unwrap_err().contains("is about something else"));
-    let part = Wait { approval: yes.approval[..30].to_owned(), ..yes };
-    assert!(redeem(&env, &part).unwrap_err().contains("is about something else"));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use super::{Statement, Subject};
 use crate::receipt::Phase;
 use crate::work::{Gate, ItemStatus};
-use crate::{AuditHead, CommitId, Digest, Receipt};
+use crate::{AuditHead, CommitId, Digest, Receipt, Slug};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -143,7 +143,7 @@ pub fn contradictions(said: &Statement, receipt: &Receipt, bytes: &[u8], commit:
 #[serde(deny_unknown_fields)]
 pub struct RunSeal {
     /// The run's slug.
-    pub run_id: String,
+    pub run_id: Slug,
     /// Digest of its contract, which starts the chain.
     pub contract: Digest,
     /// How many events its log has.

@@ -6,7 +6,7 @@ use crate::config::Usd;
 use crate::documents::agent_registry::{RoleContracts, RoleDefaults};
 use crate::documents::{OrNull, Sha256};
 use crate::path::PATH_BYTES_MAX;
-use crate::{CommitId, Digest, ObjectId, RepoPath, RunId, Timestamp, TreeId};
+use crate::{ApprovalId, CommitId, Digest, ObjectId, RepoPath, RunId, Slug, Timestamp, TreeId};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -32,6 +32,7 @@ macro_rules! schemas_by_hand {
 }
 
 schemas_by_hand! {
+    ApprovalId => {"type": "string", "description": "The id of an approval: a UUID.", "format": "uuid"},
     CommitId => {"type": "string", "description": "The id of a commit in git.", "pattern": "^([0-9a-f]{40}|[0-9a-f]{64})$"},
     Digest => {"type": "string", "description": "A 256-bit digest in lowercase hex.", "pattern": "^[0-9a-f]{64}$"},
     ObjectId => {"type": "string", "description": "The id of an object in git.", "pattern": "^([0-9a-f]{40}|[0-9a-f]{64})$"},
@@ -41,6 +42,10 @@ schemas_by_hand! {
     },
     RunId => {"type": "string", "description": "The id of a run: a version 7 UUID.", "format": "uuid"},
     Sha256 => {"type": "string", "description": "A SHA-256 in hex.", "pattern": "^[a-fA-F0-9]{64}$"},
+    Slug => {
+        "type": "string", "description": "What people and directories call a run: its time and six digits.",
+        "pattern": "^[0-9]{8}-[0-9]{6}-[0-9a-f]{6}$",
+    },
     Timestamp => {"type": "string", "description": "A time in UTC with milliseconds.", "format": "date-time"},
     TreeId => {"type": "string", "description": "The id of a tree in git.", "pattern": "^([0-9a-f]{40}|[0-9a-f]{64})$"},
     Usd => {"type": ["string", "number"], "description": "US dollars, such as 2.50"},

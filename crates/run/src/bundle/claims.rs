@@ -17,7 +17,7 @@ pub(super) fn evidence_bundle(record: &Record<'_>) -> EvidenceBundle {
     let (run, base) = (record.run, &record.run.started.base);
     let goal = &run.started.contract.goal;
     EvidenceBundle {
-        bundle_id: run.id.slug(),
+        bundle_id: run.id.slug().to_string(),
         created_at: record.until(),
         requested_by: Requester { role: RequesterRole::Orchestrator, agent_id: NORMA.to_owned() },
         query: Query { raw_question: goal.clone(), refined_prompt: goal.clone(), freshness_requirement_days: None },

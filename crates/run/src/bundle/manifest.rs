@@ -20,7 +20,7 @@ pub fn manifest(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> 
     let codex = record.spoken.iter().filter(|conversation| conversation.kind == AgentType::Codex);
     let failed = (run.status != Status::Succeeded).then(|| reason(record));
     RunManifest {
-        run_id: run.id.slug(),
+        run_id: run.id.slug().to_string(),
         task_id: Some(record.task_id()),
         created_at: record.since(),
         finished_at: Some(record.until()),

@@ -100,7 +100,7 @@ impl<'a> Record<'a> {
         match (self.run.items(), self.run.started.contract.task_id) {
             ([only], _) => only.item.id.clone(),
             (_, Some(task)) => task.to_string(),
-            _ => self.run.id.slug(),
+            _ => self.run.id.slug().to_string(),
         }
     }
 

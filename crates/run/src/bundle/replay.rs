@@ -18,7 +18,7 @@ pub(super) fn script(record: &Record<'_>, place: u32) -> Option<Piece> {
     let before = record.before(place).unwrap_or(receipt.git.base_commit);
     let patch = record.patch_of(place).map(|_| format!("../patches/{}.diff", item.id));
     let values = [
-        ("@run@", record.run.id.slug()),
+        ("@run@", record.run.id.slug().to_string()),
         ("@task@", item.id.clone()),
         ("@before@", before.to_string()),
         ("@before_hash@", receipt.before_hash.to_string()),

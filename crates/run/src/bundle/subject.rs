@@ -47,7 +47,7 @@ impl<'a> Subject<'a> {
         let tests = tried(record, 0..run.items().len() as u32);
         let worked = tests.iter().filter_map(|tried| record.worked_at(tried.place)).min();
         Subject {
-            run_id: run.id.slug(),
+            run_id: run.id.slug().to_string(),
             task_id: record.task_id(),
             attempt: only(record).map(|place| run.items()[place as usize].turns.len() as u64),
             producer: only(record).map_or_else(norma, |place| producer(record, place)),
@@ -77,7 +77,7 @@ impl<'a> Subject<'a> {
         let gates_json = format!("{}/gates.json", change_dir(place));
         let action = if success { "none".to_owned() } else { format!("look at {gates_json}") };
         Some(Subject {
-            run_id: record.run.id.slug(),
+            run_id: record.run.id.slug().to_string(),
             task_id: state.item.id.clone(),
             attempt: Some(state.turns.len() as u64),
             producer: producer(record, place),

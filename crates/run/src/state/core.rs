@@ -4,8 +4,8 @@
 
 use super::Outcome;
 use contract::{
-    BudgetExceeded, Digest, ItemBase, Landing, Reason, RunStarted, StepCommitted, StepRef, StepStatus, Timestamp,
-    TreeId, TurnEnd, Usage,
+    ApprovalId, BudgetExceeded, Digest, ItemBase, Landing, Reason, RunStarted, StepCommitted, StepRef, StepStatus,
+    Timestamp, TreeId, TurnEnd, Usage,
 };
 use std::sync::Arc;
 
@@ -87,9 +87,9 @@ pub struct Core {
     /// What it waits for, or waited for last.
     pub waits: Option<contract::Wait>,
     /// The approvals that its turns asked for.
-    pub asked: Vec<String>,
+    pub asked: Vec<ApprovalId>,
     /// Approvals that it has used.
-    pub approvals: Vec<String>,
+    pub approvals: Vec<ApprovalId>,
     /// The budget that ended it.
     pub exceeded: Option<BudgetExceeded>,
 }

@@ -4,7 +4,7 @@
 use super::{Line, OpenTurn, Run, StepRecord};
 use crate::items::ItemState;
 use crate::workflow::{Flow, pdca};
-use contract::{Budget, BudgetExceeded, Digest, Landing, StepRef, Timestamp, TreeId, Usage, Verdict};
+use contract::{ApprovalId, Budget, BudgetExceeded, Digest, Landing, StepRef, Timestamp, TreeId, Usage, Verdict};
 use std::sync::Arc;
 
 impl Run {
@@ -107,7 +107,7 @@ impl Run {
     }
 
     /// Approvals that it has used.
-    pub fn approvals(&self) -> &[String] {
+    pub fn approvals(&self) -> &[ApprovalId] {
         &self.core.approvals
     }
 

@@ -2,10 +2,10 @@
 //! and when a budget has stopped items at all.
 
 use crate::bundle::{Ends, batch, item};
-use crate::history::{self, History, budgets, tree};
+use crate::history::{self, History, budgets, earlier, tree};
 use contract::{
-    Contract, Earlier, Fact, ItemAdded, ItemEnded, ItemStatus, Reason, Status, StepCommitted, TreeId, TurnEnd, Usage,
-    Workflow,
+    Contract, Earlier, Fact, ItemAdded, ItemEnded, ItemStatus, Reason, Slug, Status, StepCommitted, TreeId, TurnEnd,
+    Usage, Workflow,
 };
 use run::{Due, Unfinished};
 
@@ -23,11 +23,11 @@ fn ended() -> ItemEnded {
 }
 
 fn done(ended: ItemEnded) -> Option<Earlier> {
-    Some(Earlier::Done { run: "earlier".into(), ended: Box::new(ended) })
+    Some(Earlier::Done { run: earlier(), ended: Box::new(ended) })
 }
 
 fn unfinished(base: TreeId) -> Option<Earlier> {
-    Some(Earlier::Unfinished { run: "earlier".into(), base, tree: tree("half") })
+    Some(Earlier::Unfinished { run: earlier(), base, tree: tree("half") })
 }
 
 /// Opens the turn that is due and ends it like this.
@@ -43,16 +43,16 @@ fn take(history: &mut History, edit: impl FnOnce(&mut StepCommitted), end: TurnE
 
 #[test]
 fn what_succeeded_before_stays_done_and_what_needs_it_may_start() {
-    let history = History::after(Some("earlier"), contract(), vec![done(ended()), None]);
+    let history = History::after(Some(earlier()), contract(), vec![done(ended()), None]);
     assert_eq!(history.due_turn().item, Some(1), "nothing is due of the first");
     let first = &history.run.items()[0];
-    assert_eq!((first.done_by(), first.ended_here()), (Some("earlier"), None));
+    assert_eq!((first.done_by(), first.ended_here()), (Some(earlier()), None));
     assert_eq!(history.run.line().head.commit, history.run.started.base.commit, "it is part of the base");
 }
 
 #[test]
 fn only_what_passed_every_gate_of_the_same_item_stays_done() {
-    let refused = |parent: Option<&str>, edit: fn(&mut ItemEnded)| {
+    let refused = |parent: Option<Slug>, edit: fn(&mut ItemEnded)| {
         let mut ended = ended();
         edit(&mut ended);
         let (mut history, mut items) = History::before_items(parent, contract());
@@ -60,10 +60,10 @@ fn only_what_passed_every_gate_of_the_same_item_stays_done() {
         history.refuse(Fact::ItemAdded(Box::new(added)));
     };
     refused(None, |_| {});
-    refused(Some("earlier"), |ended| ended.item = 1);
-    refused(Some("earlier"), |ended| ended.gates[2].passed = false);
-    refused(Some("earlier"), |ended| drop(ended.gates.pop()));
-    refused(Some("earlier"), |ended| {
+    refused(Some(earlier()), |ended| ended.item = 1);
+    refused(Some(earlier()), |ended| ended.gates[2].passed = false);
+    refused(Some(earlier()), |ended| drop(ended.gates.pop()));
+    refused(Some(earlier()), |ended| {
         (ended.status, ended.reason) = (ItemStatus::Denied, Some(Reason::PolicyViolation));
         ended.message = "no".into();
     });
@@ -72,7 +72,7 @@ fn only_what_passed_every_gate_of_the_same_item_stays_done() {
 #[test]
 fn an_agent_begins_where_another_was_cut_off_only_on_the_same_base() {
     let history =
-        History::after(Some("earlier"), contract(), vec![unfinished(history::BASE_TREE), unfinished(tree("other"))]);
+        History::after(Some(earlier()), contract(), vec![unfinished(history::BASE_TREE), unfinished(tree("other"))]);
     let shown = |place: u32| history.run.items()[place as usize].shown_on(&history.run.base_for(place)).to_owned();
     assert_eq!((shown(0), shown(1)), (tree("half"), history::BASE_TREE));
 }

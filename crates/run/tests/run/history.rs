@@ -4,7 +4,7 @@
 use contract::{
     Author, Backend, Base, BudgetExceeded, Budgets, ChangeDropped, CommitId, Contract, ContractSchema, Digest, Earlier,
     End, Event, Fact, Item, ItemAdded, Landing, LandingConfig, LandingDeclined, ObjectId, PatchApplied, ProcessEnd,
-    Reason, Role, RunId, RunStarted, Status, StepCommitted, StepRef, StepStatus, Timestamp, TreeId, TurnEnd,
+    Reason, Role, RunId, RunStarted, Slug, Status, StepCommitted, StepRef, StepStatus, Timestamp, TreeId, TurnEnd,
     TurnLimits, Verdict, VerdictGiven, Workflow,
 };
 use run::{Due, Illegal, Run};
@@ -78,6 +78,11 @@ pub(crate) fn started(contract: Contract) -> Fact {
     }))
 }
 
+/// The slug of another run.
+pub(crate) fn earlier() -> Slug {
+    RunId::new(0, [9; 10]).slug()
+}
+
 pub(crate) fn run_id() -> RunId {
     RunId::new(1_769_180_101_000, [7; 10])
 }
@@ -138,9 +143,9 @@ impl History {
     }
 
     /// A run that carries out the contract of another one again.
-    pub(crate) fn again(of: &str) -> History {
+    pub(crate) fn again(of: Slug) -> History {
         let Fact::RunStarted(mut first) = started(contract(budgets(3), 0)) else { unreachable!("a run starts") };
-        first.replay_of = Some(of.to_owned());
+        first.replay_of = Some(of);
         let first = Event { seq: 1, ts: Timestamp::from_unix_ms(0), fact: Fact::RunStarted(first) };
         let run = Run::start(run_id(), &first).expect("the first fact is legal");
         History { run, events: vec![first], now_ms: 0, trees: 0 }
@@ -153,7 +158,7 @@ impl History {
     }
 
     /// The same of a run that goes on from another one, with what came of each item there.
-    pub(crate) fn after(parent: Option<&str>, contract: Contract, earlier: Vec<Option<Earlier>>) -> History {
+    pub(crate) fn after(parent: Option<Slug>, contract: Contract, earlier: Vec<Option<Earlier>>) -> History {
         let (mut history, items) = History::before_items(parent, contract);
         for (index, (item, earlier)) in (0..).zip(items.into_iter().zip(earlier)) {
             history.record(Fact::ItemAdded(Box::new(ItemAdded { index, item, earlier })));
@@ -162,12 +167,12 @@ impl History {
     }
 
     /// A run of items of which none is on record yet.
-    pub(crate) fn before_items(parent: Option<&str>, mut contract: Contract) -> (History, Vec<Item>) {
+    pub(crate) fn before_items(parent: Option<Slug>, mut contract: Contract) -> (History, Vec<Item>) {
         let digest = contract.digest();
         let items = std::mem::take(&mut contract.items);
         let Fact::RunStarted(mut first) = started(contract) else { unreachable!("a run starts") };
         (first.items, first.contract_digest) = (items.len() as u32, digest);
-        first.parent = parent.map(str::to_owned);
+        first.parent = parent;
         let first = Event { seq: 1, ts: Timestamp::from_unix_ms(0), fact: Fact::RunStarted(first) };
         let run = Run::start(run_id(), &first).expect("the first fact is legal");
         (History { run, events: vec![first], now_ms: 0, trees: 0 }, items)

@@ -181,8 +181,10 @@ impl Machine {
 
     /// What is added to the clean environment.
     fn variables(&self, call: &Call<'_>) -> BTreeMap<String, String> {
-        let mut variables =
-            BTreeMap::from([(MARKER.to_owned(), call.on.run.id.slug()), (TEST_MARKER.to_owned(), call.marker())]);
+        let mut variables = BTreeMap::from([
+            (MARKER.to_owned(), call.on.run.id.slug().to_string()),
+            (TEST_MARKER.to_owned(), call.marker()),
+        ]);
         if let Ok(path) = self.outside_path().into_string() {
             variables.insert("PATH".to_owned(), path);
         }

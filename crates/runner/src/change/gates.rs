@@ -215,7 +215,7 @@ impl Gates<'_> {
 
     fn damaged(&self, worked: &Worked) -> store::Error {
         let why = format!("{} cannot be read", self.step_file(worked, WORKSPACE).display());
-        store::Error::Damaged { log: self.run.id.slug(), why }
+        store::Error::Damaged { log: self.run.id.slug().to_string(), why }
     }
 
     fn step_file(&self, worked: &Worked, name: &str) -> PathBuf {

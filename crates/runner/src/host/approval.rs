@@ -4,7 +4,9 @@
 
 use crate::Result;
 use crate::git::{ObjectId, Objects};
-use contract::{ApprovalDecision, ApprovalState, ApprovalTerms, Item, Policies, RepoPath, Wait, approval_bound};
+use contract::{
+    ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, Item, Policies, RepoPath, Wait, approval_bound,
+};
 use run::Run;
 use run::gate::policy::{Extent, needs_approval};
 use store::{Reader, Store};
@@ -41,7 +43,7 @@ pub fn ask(store: &Store, run: &Run, reasons: Vec<String>) -> Result<Wait> {
 pub(crate) const TYPED: &str = "typed on the command line";
 
 /// Puts on record that whoever asked for a run has said yes by that.
-pub(crate) fn grant_typed(store: &Store, approval: String, by: String) -> Result<()> {
+pub(crate) fn grant_typed(store: &Store, approval: ApprovalId, by: String) -> Result<()> {
     let (decision, reason) = (ApprovalDecision::Granted, Some(TYPED.to_owned()));
     store.answer_approval(approval, decision, by, reason, ApprovalTerms::default()).wait()?;
     Ok(())
@@ -50,7 +52,7 @@ pub(crate) fn grant_typed(store: &Store, approval: String, by: String) -> Result
 /// What came of the question that a run waits for. An approval that is not about exactly this, or was used before, is
 /// none.
 pub fn redeem(store: &Store, run: &Run, wait: &Wait) -> Result<Redeemed> {
-    let asked = Reader::open(&store.layout)?.approval(&wait.approval)?;
+    let asked = Reader::open(&store.layout)?.approval(&wait.approval.to_string())?;
     let bound = approval_bound(&run.id, &run.started.contract_digest, &wait.reasons);
     if asked.id != wait.approval || asked.run_id != run.id.slug() || asked.bound != bound {
         let why = format!("approval {} is about something else than what run {} waits for", asked.id, run.id.slug());

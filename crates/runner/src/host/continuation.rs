@@ -72,7 +72,7 @@ pub(crate) fn to_do(items: &[ItemAdded]) -> impl Iterator<Item = &Item> {
 fn done(parent: &Run, state: &ItemState) -> Option<Earlier> {
     let ended = state.ended().filter(|ended| ended.status == contract::ItemStatus::Success)?;
     // Whoever did it has the receipt, however many runs have gone on since.
-    let run = state.done_by().map_or_else(|| parent.id.slug(), str::to_owned);
+    let run = state.done_by().unwrap_or(parent.id.slug());
     Some(Earlier::Done { run, ended: Box::new(ended.clone()) })
 }
 

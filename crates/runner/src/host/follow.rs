@@ -6,7 +6,7 @@ use crate::host::feed::{Delta, Told};
 use crate::host::request::{Answer, Request, Started};
 use crate::host::socket;
 use crate::{Error, Result};
-use contract::{Event, EventLine};
+use contract::{Event, EventLine, Slug};
 use run::Run;
 use std::io::{BufRead, BufReader, Result as IoResult, Write};
 use std::os::unix::net::UnixStream;
@@ -20,7 +20,7 @@ const PAGE: u64 = 1000;
 /// See the module.
 pub struct Follower {
     reader: Reader,
-    slug: String,
+    slug: Slug,
     run: Arc<Run>,
     source: Source,
 }
@@ -91,7 +91,7 @@ impl Follower {
 
     /// Follows a run that the owner of the state directory has started. `None`: there is no owner to be reached.
     pub fn there(layout: &Layout, started: &Started) -> Result<Option<Follower>> {
-        let (reader, slug) = (Reader::open(layout)?, started.run_id.clone());
+        let (reader, slug) = (Reader::open(layout)?, started.run_id);
         let (id, mut events, _) = reader.log(&slug)?;
         events.retain(|event| event.seq <= started.seq);
         let run = Run::fold(id, &events).map_err(|illegal| damaged(&slug, &illegal.to_string()))?;

@@ -30,8 +30,8 @@ pub fn compiled(reader: &Reader, view: &RunView) -> Result<CompileOutput> {
     let step = answered.step;
     let agent = step.agent.ok_or_else(|| damaged(slug, "nobody is on record who answered"))?;
     let transcript = Transcript {
-        run_id: slug.clone(),
-        session_id: step.session_id.clone().unwrap_or_else(|| slug.clone()),
+        run_id: slug.to_string(),
+        session_id: step.session_id.clone().unwrap_or_else(|| slug.to_string()),
         agent: agent.as_str().to_owned(),
         model: step.model.clone(),
         text: said(reader, slug, &turns)?,

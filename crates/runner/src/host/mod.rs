@@ -103,7 +103,7 @@ impl Hosting {
             if live.settled().status == Status::Waiting {
                 let LiveRun { context, policies, jobs, .. } = live;
                 let held = Held { context: context.clone(), policies: policies.clone(), jobs: *jobs };
-                lock(&holding).insert(live.slug.clone(), held);
+                lock(&holding).insert(live.slug.to_string(), held);
             }
         };
         let workers = Arc::new(Workers::new(state.clone(), Box::new(over))?);

@@ -5,7 +5,7 @@ use crate::git::UserEnvironment;
 use crate::{Error, load_settings};
 use contract::documents::{CompileRequest, ReexecStatus};
 use contract::replay::ReplayMode;
-use contract::{ApprovalDecision, ApprovalTerms, Digest, Mode, Timestamp, Violation};
+use contract::{ApprovalDecision, ApprovalId, ApprovalTerms, Digest, Mode, Slug, Timestamp, Violation};
 use run::redact::Known;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -96,7 +96,7 @@ pub enum Request {
     /// A person answers a question.
     Answer {
         /// UUID of the approval.
-        approval: String,
+        approval: ApprovalId,
         /// What they say.
         decision: ApprovalDecision,
         /// Who they are.
@@ -279,8 +279,8 @@ pub enum Start {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Started {
-    /// Slug.
-    pub run_id: String,
+    /// The run.
+    pub run_id: Slug,
     /// The last event of it that was there when it began to be worked on.
     pub seq: u64,
     /// What the one who asked should know.

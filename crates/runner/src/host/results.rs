@@ -18,7 +18,7 @@ pub fn results(layout: &Layout, run: &Run) -> Result<Vec<RunResult>> {
     let slug = run.id.slug();
     let of = |state: &std::sync::Arc<ItemState>| {
         // Whoever did it has the evidence.
-        let run_dir = layout.run(state.done_by().unwrap_or(&slug));
+        let run_dir = layout.run(&state.done_by().unwrap_or(slug));
         Some(result(layout, &run_dir, state.item.id.clone(), state.ended()?))
     };
     run.items().iter().filter_map(of).collect()

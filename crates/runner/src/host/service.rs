@@ -13,7 +13,7 @@ use crate::host::{Host, Launched, approval, lock, start};
 use crate::machine::confine::{check_sandbox, check_workspace};
 use crate::{Error, Result, Settings};
 use contract::documents::{CompileRequest, Kind, TaskContract};
-use contract::{Config, Digest, Item, Mode, Status, TaskStatus, TaskView, Workflow};
+use contract::{Config, Digest, Item, Mode, Slug, Status, TaskStatus, TaskView, Workflow};
 use run::Run;
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Host {
         let service = Service { host: self, sender, context, settings };
         let Begun { resumed, jobs, consent } = service.begin(start)?;
         let Service { context, settings, .. } = service;
-        lock(&self.waiting).remove(&resumed.run.id.slug());
+        lock(&self.waiting).remove(&*resumed.run.id.slug());
         let order = workers::Order { resumed, context, policies: settings.policies, jobs, consent, feed };
         self.launch(order, notes)
     }
@@ -157,7 +157,7 @@ impl Service<'_> {
     }
 
     /// The run of exactly these items that was left before its end, if there is one that nobody works on.
-    fn left(&self, items: &[Item]) -> Result<Option<(String, Run)>> {
+    fn left(&self, items: &[Item]) -> Result<Option<(Slug, Run)>> {
         for (run, _) in self.host.reader()?.open_runs()?.into_iter().rev() {
             let same = || submitted(run.items().iter().map(|state| &*state.item)) == submitted(items.iter());
             let held = matches!(run.status, Status::Paused | Status::Waiting) && !run.items().is_empty();
@@ -270,7 +270,7 @@ fn runnable(reader: &Reader, task: &TaskView, new: bool) -> Result<()> {
     Ok(())
 }
 
-fn paused_run(reader: &Reader, task: &TaskView) -> Result<Option<String>> {
+fn paused_run(reader: &Reader, task: &TaskView) -> Result<Option<Slug>> {
     let Some(slug) = &task.run_id else { return Ok(None) };
     let view = reader.run(slug)?;
     Ok(view.filter(|view| view.status == Status::Paused).map(|view| view.run_id))

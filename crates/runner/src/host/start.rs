@@ -12,7 +12,7 @@ use crate::workspace::include;
 use crate::{Error, Result, Settings, Trust};
 use contract::{
     AcceptanceCriterion, AgentConfig, Author, Base, Budgets, Contract, ContractSchema, End, Fact, Item, ItemAdded,
-    Policies, Reason, RunId, RunStarted, Status, TreeId, Workflow,
+    Policies, Reason, RunId, RunStarted, Slug, Status, TreeId, Workflow,
 };
 use run::{ItemState, Run};
 use std::collections::BTreeMap;
@@ -150,7 +150,7 @@ impl Starting<'_> {
         base: Base,
         terms: Contract,
         items: Vec<ItemAdded>,
-        parent: Option<String>,
+        parent: Option<Slug>,
         submitted: Option<&[u8]>,
     ) -> Result<(Run, RunLog)> {
         let workers = self.workers(items.iter().map(|added| &added.item))?;
@@ -190,7 +190,7 @@ impl Starting<'_> {
             contract_digest: recorded.started.contract_digest,
             tree: *tree,
             author: author.clone(),
-            parent: parent.clone(),
+            parent: *parent,
             replay_of: Some(recorded.id.slug()),
             items: *items,
             ..self.started(id, contract.clone(), base.clone())?
@@ -283,7 +283,7 @@ impl Starting<'_> {
     }
 
     /// Keeps the document beside the run, exactly as it was submitted.
-    fn keep_submitted(&self, slug: &str, bytes: &[u8]) -> Result<Vec<(String, store::StepFile)>> {
+    fn keep_submitted(&self, slug: &Slug, bytes: &[u8]) -> Result<Vec<(String, store::StepFile)>> {
         let mut kept = Preparing::new(&self.store.layout.run(slug).join("submitted"))?;
         kept.write("document.json", bytes)?;
         let points = ["run.before_start", "run.before_start"];

@@ -10,7 +10,7 @@ use crate::host::start::Resumed;
 use crate::machine::Machine;
 use crate::shared::SharedRun;
 use crate::{Answer, Error, Result};
-use contract::Policies;
+use contract::{Policies, Slug};
 use run::Run;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -42,7 +42,7 @@ pub(crate) struct Order {
 
 /// A run that is being carried out.
 pub(crate) struct LiveRun {
-    pub(crate) slug: String,
+    pub(crate) slug: Slug,
     pub(crate) context: Arc<Context>,
     pub(crate) policies: Policies,
     pub(crate) jobs: usize,
@@ -171,7 +171,7 @@ impl Workers {
 
     /// The runs that are being carried out.
     pub(crate) fn live(&self) -> Vec<String> {
-        self.lock().live.iter().map(|live| live.slug.clone()).collect()
+        self.lock().live.iter().map(|live| live.slug.to_string()).collect()
     }
 
     /// Waits until nothing is being carried out.

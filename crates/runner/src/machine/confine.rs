@@ -165,7 +165,7 @@ impl Scene<'_> {
         let arguments = agent.cmd.iter().skip(1).map(Path::new).filter(|path| path.is_absolute());
         let mut env = extra.env;
         env.extend(agent.env.clone());
-        env.insert(MARKER.to_owned(), order.run.id.slug());
+        env.insert(MARKER.to_owned(), order.run.id.slug().to_string());
         env.insert("NORMA_STEP_DIR".to_owned(), order.step_dir.to_string_lossy().into_owned());
         let named = [program].into_iter().chain(arguments).collect();
         let mut network = extra.network;

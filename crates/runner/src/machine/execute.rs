@@ -295,7 +295,7 @@ impl Machine {
             limits = engaged.limits(limits);
         }
         env.extend(agent.env.iter().map(|(name, value)| (name.into(), value.into())));
-        env.insert(MARKER.into(), order.run.id.slug().into());
+        env.insert(MARKER.into(), order.run.id.slug().as_str().into());
         env.insert(TURN_MARKER.into(), turn_marker(order).into());
         env.insert("NORMA_STEP_DIR".into(), order.live_dir.into());
         // An agent that deletes its private `.git` must not find the user's repository further up.

@@ -122,7 +122,7 @@ impl Machine {
             cache_paths: &workspace.cache_paths,
             root: &self.context.layout.root,
             include: (!files.is_empty()).then(|| include::digest_of(files)),
-            run: (on.tree != started.base.tree).then(|| on.run.id.slug()),
+            run: (on.tree != started.base.tree).then(|| on.run.id.slug().to_string()),
         })
     }
 
@@ -207,7 +207,7 @@ impl Machine {
         let program = Program {
             cwd: &call.cwd,
             named: named.filter(|path| path.is_absolute()).collect(),
-            env: BTreeMap::from([(MARKER.to_owned(), on.run.id.slug())]),
+            env: BTreeMap::from([(MARKER.to_owned(), on.run.id.slug().to_string())]),
             network: &agent.network,
         };
         let ready = scene.setup(program, making.layer()).and_then(|policy| {

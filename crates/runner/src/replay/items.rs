@@ -94,7 +94,7 @@ fn base_on_record(walk: &Walk<'_, '_>, ended: &ItemEnded) -> Result<ItemBase> {
         "change {} says that it would have started from {}, where the run never was",
         ended.change, ended.before
     );
-    known.cloned().ok_or_else(|| store::Error::Damaged { log: walk.run.id.slug(), why }.into())
+    known.cloned().ok_or_else(|| store::Error::Damaged { log: walk.run.id.slug().to_string(), why }.into())
 }
 
 /// Whether a change had landed before is a fact about other runs at that time. What is on record of it is believed if a

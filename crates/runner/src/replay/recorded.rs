@@ -290,7 +290,8 @@ impl Taking<'_, '_, '_> {
     /// The turn as it was taken: it is open where the walk is.
     fn spec(&self, done: &StepCommitted) -> Result<TurnSpec> {
         let run = &self.walk.run;
-        let missing = || store::Error::Damaged { log: run.id.slug(), why: format!("{} has no agent", done.dir) };
+        let missing =
+            || store::Error::Damaged { log: run.id.slug().to_string(), why: format!("{} has no agent", done.dir) };
         run.spec(done.step).ok_or_else(|| missing().into())
     }
 
@@ -316,7 +317,7 @@ impl Taking<'_, '_, '_> {
 
     fn damaged(&self, done: &StepCommitted, name: &str, why: &str) -> Error {
         let why = format!("{}/{name} cannot be read: {why}", done.dir);
-        store::Error::Damaged { log: self.walk.run.id.slug(), why }.into()
+        store::Error::Damaged { log: self.walk.run.id.slug().to_string(), why }.into()
     }
 
     /// The steps that were there before a turn, as a directory of their own: later ones must not be seen.

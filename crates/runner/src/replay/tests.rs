@@ -108,7 +108,7 @@ fn recount(on: &Ground<'_>, command: &mut CommandOutcome, against: &mut Vec<Foun
     let mut read = |log: &LogFile| {
         let path = RepoPath::parse(&log.path).map_err(|problem| {
             let why = format!("a log of its tests is said to be at {:?}: {problem}", log.path);
-            store::Error::Damaged { log: on.run.id.slug(), why }
+            store::Error::Damaged { log: on.run.id.slug().to_string(), why }
         })?;
         let path = on.dir.join(path.as_str());
         let mut bytes = std::fs::read(&path).map_err(|source| Error::io("read", &path, source))?;

@@ -220,7 +220,7 @@ impl<'w, 'a> OnRecord<'w, 'a> {
     }
 
     fn used(&self, question: &Question, by: String, decision: Decision) -> Decision {
-        self.submit(Fact::ApprovalUsed { approval: question.wait.approval.clone(), by });
+        self.submit(Fact::ApprovalUsed { approval: question.wait.approval, by });
         match self.settle() {
             Ok(()) => decision,
             Err(error) => {

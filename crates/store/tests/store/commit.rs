@@ -99,7 +99,7 @@ fn a_step_directory_appears_only_when_it_is_complete() {
     });
     // A directory that is there is never replaced.
     let before = snapshot(&target);
-    let again = driving.fill_step(step).finish("x", "steps/001-plan", run_time(), vec![], POINTS);
+    let again = driving.fill_step(step).finish(&run_id(1).slug(), "steps/001-plan", run_time(), vec![], POINTS);
     assert!(again.is_err());
     assert_eq!(snapshot(&target), before);
 }

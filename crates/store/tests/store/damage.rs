@@ -36,7 +36,7 @@ fn a_damaged_run_is_left_alone_and_the_others_are_recovered() {
         assert!(damaged.why.contains(why), "{damage}: {}", damaged.why);
         let reader = world.reader();
         assert_eq!(reader.damaged_runs().unwrap(), found.damaged);
-        let open: Vec<String> = reader.open_runs().unwrap().iter().map(|(run, _)| run.id.slug()).collect();
+        let open: Vec<String> = reader.open_runs().unwrap().iter().map(|(run, _)| run.id.slug().to_string()).collect();
         assert_eq!(open, [second]);
         let store = world.store();
         let aside = store.quarantine_run(damaged.clone(), "it is broken".into(), "Ada".into()).unwrap();
@@ -75,9 +75,13 @@ fn what_a_crash_cut_off_of_setting_a_run_aside_is_completed() {
     let [first, _] = two_runs(&world);
     world.raw_writable().execute_batch(&format!("DELETE FROM events WHERE run_id = '{first}'")).unwrap();
     let to = format!("quarantine/x-{first}");
-    let Damage { run_id, why: problem } = world.reader().damage(&first).unwrap().unwrap();
+    let Damage { why: problem, .. } = world.reader().damage(&first).unwrap().unwrap();
     let (to_be, reason, by) = (Some(to.clone()), "it is broken".to_owned(), "Ada".to_owned());
-    world.store().audit(Audit::RunQuarantined { run_id, problem, to: to_be, reason, by }).wait().unwrap();
+    world
+        .store()
+        .audit(Audit::RunQuarantined { run_id: first.parse().unwrap(), problem, to: to_be, reason, by })
+        .wait()
+        .unwrap();
     assert!(world.layout.run(&first).is_dir());
     let found = world.recover_twice();
     assert!(found.notes.iter().any(|note| note.contains("was moved to quarantine, as a person asked")), "{found:?}");

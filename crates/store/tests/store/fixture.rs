@@ -307,7 +307,7 @@ impl<'a> Driving<'a> {
     }
 
     pub(crate) fn slug(&self) -> String {
-        self.run.id.slug()
+        self.run.id.slug().to_string()
     }
 
     pub(crate) fn dir(&self) -> PathBuf {
@@ -373,7 +373,9 @@ impl<'a> Driving<'a> {
         }
         let points = ["step.before_rename", "step.after_rename"];
         let dir = format!("steps/{}", step.dir_name());
-        evidence.finish(&self.slug(), &dir, Timestamp::from_unix_ms(0), facts, points).expect("a sealed directory")
+        evidence
+            .finish(&self.run.id.slug(), &dir, Timestamp::from_unix_ms(0), facts, points)
+            .expect("a sealed directory")
     }
 
     pub(crate) fn step(&mut self) -> StepRef {
@@ -419,7 +421,9 @@ impl<'a> Driving<'a> {
             evidence: evidence.evidence(),
         });
         let points = ["change.before_rename", "change.after_rename"];
-        evidence.finish(&self.slug(), &dir, Timestamp::from_unix_ms(0), vec![fact], points).expect("a sealed directory")
+        evidence
+            .finish(&self.run.id.slug(), &dir, Timestamp::from_unix_ms(0), vec![fact], points)
+            .expect("a sealed directory")
     }
 
     /// Does whatever is due until the run has ended, then seals it.

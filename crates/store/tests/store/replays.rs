@@ -28,7 +28,7 @@ fn reports_of_the_same_moment_are_all_kept_and_on_record_and_the_run_stays_as_it
         let found = Audit::from_parts("replayed", serde_json::from_str(recorded).unwrap()).unwrap();
         let report = contract::hash::sha256(report.as_bytes());
         let (mode, status) = (ReplayMode::Rehydrate, ReexecStatus::Pass);
-        assert_eq!(found, Audit::Replayed { run_id: slug.clone(), mode, status, report });
+        assert_eq!(found, Audit::Replayed { run_id: slug.parse().unwrap(), mode, status, report });
     }
     assert_eq!(recorded.len(), 3);
     assert!(snapshot(&world.layout.run(&slug)) == sealed, "a byte of the run has changed");

@@ -320,9 +320,15 @@ fn what_was_never_done_by_the_run_that_is_said_to_have_done_it_is_found() {
     whole.items.clear();
     let id = run_id(2);
     let run_dir = store.layout.shown(&store.layout.run(&id.slug()));
-    let started =
-        RunStarted { contract: whole, contract_digest, items: 1, parent: Some(parent.clone()), run_dir, ..before };
-    let earlier = Some(Earlier::Done { run: parent.clone(), ended: Box::new(succeeded()) });
+    let started = RunStarted {
+        contract: whole,
+        contract_digest,
+        items: 1,
+        parent: Some(parent.parse().unwrap()),
+        run_dir,
+        ..before
+    };
+    let earlier = Some(Earlier::Done { run: parent.parse().unwrap(), ended: Box::new(succeeded()) });
     let added = ItemAdded { index: 0, item, earlier };
     store.create_run_dir(&id.slug(), &started, std::slice::from_ref(&added)).expect("a directory");
     let mut log = RunLog::new(id, None, &contract_digest);

@@ -7,7 +7,7 @@ use super::log::Log;
 use crate::Found;
 use contract::hash::digest;
 use contract::json::{self, Limits};
-use contract::{Audit, AuditLine, Digest, Domain, Fact, LINE_BYTES_MAX, Timestamp};
+use contract::{Audit, AuditLine, Digest, Domain, Fact, LINE_BYTES_MAX, Slug, Timestamp};
 
 /// Reads the lines and compares them with the log of the run.
 pub(crate) fn check(found: &Found<'_>, log: &Log) -> Vec<String> {
@@ -24,7 +24,7 @@ pub(crate) fn check(found: &Found<'_>, log: &Log) -> Vec<String> {
             bad("does not follow the line before");
         }
         before = Some((line.seq, contract::hash::chain(line.seq, &line.prev, text)));
-        if !is_about(&fact, &found.index.run_id, &facts) {
+        if !is_about(&fact, found.index.run_id, &facts) {
             bad("is not about this run");
         }
         contradiction(&fact, found, log).into_iter().for_each(bad);
@@ -41,7 +41,7 @@ pub(crate) fn check(found: &Found<'_>, log: &Log) -> Vec<String> {
 }
 
 /// An answer is about the run for which its approval was asked before.
-fn is_about(fact: &Audit, slug: &String, before: &[(Audit, Timestamp)]) -> bool {
+fn is_about(fact: &Audit, slug: Slug, before: &[(Audit, Timestamp)]) -> bool {
     match fact {
         Audit::ApprovalAnswered { id, .. } => {
             before.iter().any(|(fact, _)| matches!(fact, Audit::ApprovalAsked { id: asked, .. } if asked == id))

@@ -65,5 +65,5 @@ pub(crate) fn indexed(mut files: Files, sign: &dyn Fn(&Statement) -> Vec<u8>) ->
 }
 
 fn run_of(index: &[u8]) -> String {
-    serde_json::from_slice::<BundleIndex>(index).unwrap().run_id
+    serde_json::from_slice::<BundleIndex>(index).unwrap().run_id.to_string()
 }

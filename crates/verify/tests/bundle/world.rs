@@ -96,7 +96,7 @@ fn carry_out(layout: &Layout, user: &Repository, keys: &Keys) -> String {
     let run = Run::start(id, &events[0]).unwrap();
     let mut driving = Driving { store, objects, keys, run, log };
     driving.finish();
-    id.slug()
+    id.slug().to_string()
 }
 
 fn started(user: &Repository, objects: &Objects) -> RunStarted {

@@ -95,7 +95,7 @@ impl Place {
         let mut machine = Machine::new(context.clone(), owner.state(), control.cancel.clone());
         let (world, progress, policies) = (&mut machine, Box::new(Untold), &settings.policies);
         Alone { store, objects, world, progress, control, policies }.drive(run, log).unwrap();
-        slug
+        slug.to_string()
     }
 
     pub(crate) fn rehydrate(&self, slug: &str) -> ReplayReport {

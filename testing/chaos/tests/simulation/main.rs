@@ -121,7 +121,7 @@ fn process(layout: &Layout, outside: &Mutex<Outside<'_>>, runs: u64) -> runner::
         return Ok(Lived::Broken(broken));
     }
     let views = Reader::open(layout)?.runs(None)?;
-    let paused = views.iter().find(|view| view.status == Status::Paused).map(|view| view.run_id.clone());
+    let paused = views.iter().find(|view| view.status == Status::Paused).map(|view| view.run_id);
     let (run, log) = match paused {
         Some(slug) => {
             let resumed = runner::resume(&store, &POLICIES, &slug)?;
@@ -168,7 +168,7 @@ fn start(store: &Store, outside: &Mutex<Outside<'_>>) -> runner::Result<(Run, Ru
         pid: 1,
         version: "0".into(),
     };
-    outside.started.push(id.slug());
+    outside.started.push(id.slug().to_string());
     store.create_run_dir(&id.slug(), &started, &items)?;
     crash::point("run.before_start");
     let mut log = RunLog::new(id, task, &started.contract_digest);

@@ -6,7 +6,7 @@ use crate::batch;
 use crate::dice::Dice;
 use crate::ground::{FILES, Ground, LINES, with_line};
 use crate::patches;
-use contract::{CommitId, Digest, Event, Item, Landing, ProcessEnd, Role, StepRef, TreeId};
+use contract::{CommitId, Digest, Event, Item, Landing, ProcessEnd, Role, Slug, StepRef, TreeId};
 use run::{Run, TurnSpec};
 use runner::git::{MODE_FILE, ObjectId, id, recorded};
 use runner::{
@@ -33,7 +33,7 @@ pub(crate) static KEYS: LazyLock<Keys> = LazyLock::new(|| TRUST.keys().expect("a
 
 /// One turn that an agent took, as the world knows it.
 pub(crate) struct Turn {
-    pub(crate) run: String,
+    pub(crate) run: Slug,
     pub(crate) step: StepRef,
     /// The tree it was taken on.
     pub(crate) tree: TreeId,
@@ -43,7 +43,7 @@ pub(crate) struct Turn {
 
 /// One time that the tests of an item were run.
 pub(crate) struct Test {
-    pub(crate) run: String,
+    pub(crate) run: Slug,
     pub(crate) item: String,
     pub(crate) tree: ObjectId,
     pub(crate) passed: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Test {
 
 /// One move of the branch by norma.
 pub(crate) struct Move {
-    pub(crate) run: String,
+    pub(crate) run: Slug,
     pub(crate) commit: CommitId,
     /// How often the user had moved it before.
     pub(crate) user_moves: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Outside<'g> {
     pub(crate) tests: Vec<Test>,
     /// Runs in the order in which somebody wanted to start them.
     pub(crate) started: Vec<String>,
-    pub(crate) told: Vec<(String, Event)>,
+    pub(crate) told: Vec<(Slug, Event)>,
     /// Runs whose evidence was spoilt beyond repair while they were under way.
     pub(crate) spoilt: Vec<String>,
 }
@@ -156,7 +156,7 @@ impl Progress for Teller<'_, '_> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .told
-            .extend(events.iter().map(|event| (slug.clone(), event.clone())));
+            .extend(events.iter().map(|event| (slug, event.clone())));
     }
 }
 

@@ -72,7 +72,7 @@ fn found(receipts: &[Receipt], events: Vec<ItemEnded>) -> Vec<String> {
     let path = |receipt: &Receipt| format!("run/changes/{:03}/RECEIPT.json", receipt.change);
     let bundle = Bundle::of(receipts.iter().map(|receipt| (path(receipt), receipt.to_bytes())));
     let files = bundle.files.iter().cloned().map(BundleFile::new).collect();
-    let index = BundleIndex { schema: BundleIndexSchema::V1, run_id: SLUG.into(), files };
+    let index = BundleIndex { schema: BundleIndexSchema::V1, run_id: SLUG.parse().unwrap(), files };
     let facts = events.into_iter().map(|ended| Fact::ItemEnded(Box::new(ended)));
     let events = (1..).zip(facts).map(|(seq, fact)| Event { seq, ts: Timestamp::from_unix_ms(0), fact }).collect();
     let log = Log { run: None, events, heads: Vec::new(), head: digest("head") };
