@@ -172,6 +172,7 @@ impl<'w, 'a> Driver<'w, 'a> {
                 Due::Turn(StepRef { item: Some(_), .. }) | Due::Item { .. } => items::work(self)?,
                 Due::Turn(step) => turn::take(self, step)?,
                 Due::Approval => self.wait_for_approval()?,
+                Due::Ask(wait) => return self.record(vec![Fact::Asked(wait)], Vec::new()),
                 Due::Pause { end, until } => {
                     self.record(vec![Fact::RunPaused(end)], Vec::new())?;
                     if !self.sleep_until(until) {

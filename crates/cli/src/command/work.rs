@@ -6,7 +6,7 @@ use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::{safe, short};
 use contract::documents::{Kind, RunResult, TaskContract};
-use contract::{ApprovalDecision, ApprovalTerms, Digest, Item, ItemStatus, RunView, Status, Wait};
+use contract::{ApprovalDecision, ApprovalTerms, ApprovalWait, Digest, Item, ItemStatus, RunView, Status};
 use runner::{Answer, WorkOrder};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -146,11 +146,11 @@ impl Session<'_> {
         if typed { self.say_yes(view, jobs) } else { Ok(view) }
     }
 
-    fn waits_for(&self, view: &RunView) -> Outcome<Option<Wait>> {
+    fn waits_for(&self, view: &RunView) -> Outcome<Option<ApprovalWait>> {
         if view.status != Status::Waiting {
             return Ok(None);
         }
-        Ok(Reader::open(&self.context.layout)?.load(&view.run_id)?.0.core.waits)
+        Ok(Reader::open(&self.context.layout)?.load(&view.run_id)?.0.approval_wait())
     }
 }
 

@@ -104,6 +104,7 @@ fn started(user: &Repository, objects: &Objects) -> RunStarted {
     let tree = objects.tree_of(commit).unwrap().to_string();
     let contract = Contract {
         approval_for: Vec::new(),
+        attended: false,
         again: false,
         rules: 1,
         workers: Default::default(),
