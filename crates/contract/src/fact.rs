@@ -6,8 +6,8 @@ use crate::schema::JsonSchema;
 use crate::session::{SessionEvent, Usage};
 use crate::work::{Gate, GateResult, TestCounts, ToolOpsSource};
 use crate::{
-    ApprovalId, Budget, CommitId, Contract, Digest, Item, ItemStatus, ProcessEnd, Reason, Role, Slug, Status,
-    StepStatus, Timestamp, TreeId, Verdict,
+    Answered, ApprovalId, Budget, CommitId, Contract, Digest, Item, ItemStatus, ProcessEnd, Reason, Role, Slug, Status,
+    StepStatus, Timestamp, TreeId, Verdict, Wait,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -440,10 +440,10 @@ pub struct ChangeEnd<'f> {
     pub receipt: Option<&'f ReceiptRef>,
 }
 
-/// What a run waits for.
+/// The approval that a run or one of its turns waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wait {
+pub struct ApprovalWait {
     /// The approval that would let it go on.
     pub approval: ApprovalId,
     /// Why it is needed.
@@ -548,10 +548,10 @@ pub enum Fact {
         /// The turn that is open.
         step: StepRef,
         /// What it waits for.
-        wait: Wait,
+        wait: ApprovalWait,
     },
     /// A person has to say yes first.
-    RunWaiting(Wait),
+    RunWaiting(ApprovalWait),
     /// A person said yes, and this run has used it.
     ApprovalUsed {
         /// Which approval.
@@ -559,6 +559,10 @@ pub enum Fact {
         /// Who gave it.
         by: String,
     },
+    /// The run, or one of its turns, waits for something else than an approval.
+    Asked(Wait),
+    /// Somebody answered what was asked.
+    Answered(Box<Answered>),
     /// A limit is reached.
     BudgetExceeded(BudgetExceeded),
     /// A ref of the user's is about to move (intent).
@@ -657,6 +661,7 @@ impl Fact {
             Fact::RunStarted(_) | Fact::RunResumed { .. } => Some((Status::Running, None)),
             Fact::RunPaused(end) => Some((Status::Paused, end.reason)),
             Fact::RunWaiting(_) => Some((Status::Waiting, Some(Reason::ApprovalRequired))),
+            Fact::Asked(wait) if wait.about.is_none() => Some((Status::Waiting, Some(wait.kind.reason()))),
             Fact::EvidenceLost { .. } => Some((Status::Failed, Some(Reason::EvidenceLost))),
             Fact::RunPassed(end) => Some((Status::Succeeded, end.reason)),
             Fact::RunFailed(end) => Some((Status::Failed, end.reason)),
@@ -681,6 +686,7 @@ impl Fact {
             | Fact::ApprovalAsked { step, .. }
             | Fact::ProtocolError { step, .. } => step.item,
             Fact::StepCommitted(done) => done.step.item,
+            Fact::Asked(wait) => wait.about?.item,
             _ => None,
         }
     }
@@ -787,6 +793,12 @@ impl Fact {
                 format!("Waiting for approval {}: {}", wait.approval, wait.reasons.join("; "))
             }
             Fact::ApprovalUsed { approval, by } => format!("Approval {approval} by {by} was used"),
+            Fact::Asked(wait) => format!("Waiting for {} {}: {}", wait.kind, wait.id, wait.reasons.join("; ")),
+            Fact::Answered(said) => {
+                let words = said.text.as_deref().map(|text| format!(": {}", first_line(text))).unwrap_or_default();
+                let choice = if said.choice.is_empty() { String::new() } else { format!(" {:?}", said.choice) };
+                format!("{} answered {}{choice}{words}", said.by, said.wait)
+            }
             Fact::BudgetExceeded(over) => over.to_string(),
             Fact::LandingStarted(landing) => format!("Landing on {}", landing.target),
             Fact::Landed(landing) => format!("Landed on {}", landing.target),
@@ -822,6 +834,7 @@ impl Fact {
             | Fact::RunPaused(_)
             | Fact::ApprovalAsked { .. }
             | Fact::RunWaiting(_)
+            | Fact::Asked(_)
             | Fact::RunTimedOut(_)
             | Fact::RunStopped(_)
             | Fact::RunCanceled(_) => "warn",
@@ -840,6 +853,7 @@ impl Fact {
             | Fact::ProtocolError { step, .. } => step.attempt,
             Fact::StepCommitted(done) => done.step.attempt,
             Fact::Verdict(given) => given.step.attempt,
+            Fact::Asked(wait) => wait.about.map_or(1, |step| step.attempt),
             _ => 1,
         }
     }

@@ -27,6 +27,7 @@ mod status;
 mod terms;
 pub mod time;
 mod view;
+mod wait;
 pub mod work;
 
 pub use agent::{
@@ -42,9 +43,9 @@ pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, Landing
 pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
 pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};
 pub use fact::{
-    Author, Base, BudgetExceeded, ChangeDropped, ChangeEnd, Earlier, End, Fact, ItemAdded, ItemBase, ItemEnded,
-    Landing, LandingDeclined, LandingUndone, PatchApplied, ReceiptRef, RunStarted, StepCommitted, StepRef, TurnEnd,
-    VerdictGiven, Wait,
+    ApprovalWait, Author, Base, BudgetExceeded, ChangeDropped, ChangeEnd, Earlier, End, Fact, ItemAdded, ItemBase,
+    ItemEnded, Landing, LandingDeclined, LandingUndone, PatchApplied, ReceiptRef, RunStarted, StepCommitted, StepRef, TurnEnd,
+    VerdictGiven,
 };
 pub use hash::{Digest, Domain};
 pub use id::{ApprovalId, RunId, Slug, SlugProblem};
@@ -59,4 +60,5 @@ pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
 pub use terms::{Contract, ContractSchema, RULES, RULES_ALL_FINDINGS, RULES_MERGE_LINES, Scope, Workflow};
 pub use time::Timestamp;
 pub use view::{Check, LeftOutView, RunView, StepView, TaskView};
+pub use wait::{Answered, CHOICE_MORE, CHOICE_STOP, Wait, WaitId, WaitKind};
 pub use work::{Item, ItemStatus};

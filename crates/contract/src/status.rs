@@ -180,6 +180,8 @@ pub enum Reason {
     ItemsFailed,
     /// A person has to say yes first.
     ApprovalRequired,
+    /// Somebody has to answer a question first.
+    AnswerRequired,
     /// A person said no, or nobody said yes in time.
     ApprovalDenied,
     /// The agent is not signed in, or its provider does not let it in.
@@ -221,6 +223,7 @@ impl Reason {
             Reason::MergeConflict => "merge_conflict",
             Reason::ItemsFailed => "items_failed",
             Reason::ApprovalRequired => "approval_required",
+            Reason::AnswerRequired => "answer_required",
             Reason::ApprovalDenied => "approval_denied",
             Reason::SignInFailed => "sign_in_failed",
             Reason::ProviderLimit => "provider_limit",

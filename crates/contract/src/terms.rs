@@ -80,6 +80,9 @@ pub struct Contract {
     /// Why a person has to say yes before anything starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approval_for: Vec<String>,
+    /// Whether somebody is there to answer: a run whose budget is used up then asks for more instead of ending.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attended: bool,
     /// Whether a change that has landed before may land again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
@@ -168,6 +171,14 @@ mod tests {
         assert_ne!(old.digest(), new.digest());
         let read: Contract = serde_json::from_slice(&old.canonical()).unwrap();
         assert_eq!(read, old);
+    }
+
+    #[test]
+    fn only_a_contract_that_somebody_attends_says_so() {
+        let (alone, attended) = (contract(1), Contract { attended: true, ..contract(1) });
+        assert!(!String::from_utf8(alone.canonical()).unwrap().contains("attended"));
+        assert_ne!(alone.digest(), attended.digest());
+        assert_eq!(serde_json::from_slice::<Contract>(&attended.canonical()).unwrap(), attended);
     }
 
     #[test]

@@ -32,6 +32,10 @@ pub struct ItemState {
     pub needs: Vec<u32>,
     /// The places of earlier items of its level that declare some of the same paths.
     pub behind: Vec<u32>,
+    /// How many of its turns were cut off by a budget that was raised since: these do not count against its retries.
+    pub excused: u32,
+    /// What the last of those had made; the next attempt starts from there.
+    pub kept: Option<Unfinished>,
 }
 
 /// Where an item is.
@@ -64,6 +68,8 @@ pub struct Worked {
     pub tree: Option<TreeId>,
     /// When its first turn was opened.
     pub since: Timestamp,
+    /// Whether a budget of the run cut it off which somebody may raise: until that is answered nothing comes of it.
+    pub held: bool,
 }
 
 impl ItemState {
@@ -80,6 +86,8 @@ impl ItemState {
             turns: Vec::new(),
             needs: Vec::new(),
             behind: Vec::new(),
+            excused: 0,
+            kept: None,
         }
     }
 
@@ -106,10 +114,12 @@ impl ItemState {
 
     /// The tree that its agent finds: that of its base, or what an agent before it had made of just that.
     pub fn shown_on(&self, base: &ItemBase) -> TreeId {
-        match self.earlier.as_deref() {
-            Some(Earlier::Unfinished { base: on, tree, .. }) if *on == base.tree => *tree,
-            _ => base.tree,
-        }
+        let earlier = match self.earlier.as_deref() {
+            Some(Earlier::Unfinished { base, tree, .. }) => Some((*base, *tree)),
+            Some(Earlier::Done { .. }) | None => None,
+        };
+        let made = self.kept.as_ref().map(|made| (made.base, made.tree)).or(earlier);
+        made.filter(|(on, _)| *on == base.tree).map_or(base.tree, |(_, tree)| tree)
     }
 
     /// What its agents had made when the last of them was cut off, for a run that goes on from this one.
@@ -128,7 +138,8 @@ impl ItemState {
 
     /// How many of its turns count against its retries: those that were cut off do not.
     fn failed_turns(&self) -> u32 {
-        self.turns.iter().filter(|turn| !matches!(turn.end, TurnEnd::Answered | TurnEnd::Interrupted)).count() as u32
+        let failed = self.turns.iter().filter(|turn| !matches!(turn.end, TurnEnd::Answered | TurnEnd::Interrupted));
+        (failed.count() as u32).saturating_sub(self.excused)
     }
 
     /// Whether it ended with success.
@@ -139,7 +150,7 @@ impl ItemState {
     /// What it is judged by, once its agent is done; none while another attempt is to follow.
     pub fn worked(&self) -> Option<&Worked> {
         match &self.stage {
-            ItemStage::Worked(worked) if !self.is_retried(worked.end) => Some(worked),
+            ItemStage::Worked(worked) if !worked.held && !self.is_retried(worked.end) => Some(worked),
             _ => None,
         }
     }
@@ -166,7 +177,26 @@ impl ItemState {
         Ok(())
     }
 
-    pub(crate) fn commit(&mut self, record: &Arc<StepRecord>, done: &StepCommitted) -> Result<(), String> {
+    /// Whether it was cut off by a budget of the run, and nobody has said yet whether there is more.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(&self.stage, ItemStage::Worked(worked) if worked.held)
+    }
+
+    /// There is more: another attempt follows, from what the one before had made.
+    pub(crate) fn excuse(&mut self) {
+        self.excused += 1;
+        self.kept = self.turns.last().and_then(|turn| turn.unfinished.clone()).or(self.kept.take());
+        self.stage = ItemStage::Waiting;
+    }
+
+    /// There is no more: it has failed.
+    pub(crate) fn give_up(&mut self) {
+        if let ItemStage::Worked(worked) = &mut self.stage {
+            worked.held = false;
+        }
+    }
+
+    pub(crate) fn commit(&mut self, record: &Arc<StepRecord>, done: &StepCommitted, held: bool) -> Result<(), String> {
         let ItemStage::Working(turn) = &self.stage else { return Err(format!("nobody works on {}", self.item.id)) };
         let base = turn.base.clone().ok_or("an item starts from the run's line")?;
         let answered = done.end == TurnEnd::Answered;
@@ -183,6 +213,7 @@ impl ItemState {
             summary: done.summary.clone(),
             tree: done.tree.filter(|_| answered),
             since: self.turns[0].since,
+            held,
         });
         Ok(())
     }

@@ -199,6 +199,13 @@ fn worker_notes(state: &ItemState, is_continued: bool) -> String {
 }
 
 fn earlier_note(state: &ItemState, is_continued: bool) -> Option<String> {
+    if state.kept.is_some() {
+        return is_continued.then(|| {
+            "The attempt before was cut off by a budget that was raised since. What it had changed is in your workspace \
+             and not committed (git diff shows it); nobody has judged it. Continue from there, or start over.\n"
+                .to_owned()
+        });
+    }
     match state.earlier.as_deref()? {
         Earlier::Unfinished { run, .. } if is_continued => Some(format!(
             "In run {run} an agent was cut off in the middle of this. What it had changed is in your workspace and not \

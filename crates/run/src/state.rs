@@ -7,13 +7,14 @@
 
 mod core;
 mod read;
+mod waits;
 
 pub use self::core::{Core, Line, OpenTurn, StepRecord, Unfinished};
 use crate::workflow::Flow;
 use contract::work::Gate;
 use contract::{
-    ApprovalId, BudgetExceeded, Event, Fact, ItemBase, Landing, Reason, RunId, RunStarted, Status, StepRef, Timestamp,
-    Wait,
+    BudgetExceeded, Event, Fact, ItemBase, Landing, Reason, RunId, RunStarted, Status, StepCommitted, StepRef,
+    Timestamp,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -120,7 +121,7 @@ impl Run {
         match &event.fact {
             Fact::RunStarted(_) => Err("the run has started already".into()),
             Fact::StepStarted { step, base } => self.open_step(*step, base.as_ref(), event.ts),
-            Fact::StepCommitted(done) => flow.commit(&core.commit(done, event.ts)?, done),
+            Fact::StepCommitted(done) => self.commit_step(done, event.ts),
             Fact::ReconciledStep { step, dir, .. } => flow.lose(&core.lose(*step, Some(dir.clone()))?),
             Fact::StepInterrupted { step } => flow.lose(&core.lose(*step, None)?),
             Fact::ProtocolError { step, problems } => flow.note_protocol_error(*step, problems),
@@ -135,9 +136,11 @@ impl Run {
             Fact::PolicyViolation { item, gate: Gate::Tools, .. } => flow.batch()?.require_working(*item),
             Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => flow.batch()?.require_judged(*item),
             Fact::ItemEnded(ended) => flow.batch()?.end_item(core, ended),
-            Fact::ApprovalAsked { step, wait } => self.ask_within(*step, wait),
-            Fact::RunWaiting(wait) => self.wait(wait),
+            Fact::ApprovalAsked { step, wait } => self.ask_approval_within(*step, wait),
+            Fact::RunWaiting(wait) => self.wait_for_approval(wait),
             Fact::ApprovalUsed { approval, .. } => self.use_approval(*approval),
+            Fact::Asked(wait) => self.ask(wait),
+            Fact::Answered(said) => self.take_answer(said, event.ts),
             Fact::BudgetExceeded(over) => self.exceed(over),
             Fact::LandingStarted(landing) => self.open_landing(landing),
             Fact::Landed(landing) => self.land(landing),
@@ -154,10 +157,11 @@ impl Run {
         }
     }
 
-    /// A paused run can only be resumed, ended or found damaged; an ended one can nothing.
+    /// A paused run can only be answered, resumed, ended or found damaged; an ended one can nothing.
     fn require_live(&self, fact: &Fact) -> Outcome {
         match (self.status, fact) {
             (Status::Running, _) => Ok(()),
+            (Status::Paused | Status::Waiting, Fact::Answered(_)) => Ok(()),
             (Status::Paused, Fact::RunResumed { .. } | Fact::RunCanceled(_) | Fact::EvidenceLost { .. }) => Ok(()),
             (Status::Waiting, Fact::RunResumed { .. } | Fact::RunCanceled(_) | Fact::EvidenceLost { .. }) => Ok(()),
             (Status::Waiting, Fact::RunDenied(end)) if end.reason == Some(Reason::ApprovalDenied) => Ok(()),
@@ -186,10 +190,15 @@ impl Run {
         Ok(())
     }
 
-    fn ask_within(&mut self, step: StepRef, wait: &Wait) -> Outcome {
-        self.core.require_open(step)?;
-        self.core.asked.push(wait.approval);
-        Ok(())
+    fn commit_step(&mut self, done: &StepCommitted, ts: Timestamp) -> Outcome {
+        let record = self.core.commit(done, ts)?;
+        let held = self.may_ask_for_more() && self.core.is_cut_off(done);
+        self.flow.commit(&record, done, held)
+    }
+
+    /// Whether a budget that is used up is a question, and not the end.
+    pub(crate) fn may_ask_for_more(&self) -> bool {
+        self.started.contract.attended && !self.core.ends_at_budget
     }
 
     fn note_recovered(&self, change: u32) -> Outcome {
@@ -197,27 +206,6 @@ impl Run {
             true => Ok(()),
             false => Err(format!("change {change} was not just completed")),
         }
-    }
-
-    fn wait(&mut self, wait: &Wait) -> Outcome {
-        let needed = wait.reasons == self.started.contract.approval_for && self.core.approvals.is_empty();
-        if !needed || !self.core.open.is_empty() {
-            return Err("no approval is needed here".into());
-        }
-        self.core.waits = Some(wait.clone());
-        self.status = Status::Waiting;
-        self.reason = Some(Reason::ApprovalRequired);
-        Ok(())
-    }
-
-    fn use_approval(&mut self, approval: ApprovalId) -> Outcome {
-        let core = &mut self.core;
-        let waited_for = core.waits.as_ref().is_some_and(|wait| wait.approval == approval);
-        if !(waited_for || core.asked.contains(&approval)) || core.approvals.contains(&approval) {
-            return Err("this run did not ask for that approval, or has used it".into());
-        }
-        core.approvals.push(approval);
-        Ok(())
     }
 
     /// A budget that is on record as exceeded is the end of the run.
@@ -289,6 +277,7 @@ impl Run {
         if self.core.landing.take().is_none() && reason != Some(Reason::EvidenceLost) {
             self.require_closed()?;
         }
+        self.core.waits.clear();
         self.status = status;
         self.reason = reason;
         Ok(())

@@ -3,14 +3,14 @@
 //! what happened. A new workflow is a file here, a variant of [`Flow`] and the arms that the compiler then asks for.
 
 pub mod batch;
+mod budget;
 pub mod pdca;
 
 use crate::Run;
 use crate::items::ItemState;
 use crate::state::{Core, OpenTurn, Outcome, StepRecord};
 use contract::{
-    Budget, BudgetExceeded, End, Fact, ItemBase, Reason, RunStarted, Status, StepCommitted, StepRef, Timestamp, Usd,
-    Workflow,
+    BudgetExceeded, End, Fact, ItemBase, Reason, RunStarted, Status, StepCommitted, StepRef, Timestamp, Wait, Workflow,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -57,13 +57,30 @@ impl Flow {
         }
     }
 
-    pub(crate) fn commit(&mut self, record: &Arc<StepRecord>, done: &StepCommitted) -> Outcome {
+    /// `held` says that a budget of the run cut the turn off which somebody may raise.
+    pub(crate) fn commit(&mut self, record: &Arc<StepRecord>, done: &StepCommitted, held: bool) -> Outcome {
         match self {
             Flow::Pdca(state) => {
-                state.commit(done);
+                state.commit(done, held);
                 Ok(())
             }
-            Flow::Batch(state) => state.commit(record, done),
+            Flow::Batch(state) => state.commit(record, done, held),
+        }
+    }
+
+    /// A budget was raised: what it had cut off is taken again.
+    pub(crate) fn grant_more(&mut self) {
+        match self {
+            Flow::Pdca(state) => state.grant_more(),
+            Flow::Batch(state) => state.grant_more(),
+        }
+    }
+
+    /// A budget stays as it is: what it has cut off has failed.
+    pub(crate) fn grant_nothing(&mut self) {
+        match self {
+            Flow::Pdca(state) => state.grant_nothing(),
+            Flow::Batch(state) => state.grant_nothing(),
         }
     }
 
@@ -157,8 +174,10 @@ pub enum Due {
         /// Its place in the contract.
         item: u32,
     },
-    /// Have a person say yes first.
+    /// Have a person approve first.
     Approval,
+    /// Ask somebody, and leave the run waiting for the answer ([`Run::answer`]).
+    Ask(Wait),
     /// Hold the run: its provider has had enough for now.
     Pause {
         /// Why.
@@ -201,11 +220,44 @@ impl Run {
             Fact::ItemEnded(ended) if ended.commit.is_some() => self.may_land(ended.item),
             Fact::LandingStarted(_) => self.next() == Due::Land,
             Fact::RunWaiting(_) => self.next() == Due::Approval,
+            // How it is put may change, and a log that was written stays in order.
+            Fact::Asked(wait) if wait.about.is_none() => {
+                matches!(self.next(), Due::Ask(due) if due.kind == wait.kind && due.id == wait.id)
+            }
             Fact::BudgetExceeded(over) => {
                 matches!(self.next(), Due::End { budget: Some(due), .. } if due == *over)
             }
             Fact::RunPassed(_) => matches!(self.next(), Due::End { status: Status::Succeeded, .. }),
-            _ => true,
+            // What came of something that was due, what was said meanwhile, and what comes from outside.
+            Fact::RunStarted(_)
+            | Fact::StepCommitted(_)
+            | Fact::ReconciledStep { .. }
+            | Fact::StepInterrupted { .. }
+            | Fact::ProtocolError { .. }
+            | Fact::Verdict(_)
+            | Fact::PatchApplied(_)
+            | Fact::ChangeDropped(_)
+            | Fact::ChangeInterrupted { .. }
+            | Fact::ChangeRecovered { .. }
+            | Fact::ItemAdded(_)
+            | Fact::GateFailed { .. }
+            | Fact::PolicyViolation { .. }
+            | Fact::AgentEvent { .. }
+            | Fact::ItemEnded(_)
+            | Fact::ApprovalAsked { .. }
+            | Fact::ApprovalUsed { .. }
+            | Fact::Asked(_)
+            | Fact::Answered(_)
+            | Fact::Landed(_)
+            | Fact::LandingDeclined(_)
+            | Fact::RunPaused(_)
+            | Fact::RunResumed { .. }
+            | Fact::EvidenceLost { .. }
+            | Fact::RunFailed(_)
+            | Fact::RunDenied(_)
+            | Fact::RunTimedOut(_)
+            | Fact::RunStopped(_)
+            | Fact::RunCanceled(_) => true,
         };
         match is_due {
             true => Ok(()),
@@ -280,23 +332,7 @@ fn pause(until: Option<Timestamp>) -> Due {
     Due::Pause { end: End { reason: Some(Reason::ProviderLimit), message }, until }
 }
 
-/// The end of a run whose budget is used up.
-fn stopped(budget: BudgetExceeded) -> Due {
-    let message = used_up_message(&budget);
-    let end = End { reason: Some(Reason::BudgetExceeded), message };
-    Due::End { status: Status::Stopped, end, budget: Some(budget) }
-}
-
-fn used_up_message(over: &BudgetExceeded) -> String {
-    let BudgetExceeded { budget, limit, actual } = over;
-    match budget {
-        Budget::MaxCostUsd => format!("budget {budget} is used up: ${} of ${}", Usd(*actual), Usd(*limit)),
-        Budget::MaxTokens => format!("budget {budget} is used up: {actual} of {limit}"),
-        _ => format!("budget {budget} is used up: {actual} > {limit}"),
-    }
-}
-
-/// The end of a run for any other reason.
+/// The end of a run, but for a budget.
 fn over(status: Status, reason: Option<Reason>, message: String) -> Due {
     Due::End { status, end: End { reason, message }, budget: None }
 }

@@ -15,6 +15,8 @@ mod items_property;
 mod prompt;
 #[path = "run/property.rs"]
 mod property;
+#[path = "run/waits.rs"]
+mod waits;
 
 use contract::policy::ProtectedPaths;
 use contract::session::SessionError;

@@ -129,6 +129,7 @@ impl Driver<'_, '_> {
         match due {
             Due::Turn(step) => turn::take(self, step),
             Due::Approval => self.wait_for_approval(),
+            Due::Ask(wait) => self.record(vec![Fact::Asked(wait)], Vec::new()),
             Due::Pause { end, until } => {
                 self.record(vec![Fact::RunPaused(end)], Vec::new())?;
                 until.into_iter().for_each(|until| self.shared.state().claims.rest_until(until));

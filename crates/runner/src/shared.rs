@@ -142,7 +142,7 @@ impl<'a> SharedRun<'a> {
 
 /// The budgets of a run, with what it has spent so far.
 fn ledger(run: &Run) -> Ledger {
-    let budgets = &run.started.contract.budgets;
+    let budgets = run.budgets();
     let budget = Budget { max_tokens: budgets.max_tokens, max_cost_micro_usd: budgets.max_cost_usd.map(|most| most.0) };
     let spent = Amount { tokens: run.spent().tokens(), cost_micro_usd: run.spent().cost_micro_usd.unwrap_or(0) };
     Ledger::new(budget, spent)

@@ -7,7 +7,9 @@ use crate::git::ObjectId;
 use crate::workspace::Captured;
 use crate::{Keys, Result};
 use contract::session::{Decision, Permission};
-use contract::{AgentRequest, Digest, Item, Landing, ProcessEnd, PromptBlocks, SessionEvent, SessionOutcome, Wait};
+use contract::{
+    AgentRequest, ApprovalWait, Digest, Item, Landing, ProcessEnd, PromptBlocks, SessionEvent, SessionOutcome,
+};
 use gateway::{Gateway, Ledger};
 use run::redact::Redactor;
 use run::{Run, TurnSpec};
@@ -70,7 +72,7 @@ pub enum Answered {
 /// A question that a person was asked.
 pub struct Question {
     /// What is waited for.
-    pub wait: Wait,
+    pub wait: ApprovalWait,
     /// What the agent asked for.
     pub permission: Permission,
     /// From then on it is a no.

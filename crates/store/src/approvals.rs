@@ -5,8 +5,8 @@
 use crate::log::{Tx, now, random10};
 use crate::{Error, Result, Store, Ticket, read};
 use contract::{
-    APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalView, Audit, Digest,
-    Fact, Timestamp, Wait, approval_bound,
+    APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalView, ApprovalWait, Audit, Digest,
+    Fact, Timestamp, approval_bound,
 };
 use run::Run;
 use rusqlite::OptionalExtension;
@@ -17,7 +17,7 @@ const ANSWER_BYTES_MAX: usize = 2000;
 impl Store {
     /// Asks whether a run may go on in spite of these reasons; answers what it waits for. Asked again before somebody
     /// said no or its time passed, it is the same question: a process may have died before the run's log named it.
-    pub fn ask_approval(&self, run: &Run, reasons: Vec<String>) -> Ticket<Wait> {
+    pub fn ask_approval(&self, run: &Run, reasons: Vec<String>) -> Ticket<ApprovalWait> {
         let (run_id, bound) = (run.id.slug(), approval_bound(&run.id, &run.started.contract_digest, &reasons));
         self.submit(move |tx| {
             let at = now();
@@ -28,7 +28,7 @@ impl Store {
             let expires_at = Timestamp::from_unix_ms(at.unix_ms().saturating_add(APPROVAL_LIFETIME_MS));
             let asked = Audit::ApprovalAsked { id, run_id, reasons: reasons.clone(), bound, expires_at };
             tx.audit(&asked, at)?;
-            Ok(Wait { approval: id, reasons, expires_at })
+            Ok(ApprovalWait { approval: id, reasons, expires_at })
         })
     }
 
@@ -99,13 +99,13 @@ fn require(tx: &Tx<'_>, id: ApprovalId) -> Result<ApprovalView> {
 }
 
 /// The question with this bound that can still let its run go on.
-fn open_question(tx: &Tx<'_>, bound: &Digest, at: Timestamp) -> Result<Option<Wait>> {
+fn open_question(tx: &Tx<'_>, bound: &Digest, at: Timestamp) -> Result<Option<ApprovalWait>> {
     let sql = format!("{} WHERE bound = ?1 ORDER BY id", read::APPROVAL_SELECT);
     let mut statement = tx.db.prepare_cached(&sql)?;
     for asked in statement.query_map([bound.to_string()], read::approval_row)? {
         let asked = asked??;
         if matches!(asked.state_at(at), ApprovalState::Pending | ApprovalState::Granted) {
-            return Ok(Some(Wait { approval: asked.id, reasons: asked.reasons, expires_at: asked.expires_at }));
+            return Ok(Some(ApprovalWait { approval: asked.id, reasons: asked.reasons, expires_at: asked.expires_at }));
         }
     }
     Ok(None)

@@ -2,7 +2,7 @@
 
 use crate::batches::with_worker;
 use crate::environment::TestEnvironment;
-use contract::{RepoPath, Wait};
+use contract::{ApprovalWait, RepoPath};
 use run::Run;
 use run::gate::policy::Extent;
 use runner::Redeemed;
@@ -30,14 +30,14 @@ fn newest(env: &TestEnvironment) -> (Run, Store) {
 }
 
 /// Has the newest run ask for this, as a run that needs it does.
-fn ask(env: &TestEnvironment, reasons: &[&str]) -> Wait {
+fn ask(env: &TestEnvironment, reasons: &[&str]) -> ApprovalWait {
     let (run, store) = newest(env);
     let reasons = reasons.iter().map(|reason| (*reason).to_owned()).collect();
     runner::ask(&store, &run, reasons).unwrap()
 }
 
 /// What the newest run gets for what it waits for.
-fn redeem(env: &TestEnvironment, wait: &Wait) -> Result<Redeemed, String> {
+fn redeem(env: &TestEnvironment, wait: &ApprovalWait) -> Result<Redeemed, String> {
     let (run, store) = newest(env);
     runner::redeem(&store, &run, wait).map_err(|error| error.to_string())
 }
@@ -127,7 +127,7 @@ fn a_run_goes_on_only_with_a_yes_to_exactly_what_it_waits_for() {
     assert_eq!(redeem(&env, &yes), Ok(Redeemed::Granted { by: by.clone(), terms: Default::default() }));
     assert_eq!(redeem(&env, &no), Ok(Redeemed::Denied { by, reason: "too much".into() }));
     // A yes to one question is none to another.
-    let other = Wait { reasons: vec!["b".into()], ..yes.clone() };
+    let other = ApprovalWait { reasons: vec!["b".into()], ..yes.clone() };
     assert!(redeem(&env, &other).unwrap_err().contains("is about something else"));
 }
 

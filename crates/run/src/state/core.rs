@@ -4,9 +4,10 @@
 
 use super::Outcome;
 use contract::{
-    ApprovalId, BudgetExceeded, Digest, ItemBase, Landing, Reason, RunStarted, StepCommitted, StepRef, StepStatus,
-    Timestamp, TreeId, TurnEnd, Usage,
+    Answered, ApprovalId, Budget, BudgetExceeded, Budgets, Digest, ItemBase, Landing, Reason, RunStarted, StepCommitted, StepRef,
+    StepStatus, Timestamp, TreeId, TurnEnd, Usage, Wait, WaitId,
 };
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A turn under way.
@@ -84,12 +85,18 @@ pub struct Core {
     pub spent: Usage,
     /// Its provider is rate limited: until then, if that was said.
     pub limited: Option<Option<Timestamp>>,
-    /// What it waits for, or waited for last.
-    pub waits: Option<contract::Wait>,
-    /// The approvals that its turns asked for.
-    pub asked: Vec<ApprovalId>,
+    /// What was asked and not answered yet.
+    pub waits: BTreeMap<WaitId, Wait>,
+    /// What was answered, in that order.
+    pub answers: Arc<Vec<Arc<Answered>>>,
+    /// Every approval that was asked for: one may be used that nobody waits for any more.
+    pub asked: BTreeSet<ApprovalId>,
     /// Approvals that it has used.
     pub approvals: Vec<ApprovalId>,
+    /// What may be used up: the contract's budgets, with what was granted since.
+    pub budgets: Arc<Budgets>,
+    /// Whether somebody answered that the run gets no more than that.
+    pub ends_at_budget: bool,
     /// The budget that ended it.
     pub exceeded: Option<BudgetExceeded>,
 }
@@ -109,9 +116,12 @@ impl Core {
             active_ms: 0,
             spent: Usage::default(),
             limited: None,
-            waits: None,
-            asked: Vec::new(),
+            waits: BTreeMap::new(),
+            answers: Arc::default(),
+            asked: BTreeSet::new(),
             approvals: Vec::new(),
+            budgets: Arc::new(started.contract.budgets.clone()),
+            ends_at_budget: false,
             exceeded: None,
         }
     }
@@ -131,6 +141,7 @@ impl Core {
 
     fn take_open(&mut self, step: StepRef) -> Result<Arc<OpenTurn>, String> {
         self.require_open(step)?;
+        self.forget_waits_of(step);
         let place = self.open.iter().position(|turn| turn.step == step).expect("BUG: it was just found");
         Ok(self.open.remove(place))
     }
@@ -175,6 +186,42 @@ impl Core {
         let record = Arc::new(record);
         Arc::make_mut(&mut self.steps).push(record.clone());
         record
+    }
+}
+
+/// What is used up of the budgets that turns share.
+impl Core {
+    pub(crate) fn remaining_ms(&self) -> Option<u64> {
+        let minutes = self.budgets.max_minutes?;
+        Some((u64::from(minutes) * 60_000).saturating_sub(self.active_ms))
+    }
+
+    pub(crate) fn out_of_time(&self) -> Option<BudgetExceeded> {
+        let limit = u64::from(self.budgets.max_minutes?);
+        let actual = self.active_ms.div_ceil(60_000);
+        (self.remaining_ms() == Some(0)).then_some(BudgetExceeded { budget: Budget::MaxMinutes, limit, actual })
+    }
+
+    /// Whether a turn that ended like this was cut off by a budget of its run, and not by a limit of its own.
+    pub(crate) fn is_cut_off(&self, done: &StepCommitted) -> bool {
+        match done.reason {
+            Some(Reason::BudgetExceeded) => true,
+            // Its own time or the run's, whichever was shorter.
+            Some(Reason::AgentTimeout) => self.out_of_time().is_some(),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn used_up(&self) -> Option<BudgetExceeded> {
+        let (budgets, spent) = (&self.budgets, &self.spent);
+        let spent = [
+            (Budget::MaxTokens, budgets.max_tokens, spent.tokens()),
+            (Budget::MaxCostUsd, budgets.max_cost_usd.map(|most| most.0), spent.cost_micro_usd.unwrap_or(0)),
+        ];
+        let over = spent.into_iter().find_map(|(budget, limit, actual)| {
+            limit.filter(|limit| actual >= *limit).map(|limit| BudgetExceeded { budget, limit, actual })
+        });
+        self.out_of_time().or(over)
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{Line, OpenTurn, Run, StepRecord};
 use crate::items::ItemState;
 use crate::workflow::{Flow, pdca};
-use contract::{ApprovalId, Budget, BudgetExceeded, Digest, Landing, StepRef, Timestamp, TreeId, Usage, Verdict};
+use contract::{ApprovalId, BudgetExceeded, Digest, Landing, StepRef, Timestamp, TreeId, Usage, Verdict};
 use std::sync::Arc;
 
 impl Run {
@@ -129,30 +129,16 @@ impl Run {
 
     /// What is left of `max_minutes`, if there is one.
     pub fn remaining_ms(&self) -> Option<u64> {
-        let minutes = self.started.contract.budgets.max_minutes?;
-        Some((u64::from(minutes) * 60_000).saturating_sub(self.core.active_ms))
+        self.core.remaining_ms()
     }
 
     /// The first budget of what turns use up that is used up.
     pub fn used_up(&self) -> Option<BudgetExceeded> {
-        let (budgets, spent) = (&self.started.contract.budgets, &self.core.spent);
-        let spent = [
-            (Budget::MaxTokens, budgets.max_tokens, spent.tokens()),
-            (Budget::MaxCostUsd, budgets.max_cost_usd.map(|most| most.0), spent.cost_micro_usd.unwrap_or(0)),
-        ];
-        let over = spent.into_iter().find_map(|(budget, limit, actual)| {
-            limit.filter(|limit| actual >= *limit).map(|limit| BudgetExceeded { budget, limit, actual })
-        });
-        self.out_of_time().or(over)
+        self.core.used_up()
     }
 
     /// The budget that time has used up, if it has.
     pub fn out_of_time(&self) -> Option<BudgetExceeded> {
-        let minutes = u64::from(self.started.contract.budgets.max_minutes?);
-        (self.remaining_ms() == Some(0)).then(|| BudgetExceeded {
-            budget: Budget::MaxMinutes,
-            limit: minutes,
-            actual: self.core.active_ms.div_ceil(60_000),
-        })
+        self.core.out_of_time()
     }
 }

@@ -2,7 +2,8 @@
 //! these follow each other. They land in the order of the contract, and the next level starts from what has landed. A
 //! contract by itself is a batch of one.
 
-use super::{Due, over, stopped};
+use super::budget::{ask, stopped};
+use super::{Due, over};
 use crate::Run;
 use crate::items::{self, ItemStage, ItemState};
 use crate::state::{Core, OpenTurn, Outcome, StepRecord};
@@ -83,8 +84,24 @@ impl State {
         self.item_of(step)?.open(turn)
     }
 
-    pub(super) fn commit(&mut self, record: &Arc<StepRecord>, done: &StepCommitted) -> Outcome {
-        self.item_of(done.step)?.commit(record, done)
+    pub(super) fn commit(&mut self, record: &Arc<StepRecord>, done: &StepCommitted, held: bool) -> Outcome {
+        self.item_of(done.step)?.commit(record, done, held)
+    }
+
+    /// Items that a budget cut off are taken up again.
+    pub(super) fn grant_more(&mut self) {
+        self.for_each_held(ItemState::excuse);
+    }
+
+    /// Items that a budget cut off are judged by what their agents left, which is nothing.
+    pub(super) fn grant_nothing(&mut self) {
+        self.for_each_held(ItemState::give_up);
+    }
+
+    fn for_each_held(&mut self, change: impl Fn(&mut ItemState)) {
+        for item in Arc::make_mut(&mut self.items).iter_mut().filter(|item| item.is_held()) {
+            change(Arc::make_mut(item));
+        }
     }
 
     pub(super) fn lose(&mut self, record: &Arc<StepRecord>) -> Outcome {
@@ -174,10 +191,15 @@ impl State {
     }
 
     pub(super) fn may_land(&self, place: u32) -> bool {
-        let Some(level) = self.level() else { return false };
+        self.lands_next().is_some_and(|(next, _)| next == place)
+    }
+
+    /// The item that comes next on the run's line; none when all have come to their end.
+    fn lands_next(&self) -> Option<(u32, &ItemState)> {
+        let level = self.level()?;
         let here = || (0..).zip(&*self.items).filter(|(_, state)| state.level == level && state.ended().is_none());
         let first = here().find(|(_, state)| !state.reconciles()).or_else(|| here().next());
-        first.is_some_and(|(first, _)| first == place)
+        first.map(|(place, state)| (place, &**state))
     }
 }
 
@@ -197,15 +219,30 @@ pub(super) fn due<'r>(run: &'r Run, state: &'r State) -> Box<dyn Iterator<Item =
     let Some(level) = state.level() else {
         return Box::new(std::iter::once(if run.has_to_land() { Due::Land } else { end(run, state) }));
     };
+    if run.may_ask_for_more() && (run.used_up().is_some() || state.items.iter().any(|item| item.is_held())) {
+        return Box::new(due_without_budget(run, state).into_iter());
+    }
     let here = (0..).zip(&*state.items).filter(move |(_, item)| item.level == level);
     Box::new(here.filter_map(move |(place, item)| due_of(run, state, place, item)))
+}
+
+/// What is due while there is nothing left for turns and somebody may give more: what is done lands in its order, up to the
+/// first item that needs a turn.
+fn due_without_budget(run: &Run, state: &State) -> Option<Due> {
+    let (place, item) = state.lands_next()?;
+    match due_of(run, state, place, item) {
+        Some(judge @ Due::Item { .. }) => Some(judge),
+        // What is open comes to its end first.
+        _ if !run.core.open.is_empty() => None,
+        _ => Some(ask(run, run.used_up())),
+    }
 }
 
 fn due_of(run: &Run, state: &State, place: u32, item: &ItemState) -> Option<Due> {
     match &item.stage {
         ItemStage::Worked(_) if item.worked().is_some() => Some(Due::Item { item: place }),
         ItemStage::Waiting if state.failed_need(item).is_some() => Some(Due::Item { item: place }),
-        ItemStage::Waiting | ItemStage::Worked(_) if state.may_start(item) => {
+        ItemStage::Waiting | ItemStage::Worked(_) if state.may_start(item) && !item.is_held() => {
             let attempt = item.turns.len() as u32 + 1;
             let index = run.next_index();
             Some(Due::Turn(StepRef { index, role: Role::Worker, iteration: 1, attempt, item: Some(place) }))

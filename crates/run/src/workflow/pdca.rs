@@ -1,7 +1,8 @@
 //! plan → do → check → act, round and round, until a PASS counts or a budget is used up. In the last round
 //! `act` still runs: its patch and its words are evidence for whoever continues from there.
 
-use super::{Due, over, stopped};
+use super::budget::{ask, exhausted, stopped};
+use super::{Due, over};
 use crate::Run;
 use crate::bounded::bounded_len;
 use crate::state::{Core, Outcome, StepRecord};
@@ -28,6 +29,8 @@ pub enum Stage {
         reason: Option<Reason>,
         /// Whether it left a patch to apply.
         patch: bool,
+        /// Whether a budget of the run cut it off which somebody may raise.
+        held: bool,
     },
     /// A change is being judged.
     ChangeOpen {
@@ -87,19 +90,44 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn commit(&mut self, done: &StepCommitted) {
+    pub(super) fn commit(&mut self, done: &StepCommitted, held: bool) {
         if done.end == TurnEnd::Answered {
             self.notes.clear();
         } else if done.end == TurnEnd::Interrupted {
             self.note_interrupted(done.step);
         }
-        self.stage = Stage::StepDone { step: done.step, end: done.end, reason: done.reason, patch: done.patch };
+        let StepCommitted { step, end, reason, patch, .. } = *done;
+        self.stage = Stage::StepDone { step, end, reason, patch, held };
     }
 
     pub(super) fn lose(&mut self, step: StepRef) {
         self.note_interrupted(step);
+        self.try_again(step);
+    }
+
+    /// As if this step had been interrupted: whatever came of it, it is taken again.
+    fn try_again(&mut self, step: StepRef) {
         let reason = Some(Reason::Interrupted);
-        self.stage = Stage::StepDone { step, end: TurnEnd::Interrupted, reason, patch: false };
+        self.stage = Stage::StepDone { step, end: TurnEnd::Interrupted, reason, patch: false, held: false };
+    }
+
+    /// A step that the budget cut off is taken again.
+    pub(super) fn grant_more(&mut self) {
+        if let Stage::StepDone { step, held: true, .. } = self.stage {
+            let note = format!(
+                "Step {} was cut off by a budget that was raised since; this is another attempt.",
+                step.dir_name()
+            );
+            self.notes.push(note);
+            self.try_again(step);
+        }
+    }
+
+    /// A step that the budget cut off has failed.
+    pub(super) fn grant_nothing(&mut self) {
+        if let Stage::StepDone { held, .. } = &mut self.stage {
+            *held = false;
+        }
     }
 
     fn note_interrupted(&mut self, step: StepRef) {
@@ -195,7 +223,7 @@ impl State {
         match self.stage {
             Stage::ChangeOpen { change: open, step } if open == change => {
                 self.changes = change - 1;
-                self.stage = Stage::StepDone { step, end: TurnEnd::Answered, reason: None, patch: true };
+                self.stage = Stage::StepDone { step, end: TurnEnd::Answered, reason: None, patch: true, held: false };
                 Ok(())
             }
             _ => Err(format!("change {change} is not open but {:?}", self.stage)),
@@ -245,6 +273,7 @@ pub(super) fn due(run: &Run, state: &State) -> Due {
     }
     match &state.stage {
         Stage::Fresh => turn(run, Role::Plan, 1),
+        Stage::StepDone { held: true, .. } => ask(run, run.used_up()),
         Stage::StepDone { step, end: TurnEnd::Answered, patch, .. } => after_answer(run, state, *step, *patch),
         Stage::StepDone { step, end, reason, .. } => after_failure(run, *step, *end, *reason),
         Stage::ChangeApplied => next_iteration(run, state),
@@ -299,7 +328,7 @@ fn after_drop(dropped: &ChangeDropped) -> Due {
 /// A turn, unless a budget is used up. Attempts count within role and iteration; the index never repeats.
 fn turn(run: &Run, role: Role, iteration: u32) -> Due {
     if let Some(over) = run.used_up() {
-        return stopped(over);
+        return exhausted(run, over);
     }
     let attempt = attempts(run, role, iteration).count() as u32 + 1;
     Due::Turn(StepRef { index: run.next_index(), role, iteration, attempt, item: None })
@@ -321,12 +350,12 @@ fn protocol_errors(run: &Run, step: StepRef) -> u32 {
 }
 
 fn next_iteration(run: &Run, state: &State) -> Due {
-    let limit = run.started.contract.budgets.max_iterations;
+    let limit = run.budgets().max_iterations;
     if state.iteration < limit {
         turn(run, Role::Plan, state.iteration + 1)
     } else {
         let actual = u64::from(state.iteration) + 1;
-        stopped(BudgetExceeded { budget: Budget::MaxIterations, limit: u64::from(limit), actual })
+        exhausted(run, BudgetExceeded { budget: Budget::MaxIterations, limit: u64::from(limit), actual })
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) fn budgets(max_iterations: u32) -> Budgets {
 pub(crate) fn contract(budgets: Budgets, protocol_retries: u32) -> Contract {
     Contract {
         approval_for: Vec::new(),
+        attended: false,
         again: false,
         rules: 1,
         workers: Default::default(),

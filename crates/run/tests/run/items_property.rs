@@ -58,7 +58,7 @@ fn could_happen(run: &Run) -> Vec<Next> {
         Due::Item { item } => Some(Next::Judge(item)),
         Due::Land => Some(Next::Land),
         Due::End { .. } => Some(Next::End),
-        Due::Change { .. } | Due::Approval | Due::Pause { .. } | Due::Nothing => None,
+        Due::Change { .. } | Due::Approval | Due::Ask(_) | Due::Pause { .. } | Due::Nothing => None,
     });
     open.chain(due).collect()
 }

@@ -45,7 +45,7 @@ fn played(script: &[u8], max_iterations: u32, retries: u32) -> History {
             Due::Change { .. } => play_change(&mut history, &mut script),
             Due::Land => play_landing(&mut history, &mut script),
             Due::End { .. } => drop(history.finish()),
-            Due::Item { .. } | Due::Approval | Due::Pause { .. } | Due::Nothing => break,
+            Due::Item { .. } | Due::Approval | Due::Ask(_) | Due::Pause { .. } | Due::Nothing => break,
         }
     }
     history

@@ -5,7 +5,7 @@
 use crate::Result;
 use crate::git::{ObjectId, Objects};
 use contract::{
-    ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, Item, Policies, RepoPath, Wait, approval_bound,
+    ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalWait, Item, Policies, RepoPath, approval_bound,
 };
 use run::Run;
 use run::gate::policy::{Extent, needs_approval};
@@ -35,7 +35,7 @@ pub enum Redeemed {
 }
 
 /// Asks whether a run may go on in spite of these reasons, exactly as its contract has them; answers what it waits for.
-pub fn ask(store: &Store, run: &Run, reasons: Vec<String>) -> Result<Wait> {
+pub fn ask(store: &Store, run: &Run, reasons: Vec<String>) -> Result<ApprovalWait> {
     Ok(store.ask_approval(run, reasons).wait()?)
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn grant_typed(store: &Store, approval: ApprovalId, by: String) -> Re
 
 /// What came of the question that a run waits for. An approval that is not about exactly this, or was used before, is
 /// none.
-pub fn redeem(store: &Store, run: &Run, wait: &Wait) -> Result<Redeemed> {
+pub fn redeem(store: &Store, run: &Run, wait: &ApprovalWait) -> Result<Redeemed> {
     let asked = Reader::open(&store.layout)?.approval(&wait.approval.to_string())?;
     let bound = approval_bound(&run.id, &run.started.contract_digest, &wait.reasons);
     if asked.id != wait.approval || asked.run_id != run.id.slug() || asked.bound != bound {

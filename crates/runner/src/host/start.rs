@@ -226,6 +226,7 @@ impl Starting<'_> {
             scope,
             policies: policies.digests(),
             approval_for: Vec::new(),
+            attended: false,
             again: false,
             rules: contract::RULES,
             workers: BTreeMap::new(),
@@ -380,7 +381,11 @@ pub fn resume(store: &Store, policies: &Policies, slug: &str) -> Result<Resumed>
 
 /// Goes on with a run that waited for a yes, if there is one; a no is how it ends.
 fn redeemed(store: &Store, run: Run, log: RunLog) -> Result<Resumed> {
-    let Some(wait) = run.core.waits.clone() else { unreachable!("BUG: a run that waits says what for") };
+    // Whatever else it waits for is asked again, unless it was answered.
+    let Some(wait) = run.approval_wait() else {
+        let (run, log) = take_up(store, run, log)?;
+        return Ok(Resumed { run, log, denied: None });
+    };
     let denied = |message: String| Some(End { reason: Some(Reason::ApprovalDenied), message });
     let (more, denied) = match approval::redeem(store, &run, &wait)? {
         Redeemed::Granted { by, .. } => (Some(Fact::ApprovalUsed { approval: wait.approval, by }), None),

@@ -214,7 +214,7 @@ fn request(driver: &Driver<'_, '_>, spec: &TurnSpec, repo_root: &Path, step_dir:
         goal: spec.goal.clone(),
         norma: RequestTerms {
             acceptance_criteria: contract.acceptance_criteria.clone(),
-            budgets: contract.budgets.clone(),
+            budgets: run.budgets().clone(),
         },
         paths: RequestPaths {
             repo_root: text(repo_root),

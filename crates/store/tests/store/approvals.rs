@@ -1,7 +1,7 @@
 //! Approvals: asked for one run and its reasons, answered once, used once and in time, or not at all.
 
 use crate::fixture::{Driving, World, run_id};
-use contract::{ApprovalDecision, ApprovalId, ApprovalState, ApprovalView, End, Fact, Reason, Wait};
+use contract::{ApprovalDecision, ApprovalId, ApprovalState, ApprovalView, ApprovalWait, End, Fact, Reason, Wait, WaitKind};
 use store::{Error, Store};
 
 use ApprovalDecision::{Denied, Granted};
@@ -9,7 +9,7 @@ use ApprovalDecision::{Denied, Granted};
 /// Long ago.
 const PAST: &str = "2020-01-01T00:00:00.000Z";
 
-fn ask(driving: &Driving<'_>, reasons: &[&str]) -> Wait {
+fn ask(driving: &Driving<'_>, reasons: &[&str]) -> ApprovalWait {
     let reasons = reasons.iter().map(|reason| (*reason).to_owned()).collect();
     driving.store.ask_approval(&driving.run, reasons).wait().unwrap()
 }
@@ -219,4 +219,36 @@ fn a_database_from_before_there_were_approvals_is_brought_up_to_date() {
     let driving = Driving::start(&store, 1, None);
     ask(&driving, &["a"]);
     assert_eq!(states(&world), [ApprovalState::Pending]);
+}
+
+#[test]
+fn a_run_that_asked_something_waits_through_recovery_and_continues_with_the_answer() {
+    let world = World::new();
+    let slug = {
+        let store = world.store();
+        let mut driving = Driving::start(&store, 1, None);
+        let wait = Wait {
+            id: "q1".into(),
+            kind: WaitKind::Decision,
+            about: None,
+            reasons: vec!["two ways".into()],
+            choices: vec!["left".into(), "right".into()],
+            deadline: None,
+        };
+        driving.record(vec![Fact::Asked(wait)], vec![]);
+        driving.slug()
+    };
+    let shown = "SELECT state || ' ' || reason || ' ' || message FROM runs";
+    assert_eq!(world.texts(shown), ["waiting answer_required Waiting for decision q1: two ways"]);
+    world.recover();
+    assert_eq!(world.texts("SELECT state FROM runs"), ["waiting"]);
+    let store = world.store();
+    let (run, mut log) = world.reader().load(&slug).unwrap();
+    let answered = run.answer(&"q1".into(), "left", "Ada", None, None).unwrap();
+    store.append(&mut log, vec![answered, Fact::RunResumed { pid: 2 }], vec![]).unwrap();
+    assert_eq!(world.texts("SELECT state FROM runs"), ["running"]);
+    assert_eq!(world.event_types(&slug), ["run_started", "asked", "answered", "run_resumed"]);
+    assert_eq!(world.problems(&slug), [""; 0]);
+    let (run, _) = world.reader().load(&slug).unwrap();
+    assert_eq!(run.answer_to(&"q1".into()).map(|said| said.choice.as_str()), Some("left"));
 }

@@ -184,6 +184,7 @@ pub(crate) fn copy_dir(from: &Path, to: &Path) {
 pub(crate) fn contract(task: Option<i64>) -> Contract {
     Contract {
         approval_for: Vec::new(),
+        attended: false,
         again: false,
         rules: 1,
         workers: Default::default(),
@@ -448,7 +449,7 @@ impl<'a> Driving<'a> {
                     self.record(facts, vec![]);
                     break;
                 }
-                Due::Item { .. } | Due::Approval | Due::Pause { .. } | Due::Nothing => break,
+                Due::Item { .. } | Due::Approval | Due::Ask(_) | Due::Pause { .. } | Due::Nothing => break,
             }
         }
         if self.run.status.is_terminal() && !self.is_sealed() {

@@ -104,6 +104,7 @@ fn started(user: &Repository, objects: &Objects) -> RunStarted {
     let tree = recorded(objects.tree_of(commit).unwrap());
     let contract = Contract {
         approval_for: Vec::new(),
+        attended: false,
         again: false,
         rules: 1,
         workers: Default::default(),

@@ -195,6 +195,7 @@ fn terms() -> Contract {
     let config = Config::parse(CONFIG.as_bytes()).unwrap();
     Contract {
         approval_for: Vec::new(),
+        attended: false,
         again: false,
         rules: contract::RULES,
         workers: [(batch::WORKER.to_owned(), config.agent("do").unwrap())].into(),
