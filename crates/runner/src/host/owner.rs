@@ -325,9 +325,9 @@ fn carry_out(shared: &Shared, request: Request) -> Result<Answer> {
         }
         Request::Answer { approval, decision, by, reason, terms } => {
             let answered = shared.store.answer_approval(approval, decision, by, reason, terms).wait()?;
+            let is_running = wake_turns(shared, &answered.run_id);
             let next = match decision {
-                // A turn that is open looks for its answer itself.
-                ApprovalDecision::Granted if is_running(shared, &answered.run_id) => {
+                ApprovalDecision::Granted if is_running => {
                     format!("granted; run {} goes on", answered.run_id)
                 }
                 ApprovalDecision::Granted => format!("granted; go on: norma resume {}", answered.run_id),
@@ -422,10 +422,11 @@ fn drop_bases(shared: &Shared, gone_on_from: bool) -> Result<u64> {
     Ok(removed)
 }
 
-/// Whether this process works on a run at this moment.
-fn is_running(shared: &Shared, slug: &str) -> bool {
+/// Has the turns of a run look for their answers, if this process works on it at this moment; whether it does.
+fn wake_turns(shared: &Shared, slug: &str) -> bool {
     let current = shared.current.lock().unwrap_or_else(PoisonError::into_inner);
-    current.as_ref().is_some_and(|(running, _)| running == slug)
+    let control = current.as_ref().filter(|(running, _)| running == slug).map(|(_, control)| control);
+    control.inspect(|control| control.wake_turns()).is_some()
 }
 
 /// Removes what nobody needs any more of what is kept alive in the user's repository, and of what workspaces are made
