@@ -112,6 +112,7 @@ impl Reporter {
                 wait.reasons.iter().for_each(|reason| self.detail(&format!("  {}", short(reason, 200))));
                 self.detail(&format!("  norma approve {0} · norma deny {0} --reason …", wait.approval));
             }
+            Fact::Asked(wait) => wait.reasons.iter().take(5).for_each(|reason| self.detail(&safe(reason))),
             Fact::ItemEnded(ended) => self.item_ended(run, ended),
             Fact::LandingDeclined(declined) => self.detail(&format!("not landed: {}", safe(&declined.why))),
             _ => {}

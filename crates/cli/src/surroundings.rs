@@ -184,6 +184,7 @@ impl Surroundings {
             git: self.git.clone(),
             agent_env: Variables(self.agent_env.clone()),
             user_env: Variables(std::env::vars_os().collect()),
+            attended: std::io::stdin().is_terminal(),
         }
     }
 

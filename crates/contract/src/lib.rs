@@ -44,8 +44,8 @@ pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, Work
 pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};
 pub use fact::{
     ApprovalWait, Author, Base, BudgetExceeded, ChangeDropped, ChangeEnd, Earlier, End, Fact, ItemAdded, ItemBase,
-    ItemEnded, Landing, LandingDeclined, LandingUndone, PatchApplied, ReceiptRef, RunStarted, StepCommitted, StepRef, TurnEnd,
-    VerdictGiven,
+    ItemEnded, Landing, LandingDeclined, LandingUndone, PatchApplied, ReceiptRef, RunStarted, StepCommitted, StepRef,
+    TurnEnd, VerdictGiven,
 };
 pub use hash::{Digest, Domain};
 pub use id::{ApprovalId, RunId, Slug, SlugProblem};

@@ -36,6 +36,7 @@ pub struct Control {
     requested: Arc<Mutex<Option<Stop>>>,
     /// Ends the turn that is under way.
     pub cancel: crate::process::Cancel,
+    waiters: turn::answers::Waiters,
 }
 
 impl Control {
@@ -43,7 +44,7 @@ impl Control {
     pub fn new() -> Result<Control> {
         let cancel = crate::process::Cancel::new()
             .map_err(|source| Error::io("make a wake-up for", Path::new("the run"), source))?;
-        Ok(Control { requested: Arc::default(), cancel })
+        Ok(Control { requested: Arc::default(), cancel, waiters: Default::default() })
     }
 
     /// Asks for a stop; a cancel is not weakened by a later interrupt.
@@ -53,6 +54,16 @@ impl Control {
             *requested = Some(stop);
         }
         self.cancel.cancel();
+    }
+
+    /// Has the turns that wait for a person look for their answers.
+    pub fn wake_turns(&self) {
+        self.waiters.wake();
+    }
+
+    /// Lets a turn be woken while it lasts.
+    pub(crate) fn join_turn(&self) -> Result<turn::answers::Waiter> {
+        self.waiters.join().map_err(|source| Error::io("make a wake-up for", Path::new("a turn"), source))
     }
 
     /// What was asked.

@@ -57,6 +57,10 @@ pub trait Witness {
     fn saw(&self, event: SessionEvent, kept: bool);
     /// The agent asks whether it may.
     fn decide(&self, permission: &Permission) -> Answered;
+    /// Wakes the turn when a person has answered something; none if nobody is ever asked.
+    fn wake(&self) -> Option<&crate::process::Wake> {
+        None
+    }
     /// What came of a question; none while nobody has answered.
     fn answer(&self, question: &Question) -> Option<Decision>;
 }

@@ -5,8 +5,8 @@
 use crate::log::{Tx, now, random10};
 use crate::{Error, Result, Store, Ticket, read};
 use contract::{
-    APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalView, ApprovalWait, Audit, Digest,
-    Fact, Timestamp, approval_bound,
+    APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalView, ApprovalWait,
+    Audit, Digest, Fact, Timestamp, approval_bound,
 };
 use run::Run;
 use rusqlite::OptionalExtension;

@@ -189,6 +189,7 @@ fn drive(world: &World, files: u32, dir: &Path, iterations: u32, turn: Turn<'_>)
         settings: &settings,
         path_var: world.path(),
         user_env: &context.user_env,
+        attended: false,
     }
     .start(order)?;
     let control = Control::new()?;

@@ -21,7 +21,8 @@ pub(crate) struct Args {
     /// Every paused run, oldest first
     #[arg(long, conflicts_with = "budget")]
     all: bool,
-    /// A new limit for a run that was stopped by its budget; makes a new run from its tree (can be repeated)
+    /// A new limit: for a run that waits for more of a budget, or `stop`; or for one that its budget has stopped, as a
+    /// new run from its tree (can be repeated)
     #[arg(long, value_name = "NAME=N")]
     budget: Vec<String>,
     /// Do nothing if another norma is at work here; exit 4

@@ -5,7 +5,7 @@ use crate::error::{CommandError, Outcome, code};
 use crate::session::Session;
 use crate::surroundings::Surroundings;
 use crate::text::{left_out, out, safe, short_id, short_ref};
-use contract::{BudgetExceeded, ItemStatus, Reason, RunView, Status};
+use contract::{BudgetExceeded, ItemStatus, Reason, RunView, Status, WaitKind};
 use run::Run;
 use runner::Start;
 use std::process::ExitCode;
@@ -212,6 +212,18 @@ pub(crate) fn ending(view: &RunView, run: &Run) -> String {
         }
         (Status::Succeeded, None) => {
             format!("{message} · nothing had to change\n{evidence}\nnext: look: norma show {slug}")
+        }
+        (Status::Waiting, _) if run.waits_for().is_some_and(|wait| wait.kind == WaitKind::Budget) => {
+            let spent: String = run
+                .waits_for()
+                .iter()
+                .flat_map(|wait| &wait.reasons)
+                .map(|line| format!("  {}\n", safe(line)))
+                .collect();
+            let more = run.used_up().as_ref().map_or_else(|| "NAME=N".to_owned(), BudgetExceeded::more);
+            format!(
+                "waiting for more of a budget:\n{spent}{untouched}\n{evidence}\nnext: go on: norma resume {slug} --budget {more} · end it: norma resume {slug} --budget stop"
+            )
         }
         (Status::Waiting, _) => format!(
             "waiting: {message}\n{untouched}\n{evidence}\nnext: see it: norma approvals · say yes: norma approve ID · then: norma resume {slug}"

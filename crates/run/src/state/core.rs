@@ -4,8 +4,8 @@
 
 use super::Outcome;
 use contract::{
-    Answered, ApprovalId, Budget, BudgetExceeded, Budgets, Digest, ItemBase, Landing, Reason, RunStarted, StepCommitted, StepRef,
-    StepStatus, Timestamp, TreeId, TurnEnd, Usage, Wait, WaitId,
+    Answered, ApprovalId, Budget, BudgetExceeded, Budgets, Digest, ItemBase, Landing, Reason, RunStarted,
+    StepCommitted, StepRef, StepStatus, Timestamp, TreeId, TurnEnd, Usage, Wait, WaitId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 
 use super::{Core, Outcome, Run};
 use contract::{
-    Answered, ApprovalId, ApprovalWait, Budgets, CHOICE_MORE, CHOICE_STOP, Event, Fact, Status, StepRef, Timestamp, Wait, WaitId,
-    WaitKind,
+    Answered, ApprovalId, ApprovalWait, Budgets, CHOICE_MORE, CHOICE_STOP, Event, Fact, Status, StepRef, Timestamp,
+    Wait, WaitId, WaitKind,
 };
 use std::sync::Arc;
 

@@ -3,14 +3,19 @@
 use crate::bundle::{Ends, item};
 use crate::history::{self, History, budgets, committed, end};
 use contract::{
-    Answered, ApprovalWait, Budgets, Contract, Event, Fact, ItemEnded, ItemStatus, Reason, Role, Status, StepCommitted,
-    StepRef, Timestamp, TurnEnd, Usage, Verdict, Wait, WaitId, WaitKind, Workflow,
+    Answered, ApprovalId, ApprovalWait, Budgets, Contract, Event, Fact, ItemEnded, ItemStatus, Reason, Role, Status,
+    StepCommitted, StepRef, Timestamp, TurnEnd, Usage, Verdict, Wait, WaitId, WaitKind, Workflow,
 };
 use run::{Due, Run};
 
 fn question(id: &str, about: Option<StepRef>) -> Wait {
     let (reasons, choices) = (vec!["which one?".to_owned()], vec!["left".to_owned(), "right".to_owned()]);
     Wait { id: id.into(), kind: WaitKind::Question, about, reasons, choices, deadline: None }
+}
+
+/// An approval of this name.
+fn approval(name: &str) -> ApprovalId {
+    ApprovalId::new(name.bytes().map(u64::from).sum(), [0; 10])
 }
 
 fn answered(wait: &str, choice: &str) -> Answered {
@@ -97,18 +102,18 @@ fn approvals_are_waits_with_facts_of_their_own() {
     let terms = Contract { approval_for: reasons.clone(), ..history::contract(budgets(3), 0) };
     let mut history = History::under(terms);
     let asked = |id: &str, expires: u64| ApprovalWait {
-        approval: id.into(),
+        approval: approval(id),
         reasons: reasons.clone(),
         expires_at: Timestamp::from_unix_ms(expires),
     };
     history.record(Fact::RunWaiting(asked("a1", 5)));
     assert_eq!(history.run.approval_wait(), Some(asked("a1", 5)));
-    assert_eq!(history.refuse(answer("a1", "")), "an approval is used by a fact of its own");
+    assert_eq!(history.refuse(answer(&approval("a1").to_string(), "")), "an approval is used by a fact of its own");
     history.record(Fact::RunResumed { pid: 2 }).record(Fact::RunWaiting(asked("a2", 9)));
     assert_eq!(history.run.waits().count(), 1, "the one before has lapsed");
-    let used = |id: &str| Fact::ApprovalUsed { approval: id.into(), by: "Ada".into() };
+    let used = |id: &str| Fact::ApprovalUsed { approval: approval(id), by: "Ada".into() };
     history.record(Fact::RunResumed { pid: 3 }).record(used("a2"));
-    assert_eq!((history.run.waits().count(), history.run.approvals()), (0, &["a2".to_owned()][..]));
+    assert_eq!((history.run.waits().count(), history.run.approvals()), (0, &[approval("a2")][..]));
     let step = history.open();
     history.record(Fact::ApprovalAsked { step, wait: asked("a3", 20) });
     assert_eq!(
@@ -271,7 +276,7 @@ fn open_item(history: &mut History, place: u32) -> StepRef {
 /// Ends a turn of an item like this; what it left unfinished is the tree `half`.
 fn cut_off(history: &mut History, step: StepRef, reason: Reason, tokens: u64) {
     let end = if reason == Reason::AgentTimeout { TurnEnd::TimedOut } else { TurnEnd::Failed };
-    let (reason, tree) = (Some(reason), Some("half".to_owned()));
+    let (reason, tree) = (Some(reason), Some(history::tree("half")));
     let done = StepCommitted { reason, tree, usage: used(tokens), ..committed(step, end, false) };
     history.record(Fact::StepCommitted(done));
 }
@@ -309,7 +314,7 @@ fn an_item_that_the_budget_cut_off_continues_from_what_it_had_made() {
     grant(&mut history, Budgets { max_tokens: Some(1000), ..attended_items(&["a"]).run.budgets().clone() });
     let again = open_item(&mut history, 0);
     assert_eq!(again.attempt, 2);
-    assert_eq!(history.run.items()[0].shown_on(&history.run.base_for(0)), "half");
+    assert_eq!(history.run.items()[0].shown_on(&history.run.base_for(0)), history::tree("half"));
     // It does not count against its retries, of which it has none; failing by itself does.
     history.record(Fact::StepCommitted(committed(again, TurnEnd::Failed, false)));
     assert!(history.run.items()[0].worked().is_some());
@@ -335,8 +340,11 @@ fn without_budget_what_is_done_is_judged_up_to_the_first_item_that_needs_a_turn(
     let mut history = attended_items(&["a", "b", "c"]);
     let (first, third) = (open_item(&mut history, 0), open_item(&mut history, 2));
     for step in [first, third] {
-        let done =
-            StepCommitted { tree: Some("t".into()), usage: used(60), ..committed(step, TurnEnd::Answered, false) };
+        let done = StepCommitted {
+            tree: Some(history::tree("t")),
+            usage: used(60),
+            ..committed(step, TurnEnd::Answered, false)
+        };
         history.record(Fact::StepCommitted(done));
     }
     assert_eq!(history.run.due().collect::<Vec<_>>(), [Due::Item { item: 0 }]);

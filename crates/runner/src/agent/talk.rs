@@ -1,17 +1,14 @@
 //! A conversation with an agent: lines from its process become acts of the session, and these become words, records,
-//! news and questions. Nothing here waits; a question that a person has to answer is looked at again and again.
+//! news and questions. Nothing here waits; a question that a person has to answer is looked at when one was answered.
 
 use super::spool::{Side, Spool};
-use crate::process::Talk;
+use crate::process::{Talk, Wake};
 use crate::world::{Answered, Witness};
 use contract::session::{Decision, Permission};
 use session::{Act, Brief, Mode, Session, limits};
 use std::collections::VecDeque;
 use std::io;
-use std::time::{Duration, Instant};
-
-/// How often it is looked whether a person has answered.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+use std::time::Instant;
 
 /// How many events of a turn go on record by themselves; the rest is in its files.
 const FACTS_MAX: usize = 2000;
@@ -27,7 +24,6 @@ pub(crate) struct Conversation<'a> {
     skipping: bool,
     over: bool,
     waiting: VecDeque<Asked>,
-    next_look: Option<Instant>,
     facts: usize,
 }
 
@@ -55,7 +51,6 @@ impl<'a> Conversation<'a> {
             skipping: false,
             over: false,
             waiting: VecDeque::new(),
-            next_look: None,
             facts: 0,
         };
         conversation.perform(acts)?;
@@ -102,7 +97,6 @@ impl<'a> Conversation<'a> {
             Answered::Now(decision) => self.session.answer(&permission.id, &decision),
             Answered::Later(question) => {
                 self.waiting.push_back(Asked { id: permission.id, question });
-                self.next_look = Some(Instant::now() + LOOK_EVERY);
                 Vec::new()
             }
         }
@@ -158,11 +152,15 @@ impl Talk for Conversation<'_> {
         !self.waiting.is_empty()
     }
 
-    fn next_look(&self) -> Option<Instant> {
-        self.next_look
+    fn wake(&self) -> Option<&Wake> {
+        self.witness.wake()
     }
 
-    fn look(&mut self, now: Instant) -> io::Result<()> {
+    fn next_look(&self) -> Option<Instant> {
+        self.waiting.iter().map(|asked| asked.question.until).min()
+    }
+
+    fn look(&mut self, _: Instant) -> io::Result<()> {
         for asked in std::mem::take(&mut self.waiting) {
             match self.witness.answer(&asked.question) {
                 None => self.waiting.push_back(asked),
@@ -172,7 +170,6 @@ impl Talk for Conversation<'_> {
                 }
             }
         }
-        self.next_look = (!self.waiting.is_empty()).then(|| now + LOOK_EVERY);
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 
 use super::difference::Difference;
 use super::judged::{Judged, Proposal, Refusal};
-use super::merge::merge;
+use super::merge::{OnTop, Sides, merge};
 use super::patch::apply_patch;
 use crate::change::observed::LyingAbout;
 use crate::git::Objects;
@@ -272,9 +272,9 @@ impl Gates<'_> {
             return Ok(Put::AsItIs);
         }
         let (rules, candidate) = (self.run.started.contract.rules, judged.candidate()?);
-        let tree = match merge(self.objects, rules, (judged.base.tree, candidate, head))? {
-            Ok(tree) => tree,
-            Err(findings) => {
+        let tree = match merge(self.objects, rules, Sides { base: judged.base.tree, ours: candidate, theirs: head })? {
+            OnTop::Tree(tree) => tree,
+            OnTop::Conflicts(findings) => {
                 judged.asked(Gate::Merged, &findings);
                 return Ok(Put::Refused(judged.denied(Reason::MergeConflict)));
             }

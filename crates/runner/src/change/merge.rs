@@ -7,18 +7,35 @@ use crate::git::{id, recorded};
 use contract::{RULES_MERGE_LINES, TreeId};
 use run::gate::{Finding, Rule};
 
-/// Puts what of `base → ours` was changed on `theirs`: a tree, or what stands in the way of one.
-pub(crate) fn merge(
-    objects: &Objects,
-    rules: u32,
-    (base, ours, theirs): (TreeId, TreeId, TreeId),
-) -> Result<std::result::Result<TreeId, Vec<Finding>>> {
+/// The trees of a merge.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sides {
+    /// What both sides started from.
+    pub(crate) base: TreeId,
+    /// What is put on the other side.
+    pub(crate) ours: TreeId,
+    /// What it is put on.
+    pub(crate) theirs: TreeId,
+}
+
+/// What comes of a merge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OnTop {
+    /// Both sides in one tree.
+    Tree(TreeId),
+    /// What stands in the way of one.
+    Conflicts(Vec<Finding>),
+}
+
+/// Puts what of `base → ours` was changed on `theirs`.
+pub(crate) fn merge(objects: &Objects, rules: u32, sides: Sides) -> Result<OnTop> {
     if rules < RULES_MERGE_LINES {
-        return merge_paths(objects, (base, ours, theirs));
+        return merge_paths(objects, sides);
     }
+    let Sides { base, ours, theirs } = sides;
     Ok(match objects.merge(id(base), id(ours), id(theirs))? {
-        Merged::Tree(tree) => Ok(recorded(tree)),
-        Merged::Conflicts(conflicts) => Err(conflicts.iter().map(finding).collect()),
+        Merged::Tree(tree) => OnTop::Tree(recorded(tree)),
+        Merged::Conflicts(conflicts) => OnTop::Conflicts(conflicts.iter().map(finding).collect()),
     })
 }
 
@@ -27,11 +44,8 @@ fn finding(conflict: &Conflict) -> Finding {
 }
 
 /// The first rule: a path that both changed, unless to the same thing, is a conflict.
-fn merge_paths(
-    objects: &Objects,
-    (base, ours, theirs): (TreeId, TreeId, TreeId),
-) -> Result<std::result::Result<TreeId, Vec<Finding>>> {
-    let (base, ours, theirs) = (id(base), id(ours), id(theirs));
+fn merge_paths(objects: &Objects, sides: Sides) -> Result<OnTop> {
+    let (base, ours, theirs) = (id(sides.base), id(sides.ours), id(sides.theirs));
     let conflict = |path: &[u8]| Finding::at(Rule::Conflict, path, "something else landed there meanwhile");
     let mut edits: Vec<(Vec<u8>, Option<Entry>)> = Vec::new();
     let mut conflicts = Vec::new();
@@ -44,13 +58,13 @@ fn merge_paths(
         }
     }
     if !conflicts.is_empty() {
-        return Ok(Err(conflicts));
+        return Ok(OnTop::Conflicts(conflicts));
     }
     match objects.edit(theirs, &edits) {
-        Ok(tree) => Ok(Ok(recorded(tree))),
+        Ok(tree) => Ok(OnTop::Tree(recorded(tree))),
         Err(PatchProblem::Git(error)) => Err(error.into()),
         // A file where the others have made a directory, or the reverse.
-        Err(_) => Ok(Err(edits.iter().map(|(path, _)| conflict(path)).collect())),
+        Err(_) => Ok(OnTop::Conflicts(edits.iter().map(|(path, _)| conflict(path)).collect())),
     }
 }
 
@@ -71,9 +85,10 @@ mod tests {
             let entry = Entry { mode: MODE_FILE, id: objects.write_blob(text.as_bytes()).unwrap() };
             recorded(objects.edit(ObjectId::empty_tree(objects.format), &[(b"a".to_vec(), Some(entry))]).unwrap())
         };
-        let sides = (tree("1\n2\n3\n"), tree("one\n2\n3\n"), tree("1\n2\nthree\n"));
-        let said = |rules| merge(&objects, rules, sides).unwrap().map_err(|found| found[0].to_string());
-        assert_eq!(said(1).unwrap_err(), "a: something else landed there meanwhile");
-        assert_eq!(said(contract::RULES), Ok(tree("one\n2\nthree\n")));
+        let (base, ours, theirs) = (tree("1\n2\n3\n"), tree("one\n2\n3\n"), tree("1\n2\nthree\n"));
+        let said = |rules| merge(&objects, rules, Sides { base, ours, theirs }).unwrap();
+        let refused = Finding::at(Rule::Conflict, b"a", "something else landed there meanwhile");
+        assert_eq!(said(1), OnTop::Conflicts(vec![refused]));
+        assert_eq!(said(contract::RULES), OnTop::Tree(tree("one\n2\nthree\n")));
     }
 }

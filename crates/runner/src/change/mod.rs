@@ -17,6 +17,6 @@ pub(crate) use finish::finish;
 pub(crate) use gates::{Gates, duplicate_of};
 pub(crate) use judge::{OnLine, Tried, Verdict, bring_onto_line, judge, with_gates};
 pub(crate) use judged::Judged;
-pub(crate) use merge::merge;
+pub(crate) use merge::{OnTop, Sides, merge};
 pub(crate) use patch::{apply_patch, judge_and_apply, read_patch};
 pub(crate) use receipt::{Ending, Landed, Made, commit, end, gates_json, receipt, refusals};

@@ -200,7 +200,7 @@ impl Host {
     /// Goes on with a run that a person was asked about, if it waits here; a turn that waits is woken. Answers whether
     /// somebody works on it.
     fn go_on_with(&self, slug: &str) -> Result<bool> {
-        if self.workers.find(slug).is_some() {
+        if self.workers.wake_turns(slug) {
             return Ok(true);
         }
         let Ok(_starting) = self.starting() else { return Ok(false) };

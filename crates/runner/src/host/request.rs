@@ -163,6 +163,8 @@ pub struct Sender {
     pub agent_env: Variables,
     /// Keys of providers, and what else must not be kept.
     pub user_env: Variables,
+    /// Whether somebody is there to answer what a run asks.
+    pub attended: bool,
 }
 
 impl Sender {

@@ -13,7 +13,10 @@ use crate::host::{Host, Launched, approval, lock, start};
 use crate::machine::confine::{check_sandbox, check_workspace};
 use crate::{Error, Result, Settings};
 use contract::documents::{CompileRequest, Kind, TaskContract};
-use contract::{Config, Digest, Item, Mode, Slug, Status, TaskStatus, TaskView, Workflow};
+use contract::{
+    CHOICE_MORE, CHOICE_STOP, Config, Digest, Fact, Item, Mode, Slug, Status, TaskStatus, TaskView, WaitId, WaitKind,
+    Workflow,
+};
 use run::Run;
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -197,6 +200,10 @@ impl Service<'_> {
     fn extend(&self, slug: &str, given: &[String], jobs: usize, by: String) -> Result<Begun> {
         let (parent, _) = self.host.reader()?.load(slug)?;
         self.require_own(&parent, "it is not gone on from")?;
+        if let Some(wait) = parent.waits_for().filter(|wait| wait.kind == WaitKind::Budget) {
+            let wait = wait.id.clone();
+            return self.grant(slug, &wait, given, jobs, &by);
+        }
         let contract = &parent.started.contract;
         let example = match contract.workflow {
             Workflow::Pdca => "for example --budget max_iterations=10",
@@ -220,6 +227,27 @@ impl Service<'_> {
         self.started(jobs, |starting| starting.start(order))
     }
 
+    /// Answers a run that asks for more of a budget, and goes on with it.
+    fn grant(&self, slug: &str, wait: &WaitId, given: &[String], jobs: usize, by: &str) -> Result<Begun> {
+        self.host.require_idle(slug)?;
+        let (run, mut log) = self.host.reader()?.load(slug)?;
+        start::same_policies(&run, &self.settings.policies)?;
+        let example = "for example --budget max_tokens=200000, or --budget stop";
+        let refused = |problem: String| Error::usage(problem, example);
+        let (choice, budgets) = match given {
+            [only] if only == CHOICE_STOP => (CHOICE_STOP, None),
+            given => {
+                let workflow = run.started.contract.workflow;
+                (CHOICE_MORE, Some(raised(workflow, run.budgets().clone(), given).map_err(refused)?))
+            }
+        };
+        let answered = run.answer(wait, choice, by, None, budgets).map_err(refused)?;
+        let facts = vec![answered, Fact::RunResumed { pid: std::process::id() }];
+        self.host.state.store.append(&mut log, facts, Vec::new())?;
+        let (run, log) = self.host.reader()?.load(slug)?;
+        Ok(Begun { resumed: Resumed { run, log, denied: None }, jobs, consent: None })
+    }
+
     /// Whether somebody typed what a run goes on from, and it asks for nothing else.
     fn was_typed(&self, parent: &str, run: &Run) -> Result<bool> {
         let reasons = &run.started.contract.approval_for;
@@ -237,7 +265,8 @@ impl Service<'_> {
         let Context { user, trust, user_env, agent_env, .. } = &*self.context;
         let (store, objects, settings) = (&self.host.state.store, &*self.host.state.objects, &self.settings);
         let path_var = agent_env.get(OsStr::new("PATH")).map_or(OsStr::new(""), |path| path);
-        let (run, log) = start(Starting { store, user, objects, trust, settings, path_var, user_env })?;
+        let attended = self.sender.attended;
+        let (run, log) = start(Starting { store, user, objects, trust, settings, path_var, user_env, attended })?;
         Ok(Begun { resumed: Resumed { run, log, denied: None }, jobs, consent: None })
     }
 

@@ -74,6 +74,8 @@ pub struct Starting<'a> {
     pub path_var: &'a OsStr,
     /// The user's own environment, where keys of providers are.
     pub user_env: &'a BTreeMap<OsString, OsString>,
+    /// Whether somebody is there to answer what a run asks.
+    pub attended: bool,
 }
 
 impl Starting<'_> {
@@ -226,7 +228,7 @@ impl Starting<'_> {
             scope,
             policies: policies.digests(),
             approval_for: Vec::new(),
-            attended: false,
+            attended: self.attended,
             again: false,
             rules: contract::RULES,
             workers: BTreeMap::new(),

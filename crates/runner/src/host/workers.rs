@@ -163,6 +163,11 @@ impl Workers {
         true
     }
 
+    /// Has the turns of a run look for their answers; false if nobody works on it.
+    pub(crate) fn wake_turns(&self, slug: &str) -> bool {
+        self.find(slug).inspect(|live| live.control.wake_turns()).is_some()
+    }
+
     /// Asks every run to stop.
     pub(crate) fn stop_all(&self, stop: Stop) {
         self.lock().live.iter().for_each(|live| live.control.request(stop));

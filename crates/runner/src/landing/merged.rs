@@ -2,8 +2,8 @@
 //! another one than the run was judged on, so scope and tests judge it before anything lands (gate `merged`).
 
 use super::merged_pin;
-use crate::change::merge;
 use crate::change::observed;
+use crate::change::{OnTop, Sides, merge};
 use crate::git::{CommitSpec, ObjectId, Objects};
 use crate::git::{id, recorded};
 use crate::host::policy::Rules;
@@ -26,9 +26,11 @@ pub(super) struct Merging<'m> {
 /// The tree that comes of putting what a run changed on a commit, or why there is none.
 pub(crate) fn merged_tree(objects: &Objects, run: &Run, onto: ObjectId) -> Result<std::result::Result<TreeId, String>> {
     let theirs = recorded(objects.tree_of(onto)?);
-    let trees = (run.started.base.tree, run.tree(), theirs);
-    let merged = merge(objects, run.started.contract.rules, trees)?;
-    Ok(merged.map_err(|findings| said(&findings)))
+    let sides = Sides { base: run.started.base.tree, ours: run.tree(), theirs };
+    Ok(match merge(objects, run.started.contract.rules, sides)? {
+        OnTop::Tree(tree) => Ok(tree),
+        OnTop::Conflicts(findings) => Err(said(&findings)),
+    })
 }
 
 impl Merging<'_> {

@@ -136,6 +136,7 @@ enum Source {
     Stdout,
     Stderr,
     Cancel,
+    Wake,
     Report,
     End,
 }
@@ -294,9 +295,8 @@ impl Turn<'_> {
     fn until_ended(&mut self, cancel: &Cancel) -> io::Result<Option<End>> {
         let mut stop: Option<Stop> = None;
         loop {
-            let asked = self.input.next_look();
             let ready = match &stop {
-                None => self.wait(Some(cancel.wakeup()), self.deadlines.next().into_iter().chain(asked).min())?,
+                None => self.wait(Some(cancel.wakeup()), self.next_look())?,
                 // Not the cancel: it stays readable, and would turn waiting into spinning.
                 Some(Stop { reason: Some(_), patience_until, .. }) => self.wait(None, Some(*patience_until))?,
                 Some(Stop { patience_until, .. }) => self.wait(Some(cancel.wakeup()), Some(*patience_until))?,
@@ -307,7 +307,7 @@ impl Turn<'_> {
                 return Ok(stop.and_then(|stop| stop.reason));
             }
             let now = Instant::now();
-            self.input.look(now)?;
+            self.input.look(now, ready.contains(&Source::Wake))?;
             self.deadlines.pause(self.input.is_waiting(), now);
             let canceled = ready.contains(&Source::Cancel).then_some(End::Canceled);
             stop = match stop {
@@ -329,6 +329,13 @@ impl Turn<'_> {
                 Some(stop) => Some(self.next_rung(stop, now)?),
             };
         }
+    }
+
+    /// When there is something to do though nothing is ready. The program's time stands still while a person is waited
+    /// for.
+    fn next_look(&self) -> Option<Instant> {
+        let deadline = if self.deadlines.waiting_since.is_some() { None } else { self.deadlines.next() };
+        deadline.into_iter().chain(self.input.next_look()).min()
     }
 
     /// The first rung: a program that is spoken with is told in its own words.
@@ -360,6 +367,7 @@ impl Turn<'_> {
             (Source::Stdout, self.stdout.pipe(), PollFlags::IN),
             (Source::Stderr, self.stderr.pipe(), PollFlags::IN),
             (Source::Cancel, cancel, PollFlags::IN),
+            (Source::Wake, self.input.answered(), PollFlags::IN),
             (Source::Report, self.keeper.reports(), PollFlags::IN),
             (Source::End, Some(self.keeper.ended()), PollFlags::IN),
         ];
@@ -414,12 +422,9 @@ impl Deadlines {
 
     /// Waiting for a person is not the program's time.
     fn pause(&mut self, is_waiting: bool, now: Instant) {
-        if is_waiting {
-            let since = self.waiting_since.replace(now).unwrap_or(now);
+        if let Some(since) = std::mem::replace(&mut self.waiting_since, is_waiting.then_some(now)) {
             self.started += now - since;
             self.last_output = now;
-        } else {
-            self.waiting_since = None;
         }
     }
 
@@ -446,6 +451,7 @@ impl Deadlines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::{Talk, Wake};
 
     fn check(wall: u64, idle: Option<u64>, quiet_since: u64, now: u64, expected: Option<End>) {
         let started = Instant::now();
@@ -454,6 +460,105 @@ mod tests {
             Limits { wall: Duration::from_secs(wall), idle: idle.map(Duration::from_secs), output_bytes_max: 0 };
         let deadlines = Deadlines { limits, started, last_output: after(quiet_since), waiting_since: None };
         assert_eq!(deadlines.passed(after(now)), expected);
+    }
+
+    #[test]
+    fn waiting_for_a_person_is_not_the_programs_time() {
+        let started = Instant::now();
+        let after = |seconds| started + Duration::from_secs(seconds);
+        let limits = Limits { wall: Duration::from_secs(10), idle: Some(Duration::from_secs(3)), output_bytes_max: 0 };
+        let mut deadlines = Deadlines { limits, started, last_output: started, waiting_since: None };
+        // However seldom anybody looks meanwhile.
+        for (is_waiting, at) in [(true, 2), (true, 500), (false, 1002), (false, 1003)] {
+            deadlines.pause(is_waiting, after(at));
+        }
+        assert_eq!((deadlines.idle(), deadlines.wall()), (Some(after(1005)), Some(after(1010))));
+    }
+
+    /// Waits for a person until it is woken, or until its time has come.
+    struct Waits {
+        wake: Wake,
+        until: Instant,
+        over: bool,
+        looks: u32,
+    }
+
+    impl Talk for Waits {
+        fn hear(&mut self, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn take_words(&mut self) -> Vec<u8> {
+            Vec::new()
+        }
+
+        fn is_over(&self) -> bool {
+            self.over
+        }
+
+        fn is_done(&self) -> bool {
+            self.over
+        }
+
+        fn is_waiting(&self) -> bool {
+            !self.over
+        }
+
+        fn wake(&self) -> Option<&Wake> {
+            Some(&self.wake)
+        }
+
+        fn next_look(&self) -> Option<Instant> {
+            (!self.over).then_some(self.until)
+        }
+
+        fn look(&mut self, _: Instant) -> io::Result<()> {
+            (self.looks, self.over) = (self.looks + 1, true);
+            Ok(())
+        }
+
+        fn stop(&mut self) -> bool {
+            false
+        }
+    }
+
+    /// How long a conversation is not looked at whose time comes after `until`, with somebody who wakes it after `woken`.
+    #[track_caller]
+    fn check_looks(until: Duration, woken: Option<Duration>, expected: Duration) {
+        let started = Instant::now();
+        let wake = Wake::new().unwrap();
+        let mut talk = Waits { wake: wake.clone(), until: started + until, over: false, looks: 0 };
+        let (_reader, stdin) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+        let mut input = Input::new(stdin, Said::Talk(&mut talk)).unwrap();
+        let woken = woken.map(|after| {
+            std::thread::spawn(move || {
+                std::thread::sleep(after);
+                wake.wake();
+            })
+        });
+        let mut polls = 0;
+        while input.is_waiting() {
+            let fd = input.answered().expect("it waits for somebody");
+            let mut watched = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+            let left = input.next_look().and_then(|at| timespec(at.saturating_duration_since(Instant::now())));
+            rustix::event::poll(&mut watched, left.as_ref()).unwrap();
+            let woken = !watched[0].revents().is_empty();
+            input.look(Instant::now(), woken).unwrap();
+            polls += 1;
+        }
+        let took = started.elapsed();
+        assert!(input.answered().is_none(), "nobody is waited for any more");
+        woken.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(took >= expected && took < expected + Duration::from_secs(2), "{took:?}");
+        assert_eq!((polls, talk.looks), (1, 1), "nothing else woke it");
+    }
+
+    #[test]
+    fn whoever_waits_for_a_person_is_woken_by_the_answer_and_by_nothing_else() {
+        let (soon, late) = (Duration::from_millis(300), Duration::from_secs(600));
+        check_looks(late, Some(Duration::ZERO), Duration::ZERO);
+        check_looks(late, Some(soon), soon);
+        check_looks(soon, None, soon);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 
+use super::Wake;
+
 /// Somebody who speaks with a program while it runs. Called from the loop that watches the program, one at a time, and
 /// must not wait for anything.
 pub trait Talk {
@@ -20,7 +22,11 @@ pub trait Talk {
     fn is_done(&self) -> bool;
     /// Whether it is not the program that is waited for, but a person.
     fn is_waiting(&self) -> bool;
-    /// When to look again though nothing was heard.
+    /// What wakes it when the person may have answered.
+    fn wake(&self) -> Option<&Wake> {
+        None
+    }
+    /// When to look again though nothing was heard and nobody was woken.
     fn next_look(&self) -> Option<Instant>;
     /// Looks again.
     fn look(&mut self, now: Instant) -> io::Result<()>;
@@ -108,9 +114,22 @@ impl<'a> Input<'a> {
         Ok(())
     }
 
-    pub(super) fn look(&mut self, now: Instant) -> io::Result<()> {
+    /// Readable when the one who is waited for may have answered; none while nobody is waited for.
+    pub(super) fn answered(&self) -> Option<BorrowedFd<'_>> {
+        match &self.said {
+            Said::Talk(talk) if talk.is_waiting() => talk.wake().map(Wake::readable),
+            Said::Talk(_) | Said::Bytes(_) => None,
+        }
+    }
+
+    /// Looks again if it was woken or its time has come.
+    pub(super) fn look(&mut self, now: Instant, woken: bool) -> io::Result<()> {
         let Said::Talk(talk) = &mut self.said else { return Ok(()) };
-        if talk.next_look().is_some_and(|at| at <= now) {
+        if let Some(wake) = talk.wake().filter(|_| woken) {
+            // Before the look: who answers during it wakes the loop again.
+            wake.take();
+        }
+        if woken || talk.next_look().is_some_and(|at| at <= now) {
             talk.look(now)?;
             self.settle();
         }

@@ -24,6 +24,7 @@ mod spec;
 pub mod supervise;
 mod supervised;
 mod tree;
+mod wake;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -36,6 +37,7 @@ pub use contract::ProcessEnd as End;
 pub use drive::{Ready, get_ready, run};
 pub use input::{Said, Talk};
 pub use resolve::resolve;
+pub use wake::Wake;
 
 /// Names the run in the environment of every process that belongs to it, so that what outlives a killed norma
 /// can be found.

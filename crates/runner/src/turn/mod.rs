@@ -1,6 +1,7 @@
 //! One turn: intent on record, agent in its live directory, everything dead, files copied out, judged, sealed
 //! and put on record. The agent's directory is never adopted: what becomes evidence is norma's own copy.
 
+pub(crate) mod answers;
 pub(crate) mod collect;
 pub(crate) mod evidence;
 pub(crate) mod left_files;
@@ -51,7 +52,7 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
     let seen = if place.final_names { &target } else { &live.path };
     let sent = request(driver, &spec, &place.repo_root, seen);
     let time_left = driver.run.remaining_ms().map_or(spec.time_ms, |left| left.min(spec.time_ms));
-    let witness = OnRecord::new(driver, spec.clone());
+    let witness = OnRecord::new(driver, spec.clone())?;
     let order = TurnOrder {
         run: &driver.run,
         spec: &spec,

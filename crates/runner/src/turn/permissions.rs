@@ -3,7 +3,9 @@
 
 use crate::drive::Driver;
 use crate::host::approval::{self, Redeemed};
+use crate::process::Wake;
 use crate::shared::{Pending, SharedRun};
+use crate::turn::answers::Waiter;
 use crate::world::{Answered, Question, Witness};
 use crate::{Error, Result};
 use contract::session::{Decision, Permission, ToolKind};
@@ -37,6 +39,7 @@ pub(crate) struct OnRecord<'w, 'a> {
     /// What it asked for and may not, so far.
     violations: RefCell<BTreeSet<String>>,
     failed: RefCell<Option<Error>>,
+    waiter: Waiter,
 }
 
 /// What an agent asked for.
@@ -47,8 +50,9 @@ struct Request {
 }
 
 impl<'w, 'a> OnRecord<'w, 'a> {
-    pub(crate) fn new(driver: &Driver<'w, 'a>, spec: TurnSpec) -> OnRecord<'w, 'a> {
-        OnRecord {
+    pub(crate) fn new(driver: &Driver<'w, 'a>, spec: TurnSpec) -> Result<OnRecord<'w, 'a>> {
+        Ok(OnRecord {
+            waiter: driver.control.join_turn()?,
             shared: driver.shared.clone(),
             store: driver.store,
             policies: driver.policies,
@@ -59,7 +63,7 @@ impl<'w, 'a> OnRecord<'w, 'a> {
             requests: RefCell::default(),
             violations: RefCell::default(),
             failed: RefCell::default(),
-        }
+        })
     }
 
     /// Waits until everything that was seen is on record.
@@ -128,8 +132,9 @@ impl<'w, 'a> OnRecord<'w, 'a> {
                 if let Err(error) = self.settle() {
                     return self.broken(error);
                 }
-                let patience = self.run.started.contract.limits.approval_seconds;
-                let until = Instant::now() + Duration::from_secs(patience.into());
+                let patience = Duration::from_secs(self.run.started.contract.limits.approval_seconds.into());
+                let expires = wait.expires_at.unix_ms().saturating_sub(store::now().unix_ms());
+                let until = Instant::now() + patience.min(Duration::from_millis(expires));
                 Answered::Later(Box::new(Question { wait, permission: permission.clone(), until }))
             }
             Err(error) => self.broken(error),
@@ -287,6 +292,10 @@ impl Witness for OnRecord<'_, '_> {
             },
             ToolKind::Other => self.ask(permission, "nothing is known of this tool"),
         }
+    }
+
+    fn wake(&self) -> Option<&Wake> {
+        Some(&self.waiter.wake)
     }
 
     fn answer(&self, question: &Question) -> Option<Decision> {

@@ -1,7 +1,9 @@
 //! Approvals: asked for one run and its reasons, answered once, used once and in time, or not at all.
 
 use crate::fixture::{Driving, World, run_id};
-use contract::{ApprovalDecision, ApprovalId, ApprovalState, ApprovalView, ApprovalWait, End, Fact, Reason, Wait, WaitKind};
+use contract::{
+    ApprovalDecision, ApprovalId, ApprovalState, ApprovalView, ApprovalWait, End, Fact, Reason, Wait, WaitKind,
+};
 use store::{Error, Store};
 
 use ApprovalDecision::{Denied, Granted};

@@ -88,9 +88,18 @@ impl World {
             Order { goal: "g".into(), criteria: Vec::new(), task: None, parent: None, budgets: None, agent: None };
         let (store, objects, path) = (owner.store(), owner.objects(), self.path());
         let (user, trust, settings, path_var) = (&context.user, &context.trust, &settings, path.as_os_str());
-        let (run, _log) = Starting { store, user, objects, trust, settings, path_var, user_env: &Default::default() }
-            .start(order)
-            .unwrap();
+        let (run, _log) = Starting {
+            store,
+            user,
+            objects,
+            trust,
+            settings,
+            path_var,
+            user_env: &Default::default(),
+            attended: false,
+        }
+        .start(order)
+        .unwrap();
         let base = context.user.head().unwrap().tree;
         let candidate = edited(objects, base, edits);
         let before = self.seen();

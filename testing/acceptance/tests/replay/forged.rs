@@ -17,10 +17,18 @@ fn a_turn_that_is_recorded_as_answered_and_printed_nonsense_is_found() {
             Order { goal: "g".into(), criteria: Vec::new(), task: None, parent: None, budgets: None, agent: None };
         let (store, objects, path) = (owner.store(), owner.objects(), place.world.path());
         let (user, trust, settings, path_var) = (&context.user, &context.trust, &settings, path.as_os_str());
-        let (run, mut log) =
-            Starting { store, user, objects, trust, settings, path_var, user_env: &Default::default() }
-                .start(order)
-                .unwrap();
+        let (run, mut log) = Starting {
+            store,
+            user,
+            objects,
+            trust,
+            settings,
+            path_var,
+            user_env: &Default::default(),
+            attended: false,
+        }
+        .start(order)
+        .unwrap();
         let slug = run.id.slug();
         let step = StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None };
         store.append(&mut log, vec![Fact::StepStarted { step, base: None }], Vec::new()).unwrap();

@@ -89,8 +89,16 @@ impl Place {
         let settings = Settings::new(config, &[], &context.layout.config(), Policies::built_in());
         let (store, objects, path) = (owner.store(), owner.objects(), self.world.path());
         let (user, trust, settings, path_var) = (&context.user, &context.trust, &settings, path.as_os_str());
-        let (run, log) =
-            start(Starting { store, user, objects, trust, settings, path_var, user_env: &Default::default() });
+        let (run, log) = start(Starting {
+            store,
+            user,
+            objects,
+            trust,
+            settings,
+            path_var,
+            user_env: &Default::default(),
+            attended: false,
+        });
         let (slug, control) = (run.id.slug(), Control::new().unwrap());
         let mut machine = Machine::new(context.clone(), owner.state(), control.cancel.clone());
         let (world, progress, policies) = (&mut machine, Box::new(Untold), &settings.policies);
