@@ -2,6 +2,7 @@
 //! models use up is in `real/budgets.rs`.
 
 use crate::batches::{item, with_worker};
+use crate::environment::{Output, PATCH, TestEnvironment};
 use crate::receipts::verifies_elsewhere;
 use serde_json::json;
 
@@ -36,5 +37,45 @@ fn a_batch_that_ran_out_of_minutes_goes_on_where_it_was_cut_off() {
     }
     verifies_elsewhere(&env);
     env.norma(&["undo", "@last"]).success();
+    env.norma(&["verify", "@last"]).success();
+}
+
+/// Runs norma as somebody at a terminal does.
+fn at_a_terminal(env: &TestEnvironment, args: &[&str]) -> Output {
+    let words: Vec<String> = args.iter().map(|word| format!("'{word}'")).collect();
+    let typed = format!("'{}' {}", env!("CARGO_BIN_EXE_norma"), words.join(" "));
+    env.output_of("script", &["-qec", &typed, "/dev/null"])
+}
+
+#[test]
+fn a_run_that_somebody_attends_asks_for_more_and_goes_on_as_the_same_run() {
+    let env = TestEnvironment::new(
+        json!({"check": [[{"verdict": "FAIL"}], [{"verdict": "PASS"}]], "act": [[{"patch": PATCH}]]}),
+    );
+    env.configure(|config| config["budgets"]["max_iterations"] = json!(1));
+    let waiting = at_a_terminal(&env, &["run", "1"]);
+    waiting.exits(3);
+    assert!(waiting.raw.contains("waiting for more of a budget"), "{}", waiting.raw);
+    let run = env.last();
+    assert_eq!((&run["status"], &run["reason"]), (&json!("waiting"), &json!("budget_exceeded")));
+    // Nobody is told anything new, and nothing is lost, by going on without an answer.
+    env.norma(&["resume", "@last"]).exits(3);
+    let refused = env.norma(&["resume", "@last", "--budget", "max_iterations=1"]);
+    refused.exits(2);
+    env.norma(&["resume", "@last", "--budget", "max_iterations=3"]).success();
+    assert_eq!(env.last()["run_id"], run["run_id"]);
+    assert_eq!(env.json(&["runs"]).as_array().unwrap().len(), 1);
+    assert_eq!(env.read("src/lib.txt"), "one\nTWO\nthree\n");
+    env.norma(&["verify", "@last"]).success();
+    env.norma(&["replay", "@last"]).success();
+}
+
+#[test]
+fn a_run_that_somebody_attends_can_be_ended_at_its_budget() {
+    let env = TestEnvironment::new(json!({"check": [[{"verdict": "FAIL"}]]}));
+    env.configure(|config| config["budgets"]["max_iterations"] = json!(1));
+    at_a_terminal(&env, &["run", "1"]).exits(3);
+    env.norma(&["resume", "@last", "--budget", "stop"]).exits(1);
+    assert_eq!(env.last()["status"], "stopped");
     env.norma(&["verify", "@last"]).success();
 }

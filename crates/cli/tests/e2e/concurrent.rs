@@ -51,8 +51,10 @@ fn a_second_run_is_carried_out_by_the_first_norma_and_watched_where_it_was_asked
     ! next: without --no-wait, norma has it do this as well, or waits for it
     [exit 4]
     ");
+    std::fs::remove_file(env.at("started")).unwrap();
     let second = env.spawn(&["run", "2"]);
-    eventually("both are under way", || statuses(&env) == ["running", "running"]);
+    env.wait_for("started");
+    assert_eq!(statuses(&env), ["running", "running"]);
     // From their next turns on there is nothing to mend, so neither is in the other's way.
     env.script(json!({}));
     env.touch("go");

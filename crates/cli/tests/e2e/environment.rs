@@ -180,6 +180,13 @@ impl TestEnvironment {
         self.started(command).wait()
     }
 
+    /// Runs another program in the repository, which sees what norma would.
+    pub(crate) fn output_of(&self, program: &str, args: &[&str]) -> Output {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(&self.root).env_clear().envs(&self.env).stdin(Stdio::null());
+        self.started(command).wait()
+    }
+
     /// Starts norma in the repository; it goes on while the test does something else.
     pub(crate) fn spawn(&self, args: &[&str]) -> Running {
         self.started(self.command(args))
