@@ -8,8 +8,8 @@ use crate::history::{self, History, budgets, committed, end, landing, renumbered
 use crate::property::{SCHEDULE, Script, WAYS_TO_CHANGE_AN_END, change, is_scheduled, tamper};
 use contract::work::{Gate, GateResult, TestCommand, ToolOpsSource};
 use contract::{
-    Contract, Digest, Event, Fact, Item, ItemEnded, ItemStatus, Reason, ReceiptRef, RepoPath, RunStarted, Status,
-    StepRef, TurnEnd, Workflow,
+    AgentConfig, Contract, Digest, Event, Fact, Item, ItemEnded, ItemStatus, Reason, ReceiptRef, RepoPath, RunStarted,
+    Status, StepRef, TurnEnd, Workflow,
 };
 use proptest::prelude::*;
 use run::{Due, Run};
@@ -71,6 +71,7 @@ fn played(bytes: &[u8]) -> History {
             0 => crash(&mut history, &mut script),
             1 => history.wait_ms(1_000),
             2 => drop(history.try_record(Fact::RunCanceled(end(Some(Reason::Canceled))))),
+            3 | 4 => add(&mut history, &mut script),
             _ => {}
         }
         let mut next = could_happen(&history.run);
@@ -88,6 +89,24 @@ fn played(bytes: &[u8]) -> History {
         }
     }
     history
+}
+
+/// Adds an item to the run, unless it is too late for that. It may need any of those that are there.
+fn add(history: &mut History, script: &mut Script<'_>) {
+    let item = random_item(script, history.run.items().len() as u8);
+    let paused = script.pick_or_first(4) == 3;
+    let paused = paused && history.try_record(Fact::RunPaused(end(Some(Reason::Interrupted)))).is_ok();
+    if let Ok(fact) = history.run.add_item(item, Some(agent())) {
+        history.record(fact);
+    }
+    if paused {
+        history.record(Fact::RunResumed { pid: 2 });
+    }
+}
+
+/// Who carries out what is added.
+pub(crate) fn agent() -> AgentConfig {
+    serde_json::from_value(serde_json::json!({"type": "exec", "cmd": ["./agent"]})).expect("it is an agent")
 }
 
 /// What recovery and `norma resume` record when the process died.
@@ -242,6 +261,9 @@ struct Books {
     items: BTreeMap<u32, Entry>,
     head: String,
     commits: u32,
+    /// How many items were added after those of the start.
+    added: u32,
+    lands: bool,
     landed: bool,
     ended: bool,
 }
@@ -272,6 +294,10 @@ impl Books {
     fn enter(&mut self, started: &RunStarted, fact: &Fact, complaints: &mut Vec<String>) {
         match fact {
             Fact::ItemAdded(added) => {
+                if self.lands || added.addition.is_some() != (added.index >= started.items) {
+                    complaints.push(format!("item {} was added too late, or too early", added.index));
+                }
+                self.added += u32::from(added.addition.is_some());
                 self.items.insert(added.index, Entry { item: Some(added.item.clone()), ..Entry::default() });
             }
             Fact::StepStarted { step: StepRef { item: Some(place), .. }, .. } => self.start(*place, complaints),
@@ -289,14 +315,15 @@ impl Books {
             Fact::ItemEnded(ended) => self.finish(ended, complaints),
             Fact::LandingStarted(_) | Fact::Landed(_) => {
                 let all = self.items.values().all(|entry| entry.ended.is_some());
-                if !all || self.commits == 0 || self.items.len() != started.items as usize {
+                if !all || self.commits == 0 || self.items.len() as u32 != started.items + self.added {
                     complaints.push("something lands that is not finished".into());
                 }
+                self.lands = true;
                 self.landed |= matches!(fact, Fact::Landed(_));
             }
             Fact::RunPassed(_) => {
                 let succeeded = |entry: &Entry| entry.ended == Some(ItemStatus::Success);
-                let all = self.items.values().all(succeeded) && self.items.len() == started.items as usize;
+                let all = self.items.values().all(succeeded) && self.items.len() as u32 == started.items + self.added;
                 if !all || self.commits > 0 && !self.landed {
                     complaints.push("accepted without every item, or without a landing".into());
                 }
@@ -419,11 +446,17 @@ fn random_histories_of_items_reach_every_end() {
         let run = played(&script).run;
         let landed = if run.landed().is_some() { " landed" } else { "" };
         let several = if run.items().len() > 1 { " several" } else { "" };
-        *reached.entry(format!("{}{several}{landed}", run.status)).or_default() += 1;
+        let added = run.items().iter().filter(|state| state.addition.is_some()).count();
+        let grown = if added > 0 { " grown" } else { "" };
+        *reached.entry(format!("{}{several}{landed}{grown}", run.status)).or_default() += 1;
     }
     let expected =
         ["succeeded landed", "succeeded several landed", "failed several", "failed several landed", "denied"];
-    for word in expected.into_iter().chain(["failed", "canceled several", "succeeded"]) {
+    for word in expected
+        .into_iter()
+        .chain(["failed", "canceled several", "succeeded"])
+        .chain(["succeeded several landed grown", "failed several grown"])
+    {
         assert!(reached.get(word).is_some_and(|times| *times > 5), "{word}: {reached:?}");
     }
 }
