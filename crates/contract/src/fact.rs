@@ -1,13 +1,14 @@
 //! Facts: everything that can happen to a run. Nothing else changes one. A fact is plain data; what it does to a
 //! run is decided by the state machine, what it does to the tables by the store.
 
+use crate::hash::{Hasher, digest};
 use crate::receipt::LeftOut;
 use crate::schema::JsonSchema;
 use crate::session::{SessionEvent, Usage};
 use crate::work::{Gate, GateResult, TestCounts, ToolOpsSource};
 use crate::{
-    Answered, ApprovalId, Budget, CommitId, Contract, Digest, Item, ItemStatus, ProcessEnd, Reason, Role, Slug, Status,
-    StepStatus, Timestamp, TreeId, Verdict, Wait,
+    AgentConfig, Answered, ApprovalId, Budget, CommitId, Contract, Digest, Domain, Item, ItemStatus, ProcessEnd,
+    Reason, Role, Slug, Status, StepStatus, Timestamp, TreeId, Verdict, Wait,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -321,6 +322,31 @@ pub struct ItemAdded {
     /// What came of it before, where the run goes on from another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Earlier>,
+    /// What it brings along, where it is added to a run that has begun; those that the run starts with are in its contract.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addition: Option<Addition>,
+}
+
+/// What an item brings along that is added to a run which has begun.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Addition {
+    /// The digest of the run's contract with this item: that of before, chained with the item.
+    pub contract: Digest,
+    /// Who carries it out, where the run has no agent of that name yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentConfig>,
+}
+
+impl Addition {
+    /// The addition of an item to a contract with this digest.
+    pub fn new(before: &Digest, item: &Item, agent: Option<AgentConfig>) -> Addition {
+        let bytes = crate::json::canonical(&json!({"item": item, "agent": agent}));
+        let bytes = bytes.expect("BUG: an item holds only small integers and strings");
+        let mut chained = Hasher::new(Domain::ContractChain);
+        chained.field(before.as_bytes()).field(digest(Domain::AddedItem, &bytes).as_bytes());
+        Addition { contract: chained.finish(), agent }
+    }
 }
 
 /// What came of an item before the run that goes on with it.
@@ -514,7 +540,8 @@ pub enum Fact {
         /// Which change.
         change: u32,
     },
-    /// The contract has this item. They follow the start, in the same commit.
+    /// The contract has this item. Those that a run starts with follow the start, in the same commit; more can be added until
+    /// it begins to land.
     ItemAdded(Box<ItemAdded>),
     /// A gate refused an item's change.
     GateFailed {

@@ -42,6 +42,10 @@ pub enum Domain {
     Change,
     /// What an approval is bound to.
     Approval,
+    /// An item that was added to a run, with who carries it out.
+    AddedItem,
+    /// A contract's digest, chained with what was added to it.
+    ContractChain,
 }
 
 impl Domain {
@@ -58,6 +62,8 @@ impl Domain {
             Domain::Receipt => "norma receipt v1",
             Domain::Change => "norma change v1",
             Domain::Approval => "norma approval v1",
+            Domain::AddedItem => "norma added item v1",
+            Domain::ContractChain => "norma contract chain v1",
         }
     }
 }
@@ -241,7 +247,7 @@ mod tests {
 
     use super::*;
 
-    const DOMAINS: [Domain; 10] = [
+    const DOMAINS: [Domain; 12] = [
         Domain::Event,
         Domain::Log,
         Domain::Audit,
@@ -252,6 +258,8 @@ mod tests {
         Domain::Receipt,
         Domain::Change,
         Domain::Approval,
+        Domain::AddedItem,
+        Domain::ContractChain,
     ];
 
     #[test]

@@ -43,9 +43,9 @@ pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, Landing
 pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
 pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};
 pub use fact::{
-    ApprovalWait, Author, Base, BudgetExceeded, ChangeDropped, ChangeEnd, Earlier, End, Fact, ItemAdded, ItemBase,
-    ItemEnded, Landing, LandingDeclined, LandingUndone, PatchApplied, ReceiptRef, RunStarted, StepCommitted, StepRef,
-    TurnEnd, VerdictGiven,
+    Addition, ApprovalWait, Author, Base, BudgetExceeded, ChangeDropped, ChangeEnd, Earlier, End, Fact, ItemAdded,
+    ItemBase, ItemEnded, Landing, LandingDeclined, LandingUndone, PatchApplied, ReceiptRef, RunStarted, StepCommitted,
+    StepRef, TurnEnd, VerdictGiven,
 };
 pub use hash::{Digest, Domain};
 pub use id::{ApprovalId, RunId, Slug, SlugProblem};

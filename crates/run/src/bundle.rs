@@ -134,7 +134,7 @@ fn of_item(record: &Record<'_>, place: u32) -> Vec<Piece> {
 fn meta(record: &Record<'_>) -> Value {
     let (run, started) = (record.run, &record.run.started);
     let contract = &started.contract;
-    let named = contract.workers.iter().map(|(name, agent)| (name.clone(), agent));
+    let named = run.workers().map(|(name, agent)| (name.clone(), agent));
     let agents = contract.agents.iter().map(|(role, agent)| (role.to_string(), agent)).chain(named);
     let agents = agents.map(|(name, agent)| (name, json!({"runner": agent.kind, "model": agent.model})));
     let environment = environment(record);

@@ -6,8 +6,8 @@ use crate::state::{OpenTurn, StepRecord, Unfinished};
 use contract::path::lies_within;
 use contract::work::Gate;
 use contract::{
-    Earlier, Item, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, Slug, StepCommitted, StepRef, Timestamp,
-    TreeId, TurnEnd,
+    Addition, Earlier, Item, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, Slug, StepCommitted, StepRef,
+    Timestamp, TreeId, TurnEnd,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub struct ItemState {
     pub stage: ItemStage,
     /// What came of it before this run.
     pub earlier: Option<Arc<Earlier>>,
+    /// What it brought along, if it was added when the run had begun.
+    pub addition: Option<Arc<Addition>>,
     /// Its turns so far.
     pub turns: Vec<Arc<StepRecord>>,
     /// The places of what it needs.
@@ -83,6 +85,7 @@ impl ItemState {
             level: 0,
             stage,
             earlier: added.earlier.clone().map(Arc::new),
+            addition: added.addition.clone().map(Arc::new),
             turns: Vec::new(),
             needs: Vec::new(),
             behind: Vec::new(),
@@ -274,7 +277,7 @@ fn required(item: &Item) -> impl Iterator<Item = Gate> {
 
 /// Takes an item in; the last one completes them, and then their levels are known.
 pub(crate) fn add(items: &mut Vec<Arc<ItemState>>, added: &ItemAdded, count: u32) -> Result<(), String> {
-    if added.index != items.len() as u32 || added.index >= count {
+    if added.index != items.len() as u32 || added.index >= count || added.addition.is_some() {
         return Err("items come in their order, and no more than there are".into());
     }
     if let Some(Earlier::Done { ended, .. }) = &added.earlier {
@@ -292,13 +295,42 @@ pub(crate) fn add(items: &mut Vec<Arc<ItemState>>, added: &ItemAdded, count: u32
             let state = Arc::make_mut(state);
             state.level = levels[place];
             state.needs = all[place].needs.iter().map(|need| places[need.as_str()]).collect();
-            let earlier = (0..place).filter(|other| levels[*other] == levels[place] && meet(&all[*other], &all[place]));
-            // What reconciles waits for all others: nobody waits for it but what reconciles as well.
-            let earlier = earlier.filter(|other| !reconciles(&all[*other]) || reconciles(&all[place]));
-            state.behind = earlier.map(|other| other as u32).collect();
+            let earlier = (0..place).filter(|other| levels[*other] == levels[place]);
+            state.behind =
+                earlier.filter(|other| follows(&all[place], &all[*other])).map(|other| other as u32).collect();
         }
     }
     Ok(())
+}
+
+/// Takes in an item that is added to a run of items, at this level or, if it needs more, at a later one. Nothing changes
+/// for the others.
+pub(crate) fn add_later(items: &mut Vec<Arc<ItemState>>, added: &ItemAdded, level: u32) -> Result<(), String> {
+    let item = &added.item;
+    if added.index != items.len() as u32 || added.earlier.is_some() {
+        return Err("what is added comes after all others, and was never begun".into());
+    }
+    let places: BTreeMap<&str, u32> = items.iter().map(|state| state.item.id.as_str()).zip(0..).collect();
+    if places.contains_key(item.id.as_str()) {
+        return Err(format!("there are two items {:?}", item.id));
+    }
+    let place = |need: &String| {
+        let place = places.get(need.as_str()).copied();
+        place.ok_or_else(|| format!("{} needs {need:?}, which is not there", item.id))
+    };
+    let needs: Vec<u32> = item.needs.iter().map(place).collect::<Result<_, _>>()?;
+    let after = needs.iter().map(|need| items[*need as usize].level + 1).max();
+    let level = after.unwrap_or(0).max(level);
+    let earlier = (0..).zip(&*items).filter(|(_, other)| other.level == level && follows(item, &other.item));
+    let behind = earlier.map(|(place, _)| place).collect();
+    items.push(Arc::new(ItemState { level, needs, behind, ..ItemState::new(added) }));
+    Ok(())
+}
+
+/// Whether an item starts only after an earlier one of its level. What reconciles waits for all others: nobody waits for it
+/// but what reconciles as well.
+fn follows(item: &Item, earlier: &Item) -> bool {
+    meet(earlier, item) && (!reconciles(earlier) || reconciles(item))
 }
 
 /// Whether two items declare, for writing, paths of which one lies in the other.

@@ -148,7 +148,7 @@ impl Run {
         let (step, base) = (turn.step, turn.base.as_ref()?);
         let state = batch.item(step.item?).ok()?;
         let item = &state.item;
-        let agent = self.started.contract.workers.get(&item.worker)?.clone();
+        let agent = batch.worker(&self.started, &item.worker)?.clone();
         let tree = state.shown_on(base);
         Some(TurnSpec {
             step,

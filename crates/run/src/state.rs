@@ -157,11 +157,12 @@ impl Run {
         }
     }
 
-    /// A paused run can only be answered, resumed, ended or found damaged; an ended one can nothing.
+    /// A paused run can only be answered, added to, resumed, ended or found damaged; an ended one can nothing.
     fn require_live(&self, fact: &Fact) -> Outcome {
         match (self.status, fact) {
             (Status::Running, _) => Ok(()),
             (Status::Paused | Status::Waiting, Fact::Answered(_)) => Ok(()),
+            (Status::Paused | Status::Waiting, Fact::ItemAdded(added)) if added.addition.is_some() => Ok(()),
             (Status::Paused, Fact::RunResumed { .. } | Fact::RunCanceled(_) | Fact::EvidenceLost { .. }) => Ok(()),
             (Status::Waiting, Fact::RunResumed { .. } | Fact::RunCanceled(_) | Fact::EvidenceLost { .. }) => Ok(()),
             (Status::Waiting, Fact::RunDenied(end)) if end.reason == Some(Reason::ApprovalDenied) => Ok(()),

@@ -1,6 +1,8 @@
 //! The run as a whole: what is due after what, what a turn is worth, and what can never be on record. Each test
 //! drives a run through facts from outside; the properties hold over histories nobody thought of.
 
+#[path = "run/added.rs"]
+mod added;
 #[path = "run/after.rs"]
 mod after;
 #[path = "run/bundle.rs"]

@@ -38,6 +38,9 @@ impl Agents {
         match fact {
             Some(Fact::RunStarted(started)) => self.contract = Some(started.contract),
             Some(Fact::ItemAdded(added)) => {
+                if let (Some(agent), Some(contract)) = (added.addition.and_then(|it| it.agent), &mut self.contract) {
+                    contract.workers.insert(added.item.worker.clone(), agent);
+                }
                 self.workers.insert(added.index, added.item.worker);
                 self.ids.insert(added.index, added.item.id);
             }

@@ -224,7 +224,9 @@ impl Recovering<'_> {
                 remove_tree(&self.dir.join(name))?;
             }
         }
-        let items = self.run.items().iter().map(|state| &*state.item);
+        // Items that were added later are in the log alone.
+        let first = self.run.items().iter().filter(|state| state.addition.is_none());
+        let items = first.map(|state| &*state.item);
         for (name, bytes) in run_files(&self.run.started, items) {
             if std::fs::read(self.dir.join(name)).ok().as_deref() != Some(&bytes[..]) {
                 self.rewrite(name, &bytes)?;
@@ -277,7 +279,8 @@ impl Store {
     ) -> Result<()> {
         let steps = self.layout.run(slug).join("steps");
         std::fs::create_dir_all(&steps).at("create", &steps)?;
-        for (name, bytes) in run_files(started, items.iter().map(|added| &added.item)) {
+        let first = items.iter().filter(|added| added.addition.is_none());
+        for (name, bytes) in run_files(started, first.map(|added| &added.item)) {
             let path = self.layout.run(slug).join(name);
             std::fs::write(&path, bytes).at("write", &path)?;
         }

@@ -256,7 +256,7 @@ fn check_evidence(
     files += found.as_ref().map_or(0, |found| found.len() as u64);
     if let Some(Fact::RunStarted(started)) = facts.first() {
         let items = facts.iter().filter_map(|fact| match fact {
-            Fact::ItemAdded(added) => Some(&added.item),
+            Fact::ItemAdded(added) if added.addition.is_none() => Some(&added.item),
             _ => None,
         });
         for (name, bytes) in crate::recover::run_files(started, items) {

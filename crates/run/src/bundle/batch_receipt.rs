@@ -28,7 +28,7 @@ pub(super) fn batch_receipt(record: &Record<'_>) -> Option<BatchReceipt> {
     let mut receipt = BatchReceipt {
         schema: BatchReceiptSchema::V1,
         run_id: run.id.slug(),
-        contract: started.contract_digest,
+        contract: run.contract_digest(),
         phase: Phase::Reconcile,
         status: if succeeded { ItemStatus::Success } else { ItemStatus::Failure },
         base_commit: started.base.commit,

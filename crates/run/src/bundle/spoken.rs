@@ -72,7 +72,10 @@ fn kind_of(run: &Run, step: StepRef) -> AgentType {
     let contract = &run.started.contract;
     match step.item {
         None => contract.agents[&step.role].kind,
-        Some(place) => contract.workers[&run.items()[place as usize].item.worker].kind,
+        Some(place) => {
+            let item = &run.items()[place as usize].item;
+            run.worker_of(item).expect("BUG: a turn that was taken had an agent").kind
+        }
     }
 }
 

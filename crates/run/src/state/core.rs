@@ -103,7 +103,7 @@ pub struct Core {
 
 impl Core {
     pub(super) fn new(started: &RunStarted) -> Core {
-        let head = ItemBase { commit: started.base.commit.clone(), tree: started.tree };
+        let head = ItemBase { commit: started.base.commit, tree: started.tree };
         Core {
             steps: Arc::default(),
             open: Vec::new(),
@@ -158,7 +158,7 @@ impl Core {
         if done.reason == Some(Reason::ProviderLimit) {
             self.limited = Some(done.until);
         }
-        let made = done.tree.clone().filter(|_| done.end != TurnEnd::Answered);
+        let made = done.tree.filter(|_| done.end != TurnEnd::Answered);
         let unfinished = turn.base.as_ref().zip(made).map(|(base, tree)| Unfinished { base: base.tree, tree });
         Ok(self.record(StepRecord {
             step: done.step,

@@ -4,7 +4,10 @@
 use super::{Line, OpenTurn, Run, StepRecord};
 use crate::items::ItemState;
 use crate::workflow::{Flow, pdca};
-use contract::{ApprovalId, BudgetExceeded, Digest, Landing, StepRef, Timestamp, TreeId, Usage, Verdict};
+use contract::{
+    Addition, AgentConfig, ApprovalId, BudgetExceeded, Digest, Event, Fact, Item, ItemAdded, Landing, StepRef,
+    Timestamp, TreeId, Usage, Verdict,
+};
 use std::sync::Arc;
 
 impl Run {
@@ -21,6 +24,43 @@ impl Run {
             Flow::Pdca(state) => Some(state),
             Flow::Batch(_) => None,
         }
+    }
+
+    /// The digest of its contract with everything that was added to it since it started.
+    pub fn contract_digest(&self) -> Digest {
+        match &self.flow {
+            Flow::Batch(state) => state.contract_digest(&self.started),
+            Flow::Pdca(_) => self.started.contract_digest,
+        }
+    }
+
+    /// The digest of the contract as it was when this item became part of it: what its receipt is about.
+    pub fn contract_digest_at(&self, place: u32) -> Digest {
+        let addition = self.items().get(place as usize).and_then(|state| state.addition.as_deref());
+        addition.map_or(self.started.contract_digest, |addition| addition.contract)
+    }
+
+    /// The agents that carry out its items, by name.
+    pub fn workers(&self) -> impl Iterator<Item = (&String, &AgentConfig)> {
+        let added = self.batch().into_iter().flat_map(|state| state.agents.iter());
+        self.started.contract.workers.iter().chain(added)
+    }
+
+    /// The agent that carries out an item.
+    pub fn worker_of(&self, item: &Item) -> Option<&AgentConfig> {
+        self.batch()?.worker(&self.started, &item.worker)
+    }
+
+    /// The fact that adds an item to a run that has begun, or why it cannot be added. `agent` is who carries it out; it
+    /// goes on record only if the run has no agent of that name.
+    pub fn add_item(&self, item: Item, agent: Option<AgentConfig>) -> Result<Fact, String> {
+        let agent = agent.filter(|_| self.worker_of(&item).is_none());
+        let addition = Some(Addition::new(&self.contract_digest(), &item, agent));
+        let added = ItemAdded { index: self.items().len() as u32, item, earlier: None, addition };
+        let fact = Fact::ItemAdded(Box::new(added));
+        let event = Event { seq: self.seq + 1, ts: Timestamp::default(), fact: fact.clone() };
+        self.clone().advance(&event).map_err(|illegal| illegal.why)?;
+        Ok(fact)
     }
 
     /// Round of the loop; 1 where there is no loop.

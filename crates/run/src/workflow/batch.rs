@@ -8,8 +8,10 @@ use crate::Run;
 use crate::items::{self, ItemStage, ItemState};
 use crate::state::{Core, OpenTurn, Outcome, StepRecord};
 use contract::{
-    ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, RunStarted, Status, StepCommitted, StepRef, TurnEnd,
+    Addition, AgentConfig, Digest, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, RunStarted, Status,
+    StepCommitted, StepRef, TurnEnd,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Where the items are.
@@ -19,17 +21,22 @@ pub struct State {
     pub items: Arc<Vec<Arc<ItemState>>>,
     /// The level that was started last, and what it started from.
     pub level_base: Option<(u32, ItemBase)>,
+    /// Agents that came with items which were added, by name.
+    pub agents: Arc<BTreeMap<String, AgentConfig>>,
 }
 
 /// The law: how facts change the state of a batch.
 impl State {
     pub(super) fn new() -> State {
-        State { items: Arc::default(), level_base: None }
+        State { items: Arc::default(), level_base: None, agents: Arc::default() }
     }
 
     pub(crate) fn add(&mut self, core: &Core, started: &RunStarted, added: &ItemAdded) -> Outcome {
-        if core.has_begun_to_land() {
-            return Err("items follow the start".into());
+        if core.has_begun_to_land() || core.declined.is_some() || core.exceeded.is_some() {
+            return Err("nothing is added once the run begins to land".into());
+        }
+        if self.is_complete(started) {
+            return self.add_later(started, added);
         }
         if added.earlier.is_some() && started.parent.is_none() {
             return Err("a run without a parent continues nothing".into());
@@ -44,6 +51,52 @@ impl State {
             return Err("the contract differs from its digest".into());
         }
         Ok(())
+    }
+
+    fn add_later(&mut self, started: &RunStarted, added: &ItemAdded) -> Outcome {
+        let Some(Addition { contract, agent }) = &added.addition else {
+            return Err("items come in their order, and no more than there are".into());
+        };
+        let name = &added.item.worker;
+        match (self.worker(started, name).is_some(), agent) {
+            (false, None) => return Err(format!("the run has no agent {name}")),
+            (true, Some(_)) => return Err(format!("the run has an agent {name} already")),
+            (true, None) | (false, Some(_)) => {}
+        }
+        if Addition::new(&self.contract_digest(started), &added.item, agent.clone()).contract != *contract {
+            return Err("the contract differs from its digest".into());
+        }
+        let level = self.level_for_more();
+        items::add_later(Arc::make_mut(&mut self.items), added, level)?;
+        if let Some(agent) = agent {
+            Arc::make_mut(&mut self.agents).insert(name.clone(), agent.clone());
+        }
+        Ok(())
+    }
+
+    /// The first level that more items can be part of: the one that is being worked on, unless somebody reconciles it
+    /// already.
+    fn level_for_more(&self) -> u32 {
+        let begun = |level: u32| {
+            let here = self.items.iter().filter(move |state| state.level == level && state.reconciles());
+            here.into_iter().any(|state| !matches!(state.stage, ItemStage::Waiting))
+        };
+        match self.level() {
+            Some(level) if begun(level) => level + 1,
+            Some(level) => level,
+            None => self.items.iter().map(|state| state.level + 1).max().unwrap_or(0),
+        }
+    }
+
+    /// The agent of this name.
+    pub(crate) fn worker<'s>(&'s self, started: &'s RunStarted, name: &str) -> Option<&'s AgentConfig> {
+        started.contract.workers.get(name).or_else(|| self.agents.get(name))
+    }
+
+    /// The digest of the contract with everything that was added to it.
+    pub(crate) fn contract_digest(&self, started: &RunStarted) -> Digest {
+        let last = self.items.last().and_then(|state| state.addition.as_deref());
+        last.map_or(started.contract_digest, |addition| addition.contract)
     }
 
     /// Whether every item of the contract is on record.
@@ -138,7 +191,7 @@ impl State {
             if ended.before != core.line.head.tree {
                 return Err("items land one after another, each on the one before".into());
             }
-            core.line.head = ItemBase { commit: commit.clone(), tree: ended.after.clone() };
+            core.line.head = ItemBase { commit: *commit, tree: ended.after };
             core.tree = ended.after;
             core.line.receipt = Some(ended.receipt.receipt_hash);
         } else if ended.after != ended.before {

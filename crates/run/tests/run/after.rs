@@ -56,7 +56,7 @@ fn only_what_passed_every_gate_of_the_same_item_stays_done() {
         let mut ended = ended();
         edit(&mut ended);
         let (mut history, mut items) = History::before_items(parent, contract());
-        let added = ItemAdded { index: 0, item: items.remove(0), earlier: done(ended) };
+        let added = ItemAdded { index: 0, item: items.remove(0), earlier: done(ended), addition: None };
         history.refuse(Fact::ItemAdded(Box::new(added)));
     };
     refused(None, |_| {});

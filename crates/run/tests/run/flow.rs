@@ -33,7 +33,7 @@ fn copies_of_a_run_share_what_grows_with_it() {
 #[test]
 fn facts_of_one_workflow_are_illegal_in_another() {
     let mut history = History::new(3, 0);
-    let added = ItemAdded { index: 0, item: item("a", Ends::Landed), earlier: None };
+    let added = ItemAdded { index: 0, item: item("a", Ends::Landed), earlier: None, addition: None };
     assert_eq!(history.refuse(Fact::ItemAdded(Box::new(added))), "a loop has no items");
     assert_eq!(history.run.items().len(), 0);
     let items = vec![item("a", Ends::Landed)];

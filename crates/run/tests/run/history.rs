@@ -162,7 +162,7 @@ impl History {
     pub(crate) fn after(parent: Option<Slug>, contract: Contract, earlier: Vec<Option<Earlier>>) -> History {
         let (mut history, items) = History::before_items(parent, contract);
         for (index, (item, earlier)) in (0..).zip(items.into_iter().zip(earlier)) {
-            history.record(Fact::ItemAdded(Box::new(ItemAdded { index, item, earlier })));
+            history.record(Fact::ItemAdded(Box::new(ItemAdded { index, item, earlier, addition: None })));
         }
         history
     }

@@ -8,8 +8,8 @@ use crate::history::{self, History, budgets, commit, committed, end, landing, re
 use crate::property::{SCHEDULE, Script, WAYS_TO_CHANGE_AN_END, change, is_scheduled, tamper};
 use contract::work::{Gate, GateResult, TestCommand, ToolOpsSource};
 use contract::{
-    Contract, Digest, Event, Fact, Item, ItemEnded, ItemStatus, Reason, ReceiptRef, RepoPath, RunStarted, Status,
-    StepRef, TreeId, TurnEnd, Workflow,
+    AgentConfig, Budgets, Contract, Digest, Event, Fact, Item, ItemEnded, ItemStatus, Reason, ReceiptRef, RepoPath,
+    RunStarted, Status, StepRef, TreeId, TurnEnd, Usage, Wait, Workflow,
 };
 use proptest::prelude::*;
 use run::{Due, Run};
@@ -23,7 +23,10 @@ const GATES: [Gate; 5] = [Gate::Inputs, Gate::Output, Gate::Scope, Gate::Admissi
 fn terms(script: &mut Script<'_>) -> Contract {
     let count = 1 + script.pick_or_first(5);
     let items = (0..count).map(|number| random_item(script, number)).collect();
-    Contract { workflow: Workflow::Batch, task_id: None, items, ..history::contract(budgets(3), 0) }
+    let (attended, tokens) =
+        [(false, None), (false, Some(120)), (true, Some(120))][usize::from(script.pick_or_first(3))];
+    let budgets = Budgets { max_tokens: tokens, ..budgets(3) };
+    Contract { workflow: Workflow::Batch, task_id: None, items, attended, ..history::contract(budgets, 0) }
 }
 
 fn random_item(script: &mut Script<'_>, number: u8) -> Item {
@@ -48,6 +51,7 @@ enum Next {
     Close(StepRef),
     Judge(u32),
     Land,
+    Ask(Wait),
     End,
 }
 
@@ -58,7 +62,8 @@ fn could_happen(run: &Run) -> Vec<Next> {
         Due::Item { item } => Some(Next::Judge(item)),
         Due::Land => Some(Next::Land),
         Due::End { .. } => Some(Next::End),
-        Due::Change { .. } | Due::Approval | Due::Ask(_) | Due::Pause { .. } | Due::Nothing => None,
+        Due::Ask(wait) => Some(Next::Ask(wait)),
+        Due::Change { .. } | Due::Approval | Due::Pause { .. } | Due::Nothing => None,
     });
     open.chain(due).collect()
 }
@@ -71,6 +76,7 @@ fn played(bytes: &[u8]) -> History {
             0 => crash(&mut history, &mut script),
             1 => history.wait_ms(1_000),
             2 => drop(history.try_record(Fact::RunCanceled(end(Some(Reason::Canceled))))),
+            3 | 4 => add(&mut history, &mut script),
             _ => {}
         }
         let mut next = could_happen(&history.run);
@@ -84,10 +90,46 @@ fn played(bytes: &[u8]) -> History {
             Next::Close(step) => close(&mut history, &mut script, step),
             Next::Judge(place) => judge(&mut history, &mut script, place),
             Next::Land => land(&mut history, &mut script),
+            Next::Ask(wait) => ask(&mut history, &mut script, wait),
             Next::End => drop(history.finish()),
         }
     }
     history
+}
+
+/// Asks for more, gets it or not, or is resumed before anybody answered.
+fn ask(history: &mut History, script: &mut Script<'_>, wait: Wait) {
+    let id = wait.id.clone();
+    history.record(Fact::Asked(wait));
+    let tokens = history.run.budgets().max_tokens.unwrap_or(0).max(history.run.spent().tokens()) + 150;
+    let more = Budgets { max_tokens: Some(tokens), ..history.run.budgets().clone() };
+    let answered = match script.pick_or_first(4) {
+        0 => Some(history.run.answer(&id, "stop", "Ada", None, None)),
+        1 => None,
+        _ => Some(history.run.answer(&id, "more", "Ada", None, Some(more))),
+    };
+    if let Some(fact) = answered {
+        history.record(fact.expect("it can be answered like this"));
+    }
+    history.record(Fact::RunResumed { pid: 2 });
+}
+
+/// Adds an item to the run, unless it is too late for that. It may need any of those that are there.
+fn add(history: &mut History, script: &mut Script<'_>) {
+    let item = random_item(script, history.run.items().len() as u8);
+    let paused = script.pick_or_first(4) == 3;
+    let paused = paused && history.try_record(Fact::RunPaused(end(Some(Reason::Interrupted)))).is_ok();
+    if let Ok(fact) = history.run.add_item(item, Some(agent())) {
+        history.record(fact);
+    }
+    if paused {
+        history.record(Fact::RunResumed { pid: 2 });
+    }
+}
+
+/// Who carries out what is added.
+pub(crate) fn agent() -> AgentConfig {
+    serde_json::from_value(serde_json::json!({"type": "exec", "cmd": ["./agent"]})).expect("it is an agent")
 }
 
 /// What recovery and `norma resume` record when the process died.
@@ -128,6 +170,10 @@ fn close(history: &mut History, script: &mut Script<'_>, step: StepRef) {
         _ => TurnEnd::Answered,
     };
     let mut done = committed(step, end, false);
+    done.usage = Some(Usage { input_tokens: 40, ..Usage::default() });
+    if end == TurnEnd::Failed && history.run.budgets().max_tokens.is_some() && script.pick_or_first(2) == 1 {
+        done.reason = Some(Reason::BudgetExceeded);
+    }
     done.tree =
         matches!(end, TurnEnd::Answered | TurnEnd::TimedOut).then(|| tree(&format!("candidate-{}", step.index)));
     history.record(Fact::StepCommitted(done));
@@ -151,7 +197,8 @@ fn judge(history: &mut History, script: &mut Script<'_>, place: u32) {
     };
     if worked.end != TurnEnd::Answered {
         let gates = vec![passed(Gate::Inputs), failed(Gate::Output)];
-        return finish(history, place, ItemStatus::Failure, Some(Reason::AgentFailed), gates, false);
+        let reason = worked.reason;
+        return finish(history, place, ItemStatus::Failure, reason, gates, false);
     }
     let tests = (!state.item.tests.is_empty()).then_some(Gate::Tests);
     let asked: Vec<Gate> = GATES.into_iter().chain(tests).collect();
@@ -233,6 +280,8 @@ struct Entry {
     item: Option<Item>,
     open: bool,
     failures: u32,
+    /// Whether its last turn was cut off by a budget.
+    cut_off: bool,
     last: Option<TurnEnd>,
     ended: Option<ItemStatus>,
 }
@@ -243,6 +292,9 @@ struct Books {
     items: BTreeMap<u32, Entry>,
     head: Option<TreeId>,
     commits: u32,
+    /// How many items were added after those of the start.
+    added: u32,
+    lands: bool,
     landed: bool,
     ended: bool,
 }
@@ -273,6 +325,10 @@ impl Books {
     fn enter(&mut self, started: &RunStarted, fact: &Fact, complaints: &mut Vec<String>) {
         match fact {
             Fact::ItemAdded(added) => {
+                if self.lands || added.addition.is_some() != (added.index >= started.items) {
+                    complaints.push(format!("item {} was added too late, or too early", added.index));
+                }
+                self.added += u32::from(added.addition.is_some());
                 self.items.insert(added.index, Entry { item: Some(added.item.clone()), ..Entry::default() });
             }
             Fact::StepStarted { step: StepRef { item: Some(place), .. }, .. } => self.start(*place, complaints),
@@ -281,23 +337,30 @@ impl Books {
                 let entry = self.items.entry(place).or_default();
                 let is_failure = !matches!(done.end, TurnEnd::Answered | TurnEnd::Interrupted);
                 entry.failures += u32::from(is_failure);
+                entry.cut_off = done.reason == Some(Reason::BudgetExceeded);
                 (entry.open, entry.last) = (false, Some(done.end));
             }
             Fact::StepInterrupted { step } | Fact::ReconciledStep { step, .. } => {
                 let entry = self.items.entry(step.item.unwrap_or(u32::MAX)).or_default();
                 (entry.open, entry.last) = (false, Some(TurnEnd::Interrupted));
             }
+            Fact::Answered(said) if said.budgets.is_some() => {
+                for entry in self.items.values_mut().filter(|entry| entry.cut_off && !entry.open) {
+                    (entry.failures, entry.cut_off) = (entry.failures.saturating_sub(1), false);
+                }
+            }
             Fact::ItemEnded(ended) => self.finish(ended, complaints),
             Fact::LandingStarted(_) | Fact::Landed(_) => {
                 let all = self.items.values().all(|entry| entry.ended.is_some());
-                if !all || self.commits == 0 || self.items.len() != started.items as usize {
+                if !all || self.commits == 0 || self.items.len() as u32 != started.items + self.added {
                     complaints.push("something lands that is not finished".into());
                 }
+                self.lands = true;
                 self.landed |= matches!(fact, Fact::Landed(_));
             }
             Fact::RunPassed(_) => {
                 let succeeded = |entry: &Entry| entry.ended == Some(ItemStatus::Success);
-                let all = self.items.values().all(succeeded) && self.items.len() == started.items as usize;
+                let all = self.items.values().all(succeeded) && self.items.len() as u32 == started.items + self.added;
                 if !all || self.commits > 0 && !self.landed {
                     complaints.push("accepted without every item, or without a landing".into());
                 }
@@ -420,11 +483,23 @@ fn random_histories_of_items_reach_every_end() {
         let run = played(&script).run;
         let landed = if run.landed().is_some() { " landed" } else { "" };
         let several = if run.items().len() > 1 { " several" } else { "" };
-        *reached.entry(format!("{}{several}{landed}", run.status)).or_default() += 1;
+        let added = run.items().iter().filter(|state| state.addition.is_some()).count();
+        let grown = if added > 0 { " grown" } else { "" };
+        *reached.entry(format!("{}{several}{landed}{grown}", run.status)).or_default() += 1;
     }
-    let expected =
-        ["succeeded landed", "succeeded several landed", "failed several", "failed several landed", "denied"];
-    for word in expected.into_iter().chain(["failed", "canceled several", "succeeded"]) {
+    let expected = [
+        "stopped several grown",
+        "succeeded landed",
+        "succeeded several landed",
+        "failed several",
+        "failed several landed",
+        "denied",
+    ];
+    for word in expected
+        .into_iter()
+        .chain(["failed", "canceled several", "succeeded"])
+        .chain(["succeeded several landed grown", "failed several grown"])
+    {
         assert!(reached.get(word).is_some_and(|times| *times > 5), "{word}: {reached:?}");
     }
 }

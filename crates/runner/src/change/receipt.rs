@@ -65,6 +65,11 @@ pub(crate) fn refusals(ending: &Ending) -> Vec<Fact> {
     ending.judged.results().iter().filter(|result| !result.passed).map(fact).collect()
 }
 
+/// The digest of the contract that a change was made under.
+fn contract_of(run: &Run, ending: &Ending) -> Digest {
+    ending.judged.place.map_or_else(|| run.contract_digest(), |place| run.contract_digest_at(place))
+}
+
 /// The receipt of a change; `hashes` are the state hashes of the trees of the line before and after.
 pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: String, at: Timestamp) -> Receipt {
     let (before, after) = ending.trees();
@@ -100,7 +105,7 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
             candidate_tree,
             after_tree: after,
         },
-        contract: run.started.contract_digest,
+        contract: contract_of(run, ending),
         submitted: item.submitted,
         policies: contract.policies.clone(),
         toolchain_version: run.started.version.clone(),
@@ -151,7 +156,7 @@ fn message(run: &Run, ending: &Ending, receipt: &Digest) -> String {
     let goal = item.goal.trim();
     let (subject, rest) = goal.split_once('\n').unwrap_or((goal, ""));
     let body = if rest.trim().is_empty() { String::new() } else { format!("{}\n\n", rest.trim()) };
-    let (slug, contract) = (run.id.slug(), run.started.contract_digest);
+    let (slug, contract) = (run.id.slug(), contract_of(run, ending));
     format!(
         "{subject}\n\n{body}Norma-Run: {slug}\nNorma-Task: {}\nNorma-Receipt: sha256:{receipt}\nNorma-Contract: {contract}\n",
         item.id

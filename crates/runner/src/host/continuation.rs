@@ -59,7 +59,7 @@ pub(crate) fn items(objects: &Objects, rules: &Rules<'_>, parent: &Run, base: &B
             Some(done) => Some(done),
             None => unfinished(objects, rules, parent, state, base)?,
         };
-        items.push(ItemAdded { index, item: (*state.item).clone(), earlier });
+        items.push(ItemAdded { index, item: (*state.item).clone(), earlier, addition: None });
     }
     Ok(items)
 }

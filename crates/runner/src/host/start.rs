@@ -122,7 +122,7 @@ impl Starting<'_> {
         let mut items = order.items;
         // By their ids, not as they were listed: the same items in another order come to the same tree.
         items.sort_by(|one, other| one.id.cmp(&other.id));
-        let items = (0..).zip(items).map(|(index, item)| ItemAdded { index, item, earlier: None });
+        let items = (0..).zip(items).map(|(index, item)| ItemAdded { index, item, earlier: None, addition: None });
         self.begin_work(base, terms, items.collect(), None, Some(&order.submitted))
     }
 
@@ -201,6 +201,7 @@ impl Starting<'_> {
             index,
             item: (*state.item).clone(),
             earlier: state.earlier.as_deref().cloned(),
+            addition: state.addition.as_deref().cloned(),
         };
         let items = (0..).zip(recorded.items()).map(added).collect();
         self.begin(id, started, items, self.submitted_to(recorded)?.as_deref())

@@ -190,7 +190,7 @@ pub(crate) fn commit_message(run: &Run) -> String {
     let goal = run.started.contract.goal.trim();
     let (subject, rest) = goal.split_once('\n').unwrap_or((goal, ""));
     let body = if rest.trim().is_empty() { String::new() } else { format!("{}\n\n", rest.trim()) };
-    let digest = run.started.contract_digest;
+    let digest = run.contract_digest();
     let receipts: String = run.receipts().iter().map(|receipt| format!("Norma-Receipt: sha256:{receipt}\n")).collect();
     format!("{subject}\n\n{body}Norma-Run: {}\n{receipts}Norma-Contract: {digest}\n", run.id.slug())
 }

@@ -262,7 +262,8 @@ impl<'a> Driving<'a> {
             pid: 1,
             version: "0.1.0".into(),
         }));
-        let added = items.into_iter().zip(0..).map(|(item, index)| ItemAdded { index, item, earlier: None });
+        let added =
+            items.into_iter().zip(0..).map(|(item, index)| ItemAdded { index, item, earlier: None, addition: None });
         let facts = std::iter::once(fact).chain(added.map(|added| Fact::ItemAdded(Box::new(added)))).collect();
         let events = store.append(&mut log, facts, vec![]).expect("the run starts");
         let run = Run::fold(id, &events).expect("the first facts are legal");

@@ -3,7 +3,7 @@
 
 use crate::commit::child;
 use crate::fixture::{Driving, LARGE, World, run_id, snapshot, tree};
-use contract::{Reason, Status};
+use contract::{Item, Reason, Status};
 use proptest::prelude::*;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -522,4 +522,26 @@ proptest! {
             other => prop_assert!(false, "{:?} after {:?}", other, damages),
         }
     }
+}
+
+#[test]
+fn an_item_that_was_added_is_in_the_log_and_not_in_the_contract_that_the_run_started_with() {
+    let world = World::new();
+    let (slug, dir) = {
+        let store = world.store();
+        let mut driving = Driving::start_items(&store, 1, &["a"]);
+        let item = Item { id: "b".into(), ..(*driving.run.items()[0].item).clone() };
+        let agent = serde_json::from_str(r#"{"type":"exec","cmd":["./agent"],"model":"m"}"#).unwrap();
+        let added = driving.run.add_item(item, Some(agent)).unwrap();
+        driving.record(vec![added], vec![]);
+        (driving.slug(), driving.dir())
+    };
+    let before = std::fs::read(dir.join("contract.json")).unwrap();
+    std::fs::remove_file(dir.join("contract.json")).unwrap();
+    world.recover_twice();
+    assert_eq!(std::fs::read(dir.join("contract.json")).unwrap(), before);
+    assert_eq!(world.texts("SELECT task_id FROM items ORDER BY place"), ["a", "b"]);
+    assert_eq!(world.problems(&slug), [""; 0]);
+    let (run, _) = world.reader().load(&slug).unwrap();
+    assert_ne!(run.contract_digest(), run.started.contract_digest);
 }

@@ -17,11 +17,11 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// The contract as it is stored, with the items that follow the first fact.
+    /// The contract as it is stored, with the items that follow the first fact. What was added later is in the log alone.
     pub(crate) fn contract(&self) -> Option<Vec<u8>> {
         let Fact::RunStarted(started) = &self.events.first()?.fact else { return None };
         let added = self.events.iter().filter_map(|event| match &event.fact {
-            Fact::ItemAdded(added) => Some(added.item.clone()),
+            Fact::ItemAdded(added) if added.addition.is_none() => Some(added.item.clone()),
             _ => None,
         });
         let items = started.contract.items.iter().cloned().chain(added).collect();
@@ -34,6 +34,15 @@ impl Log {
             Fact::RunStarted(started) => started.receipt,
             _ => None,
         }
+    }
+
+    /// The digest of the contract that a change was made under: of an item that was added later, the one it was added with.
+    pub(crate) fn contract_digest_of(&self, change: u32) -> Digest {
+        let addition = self.events.iter().find_map(|event| match &event.fact {
+            Fact::ItemAdded(added) if added.index + 1 == change => added.addition.as_ref(),
+            _ => None,
+        });
+        addition.map_or_else(|| self.contract_digest(), |addition| addition.contract)
     }
 
     /// The digest that the chain starts with.

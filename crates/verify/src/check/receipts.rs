@@ -72,7 +72,7 @@ fn contradictions(
         (content == receipt.content_hash, "differs from its content hash"),
         (receipt.run_id == found.index.run_id, "is of another run"),
         (format!("changes/{:03}", receipt.change) == dir, "is of another change"),
-        (receipt.contract == log.contract_digest(), "is of another contract"),
+        (receipt.contract == log.contract_digest_of(ended.change), "is of another contract"),
         (receipt.previous_receipt_hash == previous.filter(|_| ended.lands), "does not follow the receipt before"),
         (
             refers == Some((receipt.id.as_str(), receipt.receipt_hash, receipt.content_hash)),

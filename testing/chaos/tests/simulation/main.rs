@@ -148,7 +148,8 @@ fn start(store: &Store, outside: &Mutex<Outside<'_>>) -> runner::Result<(Run, Ru
     }
     let contract_digest = contract.digest();
     let items = std::mem::take(&mut contract.items).into_iter().zip(0..);
-    let items: Vec<ItemAdded> = items.map(|(item, index)| ItemAdded { index, item, earlier: None }).collect();
+    let items: Vec<ItemAdded> =
+        items.map(|(item, index)| ItemAdded { index, item, earlier: None, addition: None }).collect();
     let (commit, task) = (outside.branch, contract.task_id);
     let tree = recorded(outside.ground.tree_of(commit));
     let id = RunId::new(1_700_000_000_000 + outside.dice.roll() % 1_000_000_000, [outside.dice.roll() as u8; 10]);
