@@ -254,7 +254,7 @@ fn a_run_passes_only_over_what_was_added_as_well() {
     let Fact::ItemEnded(mut failed) = success(&history, 1) else { panic!("an item ends") };
     (failed.status, failed.reason, failed.message) = (ItemStatus::Failure, Some(Reason::TestsFailed), "no".into());
     (failed.commit, failed.gates) = (None, Vec::new());
-    failed.after = failed.before.clone();
+    failed.after = failed.before;
     history.record(Fact::ItemEnded(failed)).land("refs/heads/main");
     let passed = Event { seq: history.run.seq + 1, ..history.next_event(Fact::RunPassed(end(None))) };
     assert!(history.run.clone().apply(&passed).is_err());

@@ -293,7 +293,7 @@ fn refused(history: &History, place: u32, reason: Reason) -> Fact {
         status: ItemStatus::Failure,
         reason: Some(reason),
         message: "no".into(),
-        before: tree.clone(),
+        before: tree,
         after: tree,
         commit: None,
         gates: Vec::new(),
