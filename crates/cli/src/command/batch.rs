@@ -1,16 +1,20 @@
 //! `norma batch`: carries out work items, level by level.
 
+use super::contract::read;
 use super::run::JOBS_DEFAULT;
-use super::work::{Document, Work};
+use super::work::{Document, Work, text};
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
-use std::path::PathBuf;
+use crate::text::safe;
+use runner::Request;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use store::Reader;
 
 /// Run work items level by level, in parallel; each lands whole or leaves no trace
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma batch items.json --jobs 4\n  norma batch items.json        # the same again goes on where it was left\n  norma batch items.json --json # an array of results, each with its id"
+    after_help = "Examples:\n  norma batch items.json --jobs 4\n  norma batch items.json        # the same again goes on where it was left\n  norma batch items.json --json # an array of results, each with its id\n  norma batch more.json --into @last # while that batch is under way"
 )]
 pub(crate) struct Args {
     /// A JSON array of work items
@@ -18,6 +22,9 @@ pub(crate) struct Args {
     /// How many at once
     #[arg(long, value_name = "N", default_value_t = JOBS_DEFAULT, value_parser = parse_jobs)]
     jobs: usize,
+    /// Add the items to this batch, which has not ended, instead of starting another one
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["new", "jobs", "no_wait"])]
+    into: Option<String>,
     /// Start over even if an interrupted batch of the same items could go on
     #[arg(long)]
     new: bool,
@@ -28,12 +35,25 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        let Args { file, jobs, new, no_wait } = self;
+        let Args { file, jobs, new, no_wait, into } = self;
+        if let Some(run) = into {
+            return add(here, &file, &run);
+        }
         Work { document: Document::File(file), jobs, new, no_wait, many: true }.run(here)
     }
 }
 
-/// More hands than this only wait for each other.
+/// Adds the items of a file to a batch.
+fn add(here: &Surroundings, file: &Path, run: &str) -> Outcome<ExitCode> {
+    let (name, bytes) = (safe(&file.to_string_lossy()), read(&here.cwd.join(file))?);
+    let layout = here.context()?.layout;
+    let (run, text) = (Reader::open(&layout)?.find_run(run)?, text(&name, bytes)?);
+    let sender = Box::new(here.sender().without_the_rest(&layout));
+    let (message, value) = here.request(Request::Add { sender, run, name, text })?;
+    Ok(here.print(&value, || message))
+}
+
+/// More workers than this only wait for each other.
 const JOBS_MAX: usize = 256;
 
 fn parse_jobs(text: &str) -> Result<usize, String> {

@@ -156,7 +156,7 @@ pub(super) fn settings(here: &Surroundings, context: &Context) -> Outcome<Settin
 fn submit(here: &Surroundings, context: &Context, bytes: &[u8]) -> Outcome<Submitted> {
     let settings = settings(here, context)?;
     let objects = Objects::open_or_create(&context.layout.git(), &context.user)?;
-    Ok(runner::submit(&context.user, &objects, &context.layout, &settings, bytes)?)
+    Ok(runner::submit(&context.user, &objects, &context.layout, &settings, bytes, &Default::default())?)
 }
 
 /// A document that is refused leaves a record, as a run would.

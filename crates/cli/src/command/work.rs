@@ -41,9 +41,7 @@ impl Work {
             Document::File(file) => (read(&here.cwd.join(file))?, safe(&file.to_string_lossy())),
             Document::Typed(bytes) => (bytes.clone(), "what you typed".to_owned()),
         };
-        let text = String::from_utf8(bytes).map_err(|_| {
-            CommandError::usage(format!("{name} is not text"), "a contract is JSON in UTF-8 (docs/contracts.md)")
-        })?;
+        let text = text(&name, bytes)?;
         let asked = ids(&text);
         let mut session = Session::open(here, self.no_wait)?;
         let typed_by = matches!(self.document, Document::Typed(_)).then(|| session.person());
@@ -67,6 +65,13 @@ impl Work {
         };
         Ok(exit_code(view))
     }
+}
+
+/// A document as text.
+pub(super) fn text(name: &str, bytes: Vec<u8>) -> Outcome<String> {
+    String::from_utf8(bytes).map_err(|_| {
+        CommandError::usage(format!("{name} is not text"), "a contract is JSON in UTF-8 (docs/contracts.md)")
+    })
 }
 
 /// The ids of a document's items, in the order in which they are listed.

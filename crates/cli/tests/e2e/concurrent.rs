@@ -230,3 +230,55 @@ fn whoever_follows_the_events_of_a_run_reads_its_log() {
     let lines: Vec<&str> = told.raw.lines().filter(|line| !line.starts_with(r#"{"uncommitted""#)).collect();
     assert_eq!(lines, logged.raw.lines().collect::<Vec<_>>());
 }
+
+/// Writes a file with these items beside the repository, and answers its path.
+fn items(env: &TestEnvironment, name: &str, items: &[Value]) -> String {
+    std::fs::write(env.dir.join(name), Value::from(items.to_vec()).to_string()).unwrap();
+    env.at(name)
+}
+
+#[test]
+fn items_are_added_to_a_batch_that_is_under_way() {
+    let env = with_patient_worker();
+    let first = start(&env, "a");
+    let contract = env.event("run_started")["contract_digest"].clone();
+    let more = items(&env, "more.json", &[item("b", json!({"dependencies": ["a"]})), item("c", json!({}))]);
+    let added = env.json(&["batch", &more, "--into", "@last"]);
+    assert_eq!(added["added"], json!(["b", "c"]));
+    assert_ne!(added["contract"], contract);
+    // What is there already, what nobody has, and what a person has to approve is not added, and nothing of it is.
+    let twice = items(&env, "twice.json", &[item("d", json!({})), item("a", json!({}))]);
+    env.norma(&["batch", &twice, "--into", "@last"]).exits(2);
+    let wide = items(&env, "wide.json", &[item("e", json!({"allowed_paths": ["src"]}))]);
+    let refused = env.norma(&["batch", &wide, "--into", "@last"]);
+    assert!(refused.exits(1).raw_err.contains("need an approval"), "{}", refused.raw_err);
+    env.touch("go");
+    first.wait().success();
+    assert_eq!((env.read("a.txt"), env.read("b.txt"), env.read("c.txt")), ("a\n".into(), "b\n".into(), "c\n".into()));
+    assert!(!env.root.join("d.txt").exists() && !env.root.join("e.txt").exists());
+    let receipt: Value =
+        serde_json::from_slice(&std::fs::read(env.run_dir().join("receipts/BATCH_RECEIPT.json")).unwrap()).unwrap();
+    assert!(receipt.to_string().contains(added["contract"].as_str().unwrap()), "{receipt}");
+    let late = items(&env, "late.json", &[item("f", json!({}))]);
+    env.norma(&["batch", &late, "--into", "@last"]).exits(1);
+    for verb in ["verify", "replay"] {
+        env.norma(&[verb, "@last"]).success();
+    }
+    crate::receipts::verifies_elsewhere(&env);
+}
+
+#[test]
+fn items_that_are_added_to_a_paused_batch_are_done_when_it_goes_on() {
+    let env = with_patient_worker();
+    let first = start(&env, "a");
+    first.signal("INT");
+    first.wait().exits(130);
+    let more = items(&env, "more.json", &[item("b", json!({"dependencies": ["a"]}))]);
+    let added = env.norma(&["batch", &more, "--into", "@last"]);
+    assert!(added.success().raw.contains("norma resume"), "{}", added.raw);
+    env.touch("go");
+    env.norma(&["resume", "@last"]).success();
+    assert_eq!((env.read("a.txt"), env.read("b.txt")), ("a\n".to_owned(), "b\n".to_owned()));
+    env.norma(&["verify", "@last"]).success();
+    env.norma(&["replay", "@last"]).success();
+}

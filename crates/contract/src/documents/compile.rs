@@ -9,7 +9,7 @@ use crate::{AgentConfig, RepoPath, schema};
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest item in bytes of JSON: it must fit into a line of the log, with room for what stands around it.
 pub const ITEM_BYTES_MAX: usize = 128 << 10;
@@ -28,6 +28,8 @@ pub struct Terms<'a> {
     pub agents: &'a BTreeMap<String, AgentConfig>,
     /// The tools that may be named.
     pub mcp: &'a McpAllowlist,
+    /// The ids of the items that the batch has already, where these are added to one.
+    pub present: &'a BTreeSet<String>,
     /// Where the state directory is, if it is in the repository.
     pub state_dir: Option<&'a RepoPath>,
     /// The commit that the run starts from.

@@ -84,6 +84,7 @@ pub(super) fn with_terms<T>(each: impl FnOnce(&Terms<'_>) -> T) -> T {
         registry: &registry,
         agents: &agents,
         mcp: &mcp,
+        present: &["here".to_owned()].into(),
         state_dir,
         base: BASE,
         file: &file,

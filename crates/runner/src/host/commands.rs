@@ -44,6 +44,15 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
         Request::Cancel { run } => cancel(host, &run),
         Request::Land { run } => land(host, &run),
         Request::Pause { run } => pause(host, &run),
+        Request::Add { sender, run, name, text } => {
+            let added = host.add(&sender, &run, &name, text)?;
+            let next = match added.under_way {
+                true => String::new(),
+                false => format!("; go on with it: norma resume {run}"),
+            };
+            let message = format!("{} item(s) added to run {run}{next}", added.items.len());
+            done(message, serde_json::json!({"run_id": run, "added": added.items, "contract": added.contract}))
+        }
         Request::Follow { run, .. } => {
             Err(Error::usage(format!("run {run} is followed over the socket"), "norma events RUN --follow"))
         }

@@ -54,6 +54,17 @@ pub enum Request {
         /// What they ask for.
         start: Start,
     },
+    /// Add the items of a document to a batch that has not ended.
+    Add {
+        /// Who asks, and what their environment decides.
+        sender: Box<Sender>,
+        /// Slug.
+        run: String,
+        /// What the document is called in messages.
+        name: String,
+        /// The document.
+        text: String,
+    },
     /// Tell what happens to a run until nobody works on it any more, line by line ([`crate::host::follow`]).
     Follow {
         /// Slug.

@@ -14,10 +14,11 @@ use crate::machine::confine::{check_sandbox, check_workspace};
 use crate::{Error, Result, Settings};
 use contract::documents::{CompileRequest, Kind, TaskContract};
 use contract::{
-    CHOICE_MORE, CHOICE_STOP, Config, Digest, Fact, Item, Mode, Slug, Status, TaskStatus, TaskView, WaitId, WaitKind,
-    Workflow,
+    AgentConfig, CHOICE_MORE, CHOICE_STOP, Config, Digest, Event, Fact, Item, Mode, Slug, Status, TaskStatus, TaskView,
+    WaitId, WaitKind, Workflow,
 };
 use run::Run;
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use store::{Reader, RunLog};
@@ -55,6 +56,14 @@ impl Host {
         self.launch(order, notes)
     }
 
+    /// Adds the items of a document to a batch that has not ended.
+    pub(super) fn add(&self, sender: &Sender, slug: &str, name: &str, text: String) -> Result<Added> {
+        let _alone = self.state.alone();
+        let context = Arc::new(self.context_for(sender, &Arc::default())?);
+        let settings = trusted_settings(&context, sender.config.as_deref())?;
+        Service { host: self, sender, context, settings }.add(slug, name, text.as_bytes())
+    }
+
     /// The surroundings of the host, with what the environment of whoever asks decides.
     fn context_for(&self, sender: &Sender, feed: &Arc<Feed>) -> Result<Context> {
         let layout = &self.context.layout;
@@ -78,7 +87,69 @@ impl Host {
     }
 }
 
+/// What was added to a batch.
+pub(super) struct Added {
+    /// The ids of the items.
+    pub(super) items: Vec<String>,
+    /// The digest of the contract with them.
+    pub(super) contract: Digest,
+    /// Whether somebody works on the run.
+    pub(super) under_way: bool,
+}
+
 impl Service<'_> {
+    /// Adds the items of a document to a batch, all of them or none.
+    fn add(&self, slug: &str, name: &str, bytes: &[u8]) -> Result<Added> {
+        let Host { state, workers, .. } = self.host;
+        let (run, mut log) = self.host.reader()?.load(slug)?;
+        self.require_own(&run, "nothing is added to it")?;
+        start::same_policies(&run, &self.settings.policies)?;
+        let present = run.items().iter().map(|state| state.item.id.clone()).collect();
+        let (_, items) = self.compiled(name, bytes, &present)?;
+        let additions = self.additions(&run, items)?;
+        let refused = |why: String| Error::declined(why, format!("look at it: norma show {slug}"));
+        let dir = format!("added-{:03}", run.items().len());
+        let kept = start::keep_document(&state.store, &run.id.slug(), &dir, bytes)?;
+        let live = workers.find(slug);
+        let recorded = match &live {
+            Some(live) => live.add(&state.store, kept, |run| facts(run, &additions)),
+            None => facts(&run, &additions).map_err(refused).and_then(|facts| {
+                state.store.append(&mut log, facts.clone(), kept)?;
+                Ok(facts)
+            }),
+        };
+        if recorded.is_err() {
+            store::remove_tree(&state.store.layout.run(slug).join(&dir))?;
+        }
+        let (facts, under_way) = (recorded?, live.is_some());
+        let contract = facts.iter().rev().find_map(|fact| match fact {
+            Fact::ItemAdded(added) => added.addition.as_ref().map(|addition| addition.contract),
+            _ => None,
+        });
+        let items = additions.into_iter().map(|(item, _)| item.id).collect();
+        Ok(Added { items, contract: contract.unwrap_or(run.contract_digest()), under_way })
+    }
+
+    /// The items with their agents, if they can be added: nobody is there who would wait for an approval.
+    fn additions(&self, run: &Run, items: Vec<Item>) -> Result<Vec<(Item, AgentConfig)>> {
+        let (objects, policies) = (&self.host.state.objects, &self.settings.policies);
+        let reasons = approval::reasons(objects, crate::git::id(run.tree()), items.iter(), policies)?;
+        if !reasons.is_empty() {
+            let message = format!("these items need an approval, so they are not added: {}", reasons.join("; "));
+            return Err(Error::declined(message, "start them as a batch of their own: norma batch FILE"));
+        }
+        let mut additions = Vec::with_capacity(items.len());
+        for item in items {
+            let configured = || self.settings.config.agent(&item.worker);
+            let agent = run.worker_of(&item).cloned().or_else(configured);
+            let agent = agent.ok_or_else(|| start::no_such_agent(&item.worker))?;
+            additions.push((item, agent));
+        }
+        let agents = additions.iter().map(|(item, agent)| (item.worker.as_str(), agent));
+        self.starting().preflight(agents, run.tree())?;
+        Ok(additions)
+    }
+
     fn begin(&self, start: Start) -> Result<Begun> {
         match start {
             Start::Task { task, new, agent } => self.task(task, new, agent),
@@ -121,20 +192,24 @@ impl Service<'_> {
 
     /// Carries out the items of a document, or goes on with them where they were left.
     fn document(&self, name: &str, bytes: Vec<u8>, jobs: usize, new: bool) -> Result<Begun> {
-        let (Host { state, .. }, Context { user, layout, .. }) = (self.host, &*self.context);
-        let submitted = crate::submit(user, &state.objects, layout, &self.settings, &bytes)?;
-        if let Err(violations) = &submitted.items {
-            let kind = submitted.kind.map(|kind| kind.as_str().to_owned());
-            let refused = contract::Audit::contract_refused(submitted.sha256, kind, violations.clone());
-            state.store.audit(refused).wait()?;
-        }
-        let kind = submitted.kind;
-        let items = submitted.into_items(name)?;
+        let (kind, items) = self.compiled(name, &bytes, &BTreeSet::new())?;
         if !new && let Some((slug, _)) = self.left(&items)? {
             return self.resume(&slug, jobs);
         }
         let order = self.order(kind, items, bytes, new)?;
         self.started(jobs, |starting| starting.start_work(order))
+    }
+
+    /// What a document comes to. That one was refused goes on record.
+    fn compiled(&self, name: &str, bytes: &[u8], present: &BTreeSet<String>) -> Result<(Option<Kind>, Vec<Item>)> {
+        let (Host { state, .. }, Context { user, layout, .. }) = (self.host, &*self.context);
+        let submitted = crate::submit(user, &state.objects, layout, &self.settings, bytes, present)?;
+        if let Err(violations) = &submitted.items {
+            let kind = submitted.kind.map(|kind| kind.as_str().to_owned());
+            let refused = contract::Audit::contract_refused(submitted.sha256, kind, violations.clone());
+            state.store.audit(refused).wait()?;
+        }
+        Ok((submitted.kind, submitted.into_items(name)?))
     }
 
     /// Has an agent compile an intent: a new run, or the one of the very same request that was left before its end.
@@ -262,12 +337,15 @@ impl Service<'_> {
         let Config { sandbox, workspace, .. } = &self.settings.config;
         check_sandbox(sandbox, self.mode(), &self.context.sandbox)?;
         check_workspace(workspace, sandbox.backend, &self.context.sandbox)?;
+        let (run, log) = start(self.starting())?;
+        Ok(Begun { resumed: Resumed { run, log, denied: None }, jobs, consent: None })
+    }
+
+    fn starting(&self) -> Starting<'_> {
         let Context { user, trust, user_env, agent_env, .. } = &*self.context;
         let (store, objects, settings) = (&self.host.state.store, &*self.host.state.objects, &self.settings);
         let path_var = agent_env.get(OsStr::new("PATH")).map_or(OsStr::new(""), |path| path);
-        let attended = self.sender.attended;
-        let (run, log) = start(Starting { store, user, objects, trust, settings, path_var, user_env, attended })?;
-        Ok(Begun { resumed: Resumed { run, log, denied: None }, jobs, consent: None })
+        Starting { store, user, objects, trust, settings, path_var, user_env, attended: self.sender.attended }
     }
 
     /// Something of a recorded run is started only by whoever started the run here, and only confined as the run was.
@@ -279,6 +357,18 @@ impl Service<'_> {
     fn mode(&self) -> Mode {
         self.settings.config.mode.max(self.sender.mode)
     }
+}
+
+/// The facts that add these items to a run, one after another.
+fn facts(run: &Run, additions: &[(Item, AgentConfig)]) -> std::result::Result<Vec<Fact>, String> {
+    let (mut after, mut facts) = (run.clone(), Vec::with_capacity(additions.len()));
+    for (item, agent) in additions {
+        let fact = after.add_item(item.clone(), Some(agent.clone()))?;
+        let event = Event { seq: after.seq + 1, ts: store::now(), fact };
+        after.advance(&event).map_err(|illegal| illegal.why)?;
+        facts.push(event.fact);
+    }
+    Ok(facts)
 }
 
 fn runnable(reader: &Reader, task: &TaskView, new: bool) -> Result<()> {

@@ -273,7 +273,7 @@ impl Starting<'_> {
             return Err(Error::environment(format!("{} exists already", base_ref(&slug)), "try again"));
         }
         self.store.create_run_dir(&slug, &started, &items)?;
-        let files = submitted.map_or(Ok(Vec::new()), |bytes| self.keep_submitted(&slug, bytes))?;
+        let files = submitted.map_or(Ok(Vec::new()), |bytes| keep_document(self.store, &slug, "submitted", bytes))?;
         crash::point("run.before_start");
         // What is carried out again says nothing about the task.
         let task = started.contract.task_id.filter(|_| started.replay_of.is_none());
@@ -284,14 +284,6 @@ impl Starting<'_> {
         crash::point("run.after_start");
         let run = Run::fold(id, &events).expect("BUG: a new run starts with run_started and its items");
         Ok((run, log))
-    }
-
-    /// Keeps the document beside the run, exactly as it was submitted.
-    fn keep_submitted(&self, slug: &Slug, bytes: &[u8]) -> Result<Vec<(String, store::StepFile)>> {
-        let mut kept = Preparing::new(&self.store.layout.run(slug).join("submitted"))?;
-        kept.write("document.json", bytes)?;
-        let points = ["run.before_start", "run.before_start"];
-        Ok(kept.finish(slug, "submitted", store::now(), Vec::new(), points)?.files)
     }
 
     /// The commit that a contract starts from: HEAD, or the one it names.
@@ -316,7 +308,11 @@ impl Starting<'_> {
     }
 
     /// Every agent's program must be there before a run starts, so that nobody waits for a run that cannot work.
-    fn preflight<'c>(&self, agents: impl Iterator<Item = (&'c str, &'c AgentConfig)>, tree: TreeId) -> Result<()> {
+    pub(crate) fn preflight<'c>(
+        &self,
+        agents: impl Iterator<Item = (&'c str, &'c AgentConfig)>,
+        tree: TreeId,
+    ) -> Result<()> {
         let Starting { objects, path_var, .. } = self;
         let mut missing = Vec::new();
         for (name, agent) in agents {
@@ -339,6 +335,21 @@ impl Starting<'_> {
         let message = format!("some agents cannot be started:{}", missing.concat());
         Err(Error::environment(message, "mend .norma/config.json, then trust it: norma trust"))
     }
+}
+
+/// Keeps a document beside the run, exactly as it was submitted.
+pub(crate) fn keep_document(
+    store: &Store,
+    slug: &Slug,
+    dir: &str,
+    bytes: &[u8],
+) -> Result<Vec<(String, store::StepFile)>> {
+    let target = store.layout.run(slug).join(dir);
+    store::make_way(store, &target, "nobody was told of it")?;
+    let mut kept = Preparing::new(&target)?;
+    kept.write("document.json", bytes)?;
+    let points = ["run.before_start", "run.before_start"];
+    Ok(kept.finish(slug, dir, store::now(), Vec::new(), points)?.files)
 }
 
 /// A run that goes on from another one's tree keeps that run's base commit: it lands as one change.
@@ -438,7 +449,7 @@ pub(crate) fn same_policies(run: &Run, policies: &Policies) -> Result<()> {
     ))
 }
 
-fn no_such_agent(name: &str) -> Error {
+pub(crate) fn no_such_agent(name: &str) -> Error {
     let hint = format!(r#"name it: "agents": {{ "{name}": {{ "type": "exec", "cmd": ["…"] }} }}, then: norma trust"#);
     Error::environment(format!("no agent {name:?} that can be run is configured"), hint)
 }

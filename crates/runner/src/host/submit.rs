@@ -6,6 +6,7 @@ use crate::{Error, Request, Result, Settings};
 use contract::documents::{self, Kind, Terms};
 use contract::{Digest, Item, RepoPath, Violation, hash};
 use run::gate::command::{Decision, Origin, decide};
+use std::collections::BTreeSet;
 use store::Layout;
 
 /// The type bits of a mode, and those of a regular file.
@@ -46,13 +47,14 @@ impl Submitted {
     }
 }
 
-/// Looks at a document; `Err` only where norma itself could not look.
+/// Looks at a document, whose items may be added to those that are present; `Err` only where norma itself could not look.
 pub fn submit(
     user: &Repository,
     objects: &Objects,
     layout: &Layout,
     settings: &Settings,
     bytes: &[u8],
+    present: &BTreeSet<String>,
 ) -> Result<Submitted> {
     let head = user.head()?;
     let state_dir = layout.state_in_repository();
@@ -66,6 +68,7 @@ pub fn submit(
         registry: &policies.agent_registry(),
         agents: &settings.config.agents,
         mcp: &policies.mcp_allowlist(),
+        present,
         state_dir: state_dir.as_ref(),
         base: &head.commit.to_string(),
         file: &|path| file(objects, head.tree, path),

@@ -10,7 +10,7 @@ use crate::host::start::Resumed;
 use crate::machine::Machine;
 use crate::shared::SharedRun;
 use crate::{Answer, Error, Result};
-use contract::{Policies, Slug};
+use contract::{Fact, Policies, Slug};
 use run::Run;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
-use store::{PathLocks, Reader};
+use store::{PathLocks, Reader, StepFile, Store};
 
 /// How many things are done at once, over all runs, unless one run may do more by itself.
 const WORKERS: usize = 16;
@@ -64,6 +64,24 @@ impl LiveRun {
     /// The run as it is on record.
     pub(crate) fn settled(&self) -> Arc<Run> {
         self.shared.settled()
+    }
+
+    /// Records facts that depend on the run as it is at that moment, all of them or none.
+    pub(crate) fn add(
+        &self,
+        store: &Store,
+        files: Vec<(String, StepFile)>,
+        facts: impl FnOnce(&Run) -> std::result::Result<Vec<Fact>, String>,
+    ) -> Result<Vec<Fact>> {
+        let mut found = Err(String::new());
+        let submitted = self.shared.submit_if(store, |run| {
+            found = facts(run);
+            found.as_ref().ok().map(|facts| (facts.clone(), files))
+        });
+        let look = format!("look at it: norma show {}", self.slug);
+        let facts = found.map_err(|why| Error::declined(why, look))?;
+        submitted.map_or(Ok(()), |(pending, _)| self.shared.settle(pending))?;
+        Ok(facts)
     }
 
     fn tools(&self, state: &StateDir) -> Result<Tools> {

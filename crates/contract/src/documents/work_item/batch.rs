@@ -54,8 +54,8 @@ pub fn compile_batch(batch: &Batch, submitted: &[u8], terms: &Terms<'_>) -> Resu
         compile_one(item, submitted, terms, &mut problems)
     });
     let items = items.collect();
-    duplicates(batch, &mut report);
-    unknown_dependencies(batch, &mut report);
+    duplicates(batch, terms, &mut report);
+    unknown_dependencies(batch, terms, &mut report);
     cycles(batch, &mut report);
     report.into_result().map(|()| items)
 }
@@ -124,8 +124,8 @@ fn tests(work: &WorkItem, terms: &Terms<'_>, problems: &mut Problems<'_>) -> Vec
 }
 
 /// Ids become directories, and some file systems ignore case.
-fn duplicates(batch: &Batch, report: &mut Report) {
-    let mut seen = BTreeSet::new();
+fn duplicates(batch: &Batch, terms: &Terms<'_>, report: &mut Report) {
+    let mut seen: BTreeSet<String> = terms.present.iter().map(|id| path::fold(id)).collect();
     for (index, item) in batch.items.iter().enumerate() {
         if !seen.insert(path::fold(&item.id)) {
             report.push(format!("{}/id", batch.place(index)), format!("another item is called {:?} too", item.id));
@@ -133,8 +133,8 @@ fn duplicates(batch: &Batch, report: &mut Report) {
     }
 }
 
-fn unknown_dependencies(batch: &Batch, report: &mut Report) {
-    for (index, at, need) in graph(batch).unknown() {
+fn unknown_dependencies(batch: &Batch, terms: &Terms<'_>, report: &mut Report) {
+    for (index, at, need) in graph(batch).unknown().into_iter().filter(|(.., need)| !terms.present.contains(*need)) {
         let message = format!("there is no item {need:?} in this batch");
         report.push(format!("{}/dependencies/{at}", batch.place(index)), message);
     }

@@ -143,3 +143,10 @@ fn an_item_that_does_not_fit_into_the_log_is_refused() {
     let found = compiled(&json!([long])).unwrap_err();
     assert!(found[0].starts_with("/0: comes to 14"), "{found:?}");
 }
+
+#[test]
+fn items_that_are_added_may_need_those_that_are_there_and_are_none_of_them() {
+    assert!(compiled(&json!([item("new", &["here"])])).is_ok());
+    let refused = compiled(&json!([item("here", &[])])).unwrap_err();
+    assert_eq!(refused, ["/0/id: another item is called \"here\" too"]);
+}
