@@ -3,12 +3,14 @@
 
 use crate::claims::Claims;
 use crate::drive::Progress;
+use crate::process::Clock;
 use crate::{Error, Result};
 use contract::{Event, Fact, SessionEvent, StepRef};
 use gateway::{Amount, Budget, Ledger};
 use run::Run;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use store::{RunLog, StepFile, Store, Ticket};
 
 /// What facts are recorded with.
@@ -29,6 +31,8 @@ pub(crate) struct SharedRun<'a> {
     telling: Mutex<Telling<'a>>,
     /// What its turns are paid from, however many are under way at once.
     ledger: Arc<Ledger>,
+    /// The time that they have together, if there is a limit.
+    clock: Option<Clock>,
 }
 
 /// The run, the end of its log, and who does what.
@@ -57,14 +61,20 @@ impl<'a> SharedRun<'a> {
         wake: Box<dyn Fn() + Send + Sync + 'a>,
     ) -> SharedRun<'a> {
         let ledger = Arc::new(ledger(&run));
+        let clock = run.remaining_ms().map(|left| Clock::new(Duration::from_millis(left)));
         let telling = Telling { progress, durable: BTreeMap::new(), settled: Arc::new(run.clone()) };
         let state = RunState { run, log, claims: Claims::default(), failed: None };
-        SharedRun { state: Mutex::new(state), wake, telling: Mutex::new(telling), ledger }
+        SharedRun { state: Mutex::new(state), wake, telling: Mutex::new(telling), ledger, clock }
     }
 
     /// What the run's turns are paid from.
     pub(crate) fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
+    }
+
+    /// The time that the run's turns have together.
+    pub(crate) fn clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
     }
 
     /// The run as it is now.

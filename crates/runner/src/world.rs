@@ -4,6 +4,7 @@
 
 use crate::change::acceptance::Acceptance;
 use crate::git::ObjectId;
+use crate::process::Clock;
 use crate::workspace::Captured;
 use crate::{Keys, Result};
 use contract::session::{Decision, Permission};
@@ -33,6 +34,8 @@ pub struct TurnOrder<'a> {
     pub step_dir: &'a Path,
     /// How long it may take.
     pub time_left: Duration,
+    /// What is left of the time that it shares with all other turns of its run.
+    pub clock: Option<&'a Clock>,
     /// What it is paid from, with all other turns of its run.
     pub ledger: &'a Arc<Ledger>,
     /// Who is told, and asked, while the agent works.

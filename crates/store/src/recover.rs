@@ -56,6 +56,7 @@ fn recover_run(store: &Store, reader: &Reader, slug: &str, sign: Sign<'_>, found
     open.restore_files(found)?;
     open.mirror(reader, found)?;
     let whole = open.restore_evidence(reader, found)?;
+    open.clear_documents(reader)?;
     open.clear_steps(found)?;
     open.close_change(found)?;
     if open.run.status == Status::Running {
@@ -137,6 +138,18 @@ impl Recovering<'_> {
             self.append(vec![Fact::EvidenceLost { findings: lost }])?;
         }
         Ok(false)
+    }
+
+    /// A document whose items were not added after all goes; nobody was told of it.
+    fn clear_documents(&self, reader: &Reader) -> Result<()> {
+        let recorded = reader.artifacts(self.slug, false)?;
+        for name in names(&self.dir)? {
+            let name = name.to_string_lossy();
+            if name.starts_with("added-") && !recorded.iter().any(|(dir, _)| *dir == name) {
+                remove_tree(&self.dir.join(&*name))?;
+            }
+        }
+        Ok(())
     }
 
     /// Temporary directories go; a complete directory without a record becomes a failed step; anything else

@@ -39,7 +39,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
         cwd: env::current_dir()?,
         env: env::vars_os().collect::<BTreeMap<_, _>>(),
         stdin: Vec::new(),
-        limits: Limits { wall: WALL, idle: None, output_bytes_max: 1024 },
+        limits: Limits { wall: WALL, idle: None, output_bytes_max: 1024, clock: None },
     };
     let supervisor = Supervisor { program: env::current_exe()?, args: vec![OsString::from("__supervise")] };
     let cancel = Cancel::new()?;

@@ -29,7 +29,7 @@ fn command(program: &str, args: &[&str]) -> Command {
         cwd: std::env::temp_dir(),
         env: BTreeMap::from([(OsString::from("PATH"), OsString::from("/usr/bin:/bin"))]),
         stdin: Vec::new(),
-        limits: Limits { wall: PATIENCE, idle: None, output_bytes_max: 1024 * 1024 },
+        limits: Limits { wall: PATIENCE, idle: None, output_bytes_max: 1024 * 1024, clock: None },
     }
 }
 

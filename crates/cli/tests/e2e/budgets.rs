@@ -4,7 +4,8 @@
 use crate::batches::{item, with_worker};
 use crate::environment::{Output, PATCH, TestEnvironment};
 use crate::receipts::verifies_elsewhere;
-use serde_json::json;
+use contract::Timestamp;
+use serde_json::{Value, json};
 
 /// Nothing shorter than a minute can be said, so this waits for one.
 #[test]
@@ -38,6 +39,26 @@ fn a_batch_that_ran_out_of_minutes_goes_on_where_it_was_cut_off() {
     verifies_elsewhere(&env);
     env.norma(&["undo", "@last"]).success();
     env.norma(&["verify", "@last"]).success();
+}
+
+/// Nothing shorter than a minute can be said, but three who work at once use it up in a third of that.
+#[test]
+fn the_minutes_of_a_batch_hold_over_all_that_work_at_once() {
+    let env = with_worker("sleep 600");
+    env.configure(|config| {
+        config["agents"] = json!({"worker": {"type": "exec", "cmd": ["./agents/worker.sh"]}});
+        config["budgets"]["max_minutes"] = json!(1);
+    });
+    let items = ["a", "b", "c"].map(|id| item(id, json!({"constraints": {"timeout_ms": 600_000}})));
+    env.write("items.json", &json!(items).to_string());
+    env.norma(&["batch", "items.json", "--jobs", "3"]).exits(1);
+    assert_eq!(env.last()["status"], "stopped");
+    let ms = |time: &Value| serde_json::from_value::<Timestamp>(time.clone()).unwrap().unix_ms();
+    let events = env.events();
+    let steps = events.iter().filter(|event| event["type"] == "step_committed");
+    let worked: u64 = steps.map(|step| ms(&step["ts"]) - ms(&step["payload"]["started_at"])).sum();
+    // A minute each would be three; how long it takes to end them depends on the machine.
+    assert!((60_000..150_000).contains(&worked), "{worked}");
 }
 
 /// Runs norma as somebody at a terminal does.

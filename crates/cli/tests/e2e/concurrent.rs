@@ -282,3 +282,22 @@ fn items_that_are_added_to_a_paused_batch_are_done_when_it_goes_on() {
     env.norma(&["verify", "@last"]).success();
     env.norma(&["replay", "@last"]).success();
 }
+
+#[test]
+fn items_whose_adding_was_cut_off_are_not_there() {
+    let mut env = with_patient_worker();
+    let first = start(&env, "a");
+    first.signal("INT");
+    first.wait().exits(130);
+    let more = items(&env, "more.json", &[item("b", json!({}))]);
+    // Before and after the document is in its place, and both times before anything is on record.
+    for visit in ["1", "2"] {
+        env.env.insert("NORMA_CRASH_POINT".to_owned(), format!("run.before_start:{visit}"));
+        assert_eq!(env.norma(&["batch", &more, "--into", "@last"]).code(), None);
+    }
+    env.env.remove("NORMA_CRASH_POINT");
+    env.touch("go");
+    env.norma(&["resume", "@last"]).success();
+    assert!(!env.root.join("b.txt").exists());
+    env.norma(&["verify", "@last"]).success();
+}

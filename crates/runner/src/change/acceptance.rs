@@ -90,7 +90,8 @@ impl Machine {
             return Ok(Tried::not_run(End::NotStarted(why)));
         }
         let of_turn = &on.run.started.contract.limits;
-        let limits = |wall| Limits { wall, idle: None, output_bytes_max: u64::from(of_turn.output_mb) << 20 };
+        let limits =
+            |wall| Limits { wall, idle: None, output_bytes_max: u64::from(of_turn.output_mb) << 20, clock: None };
         // The setup is not the test: it has the time that it has before a turn.
         let of_setup = limits(Duration::from_secs(of_turn.step_seconds.into()));
         if let SetUp::Failed(failed) = self.set_up(on, of_setup)? {
@@ -142,7 +143,7 @@ impl Machine {
             Ok(ready) => ready,
             Err(why) => return Ok(call.tried(End::NotConfined(why))),
         };
-        let mut finished = match ready.go(Said::Bytes(&[]), call.limits, &self.cancel) {
+        let mut finished = match ready.go(Said::Bytes(&[]), call.limits.clone(), &self.cancel) {
             Ok(finished) => finished,
             Err(error) => return Ok(call.tried(End::NotConfined(error.to_string()))),
         };
@@ -167,7 +168,7 @@ impl Machine {
             cwd: call.root.clone(),
             env,
             stdin: Vec::new(),
-            limits: call.limits,
+            limits: call.limits.clone(),
         };
         let outcome = process::run(&command, &self.context.supervisor, &self.cancel, &mut |_| ());
         let outcome = outcome.map_err(|source| Error::io("run", &command.program, source))?;

@@ -68,7 +68,7 @@ fn version(context: &Context, program: &Path) -> Option<String> {
     std::fs::create_dir_all(&home).ok()?;
     let mut env = context.agent_env.clone();
     env.insert("HOME".into(), home.clone().into());
-    let limits = Limits { wall: PATIENCE, idle: None, output_bytes_max: VERSION_BYTES };
+    let limits = Limits { wall: PATIENCE, idle: None, output_bytes_max: VERSION_BYTES, clock: None };
     let args = vec!["--version".into()];
     let command = Command { program: program.to_owned(), args, cwd: home.clone(), env, stdin: Vec::new(), limits };
     let outcome = process::run(&command, &context.supervisor, &Cancel::new().ok()?, &mut |_| {});

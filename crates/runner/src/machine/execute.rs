@@ -366,6 +366,7 @@ pub(crate) fn limits(order: &TurnOrder<'_>) -> Limits {
         wall: order.time_left,
         idle: limits.idle_seconds.map(|seconds| Duration::from_secs(seconds.into())),
         output_bytes_max: u64::from(limits.output_mb) << 20,
+        clock: order.clock.cloned(),
     }
 }
 

@@ -95,7 +95,7 @@ impl Ready {
         let [(stdin, ours_in), (ours_out, stdout), (ours_err, stderr)] = [pipe()?, pipe()?, pipe()?];
         self.supervised.release(command, Streams { stdin, stdout, stderr })?;
         let output = Output { stdout: ours_out, stderr: ours_err };
-        let turn = Turn::new(Keeper::Supervised(self.supervised), ours_in, output, (said, command.limits))?;
+        let turn = Turn::new(Keeper::Supervised(self.supervised), ours_in, output, (said, command.limits.clone()))?;
         let Watched { keeper: Keeper::Supervised(mut supervised), stopped, rest } = turn.watch(cancel)? else {
             unreachable!("BUG: the keeper was given above")
         };
@@ -433,12 +433,14 @@ impl Deadlines {
     }
 
     fn next(&self) -> Option<Instant> {
-        self.wall().into_iter().chain(self.idle()).min()
+        let shared = self.limits.clock.as_ref().map(|clock| clock.next_look(Instant::now()));
+        self.wall().into_iter().chain(self.idle()).chain(shared).min()
     }
 
     fn passed(&self, now: Instant) -> Option<End> {
         let has_passed = |deadline: &Instant| *deadline <= now;
-        if self.wall().as_ref().is_some_and(has_passed) {
+        let is_over = self.limits.clock.as_ref().is_some_and(|clock| clock.is_over(now));
+        if is_over || self.wall().as_ref().is_some_and(has_passed) {
             Some(End::WallDeadline)
         } else if self.idle().as_ref().is_some_and(has_passed) {
             Some(End::IdleDeadline)
@@ -456,8 +458,12 @@ mod tests {
     fn check(wall: u64, idle: Option<u64>, quiet_since: u64, now: u64, expected: Option<End>) {
         let started = Instant::now();
         let after = |seconds| started + Duration::from_secs(seconds);
-        let limits =
-            Limits { wall: Duration::from_secs(wall), idle: idle.map(Duration::from_secs), output_bytes_max: 0 };
+        let limits = Limits {
+            wall: Duration::from_secs(wall),
+            idle: idle.map(Duration::from_secs),
+            output_bytes_max: 0,
+            clock: None,
+        };
         let deadlines = Deadlines { limits, started, last_output: after(quiet_since), waiting_since: None };
         assert_eq!(deadlines.passed(after(now)), expected);
     }
@@ -466,7 +472,12 @@ mod tests {
     fn waiting_for_a_person_is_not_the_programs_time() {
         let started = Instant::now();
         let after = |seconds| started + Duration::from_secs(seconds);
-        let limits = Limits { wall: Duration::from_secs(10), idle: Some(Duration::from_secs(3)), output_bytes_max: 0 };
+        let limits = Limits {
+            wall: Duration::from_secs(10),
+            idle: Some(Duration::from_secs(3)),
+            output_bytes_max: 0,
+            clock: None,
+        };
         let mut deadlines = Deadlines { limits, started, last_output: started, waiting_since: None };
         // However seldom anybody looks meanwhile.
         for (is_waiting, at) in [(true, 2), (true, 500), (false, 1002), (false, 1003)] {

@@ -14,6 +14,7 @@
 
 mod cancel;
 mod capture;
+mod clock;
 pub mod confined;
 mod control;
 mod drive;
@@ -33,6 +34,7 @@ use std::time::Duration;
 
 pub use cancel::Cancel;
 pub use capture::Captured;
+pub use clock::Clock;
 pub use contract::ProcessEnd as End;
 pub use drive::{Ready, get_ready, run};
 pub use input::{Said, Talk};
@@ -65,7 +67,7 @@ pub struct Command {
 }
 
 /// The bounds of one process run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// Longest time from start to end.
     pub wall: Duration,
@@ -73,6 +75,8 @@ pub struct Limits {
     pub idle: Option<Duration>,
     /// Bytes kept of each stream; what comes after is read, counted and dropped.
     pub output_bytes_max: u64,
+    /// Time that it shares with other programs.
+    pub clock: Option<Clock>,
 }
 
 /// The command line that becomes [`supervise::main`].

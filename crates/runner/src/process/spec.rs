@@ -93,7 +93,7 @@ mod tests {
             cwd: "/".into(),
             env: BTreeMap::from([("A".into(), "=1".into()), ("B".into(), "".into())]),
             stdin: vec![1, 2],
-            limits: Limits { wall: Duration::MAX, idle: None, output_bytes_max: 1 },
+            limits: Limits { wall: Duration::MAX, idle: None, output_bytes_max: 1, clock: None },
         };
         let spec = unpack(pack(&command).unwrap()).unwrap();
         assert_eq!(
@@ -110,7 +110,7 @@ mod tests {
             cwd: "/".into(),
             env: BTreeMap::new(),
             stdin: Vec::new(),
-            limits: Limits { wall: Duration::MAX, idle: None, output_bytes_max: 1 },
+            limits: Limits { wall: Duration::MAX, idle: None, output_bytes_max: 1, clock: None },
         };
         let bytes = encode(&command);
         for length in 0..bytes.len() {

@@ -167,6 +167,7 @@ impl Taking<'_, '_, '_> {
             live_dir: &live_dir,
             step_dir: &step_dir,
             time_left: Duration::from_millis(spec.time_ms),
+            clock: None,
             ledger: &Arc::default(),
             witness: &witness,
             again: Some(&again),

@@ -12,6 +12,7 @@ use crate::change::observed::{self, LyingAbout};
 use crate::drive::Driver;
 use crate::git::recorded;
 use crate::host::policy::Rules;
+use crate::process::Clock;
 use crate::shared::Pending;
 use crate::turn::evidence::{keep, keep_conversation};
 use crate::turn::permissions::OnRecord;
@@ -51,7 +52,6 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
     let stored = request(driver, &spec, &driver.store.layout.root, &target);
     let seen = if place.final_names { &target } else { &live.path };
     let sent = request(driver, &spec, &place.repo_root, seen);
-    let time_left = driver.run.remaining_ms().map_or(spec.time_ms, |left| left.min(spec.time_ms));
     let witness = OnRecord::new(driver, spec.clone())?;
     let order = TurnOrder {
         run: &driver.run,
@@ -59,7 +59,8 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
         request: &sent,
         live_dir: &live.path,
         step_dir: &target,
-        time_left: Duration::from_millis(time_left),
+        time_left: Duration::from_millis(spec.time_ms),
+        clock: driver.shared.clock(),
         ledger: driver.shared.ledger(),
         witness: &witness,
         again: None,
@@ -69,7 +70,9 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
     driver.world.prepare(Some(&order))?;
     driver.shared.settle(opened)?;
     crash::point("step.after_intent");
+    let running = order.clock.map(Clock::start);
     let execution = driver.world.execute(&order)?;
+    drop(running);
     witness.settle()?;
     driver.refresh();
     crash::point("step.after_agent");
