@@ -2,121 +2,28 @@
 //! a fact, and nobody is told of it (progress), before it is durable. Who asks is the host, for all its runs
 //! ([`crate::host::workers`]), or somebody who carries out a run alone.
 
-use crate::claims::{Asking, Job, Next};
+mod finish;
+mod items;
+mod judging;
+mod patch;
+
 use crate::git::Objects;
-use crate::host::approval;
-use crate::machine::diff;
-use crate::shared::{Pending, SharedRun};
+use crate::record::claims::{Asking, Job, Next};
+use crate::record::{Control, Driver, Progress, SharedRun, Stop, approval};
 use crate::world::World;
-use crate::{Error, Result, change, items, landing, turn};
-use contract::{End, Event, Fact, Policies, Reason, SessionEvent, Status, StepRef};
+use crate::{Result, landing, turn};
+use contract::{End, Fact, Policies, Reason, Status};
 use run::{Due, Run};
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use store::{PathLocks, Reader, RunLog, Store, crash};
+use store::{PathLocks, Reader, RunLog, Store};
 
 /// How often somebody who carries out a run alone looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Why the loop should stop before the run does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
-    /// Leave it paused; it can go on later.
-    Interrupt,
-    /// End it.
-    Cancel,
-}
-
-/// The way to ask a run to stop, from a signal handler's thread or another terminal.
-#[derive(Clone)]
-pub struct Control {
-    requested: Arc<Mutex<Option<Stop>>>,
-    /// Ends the turn that is under way.
-    pub cancel: crate::process::Cancel,
-    waiters: turn::answers::Waiters,
-}
-
-impl Control {
-    /// Nothing is asked yet.
-    pub fn new() -> Result<Control> {
-        let cancel = crate::process::Cancel::new()
-            .map_err(|source| Error::io("make a wake-up for", Path::new("the run"), source))?;
-        Ok(Control { requested: Arc::default(), cancel, waiters: Default::default() })
-    }
-
-    /// Asks for a stop; a cancel is not weakened by a later interrupt.
-    pub fn request(&self, stop: Stop) {
-        let mut requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
-        if *requested != Some(Stop::Cancel) {
-            *requested = Some(stop);
-        }
-        self.cancel.cancel();
-    }
-
-    /// Has the turns that wait for a person look for their answers.
-    pub fn wake_turns(&self) {
-        self.waiters.wake();
-    }
-
-    /// Lets a turn be woken while it lasts.
-    pub(crate) fn join_turn(&self) -> Result<turn::answers::Waiter> {
-        self.waiters.join().map_err(|source| Error::io("make a wake-up for", Path::new("a turn"), source))
-    }
-
-    /// What was asked.
-    pub fn requested(&self) -> Option<Stop> {
-        *self.requested.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Told of everything that is on record, in order.
-pub trait Progress: Send {
-    /// These events are durable, and this is the run with them.
-    fn recorded(&mut self, run: &Arc<Run>, events: &[Event]);
-    /// An agent is in the middle of something; this is on no record.
-    fn delta(&mut self, _step: StepRef, _event: &SessionEvent) {}
-}
-
-impl<P: Progress + ?Sized> Progress for &mut P {
-    fn recorded(&mut self, run: &Arc<Run>, events: &[Event]) {
-        (**self).recorded(run, events);
-    }
-
-    fn delta(&mut self, step: StepRef, event: &SessionEvent) {
-        (**self).delta(step, event);
-    }
-}
-
 /// Whether doing this would accept the run's result.
 fn accepts(due: &Due) -> bool {
     matches!(due, Due::Land | Due::End { status: Status::Succeeded, .. })
-}
-
-/// Whoever does one thing about a run, and what that takes.
-pub(crate) struct Driver<'w, 'a> {
-    /// The record.
-    pub(crate) store: &'w Store,
-    /// norma's own objects.
-    pub(crate) objects: &'w Objects,
-    /// Reads what was recorded before.
-    pub(crate) reader: &'w Reader,
-    /// The run, as it was after what this one recorded last.
-    pub(crate) run: Run,
-    /// The run as all who work on it know it.
-    pub(crate) shared: Arc<SharedRun<'a>>,
-    /// Agents and git.
-    pub(crate) world: &'w mut dyn World,
-    /// Who may stop it.
-    pub(crate) control: Control,
-    /// What its changes are judged by; those that its contract names.
-    pub(crate) policies: &'w Policies,
-    /// Held while a result is brought to the user's branch: results land one after another.
-    pub(crate) lane: &'w Mutex<()>,
-    /// Who has said yes to whatever the contract needs a yes for, by typing it.
-    pub(crate) consent: Option<&'w str>,
 }
 
 impl Driver<'_, '_> {
@@ -146,7 +53,7 @@ impl Driver<'_, '_> {
                 until.into_iter().for_each(|until| self.shared.state().claims.rest_until(until));
                 Ok(())
             }
-            Due::Change { change, step } => change::judge_and_apply(self, change, step),
+            Due::Change { change, step } => patch::judge_and_apply(self, change, step),
             Due::Land => {
                 let lane = self.lane;
                 let _alone = lane.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,51 +103,6 @@ impl Driver<'_, '_> {
             }
         }
     }
-
-    /// The end: what the run changed is written down beside its evidence, then the end goes on record, then
-    /// its bundle is completed and the directory is sealed.
-    pub(crate) fn end(&mut self, facts: Vec<Fact>) -> Result<()> {
-        keep_diff(&self.run_dir(), diff(self.objects, &self.run)?)?;
-        self.record(facts, Vec::new())?;
-        crash::point("end.after_commit");
-        self.world.release(&self.run)?;
-        let keys = self.world.keys();
-        Ok(store::seal(self.store, &self.run.id.slug(), &|said| keys.sign(said))?)
-    }
-
-    /// Durable first, believed second, told third.
-    pub(crate) fn record(&mut self, facts: Vec<Fact>, files: Vec<(String, store::StepFile)>) -> Result<()> {
-        self.record_while(facts, files, |_, _| Ok(()))
-    }
-
-    /// The same, with something to do while the disk is waited for: something that has no effect by itself.
-    pub(crate) fn record_while(
-        &mut self,
-        facts: Vec<Fact>,
-        files: Vec<(String, store::StepFile)>,
-        meanwhile: impl FnOnce(&mut dyn World, &Run) -> Result<()>,
-    ) -> Result<()> {
-        let pending = self.submit(facts, files);
-        let done = meanwhile(self.world, &self.run);
-        self.shared.settle(pending)?;
-        done
-    }
-
-    /// Puts facts on their way to the disk. They are counted on from here, and acted on only once they are settled.
-    pub(crate) fn submit(&mut self, facts: Vec<Fact>, files: Vec<(String, store::StepFile)>) -> Pending {
-        let (pending, run) = self.shared.submit(self.store, |_| (facts, files));
-        self.run = run;
-        pending
-    }
-
-    /// The run as it is now, whoever recorded last.
-    pub(crate) fn refresh(&mut self) {
-        self.run = self.shared.run();
-    }
-
-    pub(crate) fn run_dir(&self) -> PathBuf {
-        self.store.layout.run(&self.run.id.slug())
-    }
 }
 
 /// A run that is carried out on one thread, with nobody else around: by recovery, in a simulation, to be measured.
@@ -288,16 +150,4 @@ impl<'w, 'a> Alone<'w, 'a> {
             driver.shared.state().claims.release(subject);
         }
     }
-}
-
-/// Writes down what a run changed, before its end is on record.
-pub(crate) fn keep_diff(run_dir: &Path, (patch, names): (Vec<u8>, Vec<u8>)) -> Result<()> {
-    write_synced(&run_dir.join("patch.diff"), &patch)?;
-    write_synced(&run_dir.join("diff_name_only.txt"), &names)
-}
-
-/// On disk when this returns: no commit holds these bytes, and recovery has no git to make them again.
-fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
-    let written = File::create(path).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
-    written.map_err(|source| Error::io("write", path, source))
 }

@@ -6,10 +6,12 @@ mod merged;
 
 pub(crate) use merged::merged_tree;
 
-use crate::drive::Driver;
-use crate::git::{CommitSpec, Land, ObjectId, Objects, Repository, Swap, id, land_on_branch, recorded, undo_on_branch};
-use crate::host::policy::Rules;
-use crate::machine::commit_message;
+use crate::change::{commit_message, identity};
+use crate::context::policy::Rules;
+use crate::git::{CommitSpec, ObjectId, Objects, Repository, id, recorded, undo_on_branch};
+pub(crate) use crate::machine::landing::short_ref;
+use crate::machine::landing::{carry_out, create_branch, described};
+use crate::record::Driver;
 use crate::world::LandResult;
 use crate::{Error, Machine, Result, World};
 use contract::{Audit, End, Fact, Landing, LandingDeclined, LandingMode, LandingUndone, Reason, Status, Workflow};
@@ -98,21 +100,10 @@ fn commit_of(run: &Run) -> CommitSpec {
     CommitSpec {
         tree: id(run.tree()),
         parents: vec![id(run.started.base.commit)],
-        author: Machine::identity(run),
+        author: identity(run),
         seconds: (run.verdict_at().unwrap_or_default().unix_ms() / 1000) as i64,
         message: commit_message(run),
     }
-}
-
-/// Where the ref of a landing is, if that is neither where it must be nor where it shall go. A ref that is gone, or a HEAD
-/// that is on a branch now, is nothing to put a result on.
-pub(crate) fn moved_to(user: &Repository, landing: &Landing) -> Result<Option<ObjectId>> {
-    if landing.target == "HEAD" && user.head_branch()?.is_some() {
-        return Ok(None);
-    }
-    let found = user.read_ref(&landing.target)?;
-    let known = [landing.from, Some(landing.commit)];
-    Ok(found.filter(|found| !known.contains(&Some(recorded(*found)))))
 }
 
 /// The name under which norma's repository keeps what a run made.
@@ -128,66 +119,6 @@ fn merged_pin(slug: &str) -> String {
 /// The branch that keeps a result which is not on the user's own.
 pub(crate) fn own_branch(slug: &str) -> String {
     format!("refs/heads/norma/{slug}")
-}
-
-/// `refs/heads/main` as people say it.
-pub(crate) fn short_ref(name: &str) -> &str {
-    name.strip_prefix("refs/heads/").unwrap_or(name)
-}
-
-/// Moves refs and files as a landing says. Idempotent.
-pub(crate) fn carry_out(user: &Repository, objects: &Objects, run: &Run, landing: &Landing) -> Result<LandResult> {
-    let from = landing.from.unwrap_or(run.started.base.commit);
-    let (base, new) = (id(from), id(landing.commit));
-    let message = format!("norma: land {}", run.id.slug());
-    if !landing.checkout {
-        return create_branch(user, objects, &landing.target, (base, new), &message);
-    }
-    let branch = (landing.target != "HEAD").then_some(landing.target.as_str());
-    let mut at = |point: &str| match point {
-        "exported" => crash::point("land.exported"),
-        "ref_moved" => crash::point("land.ref_moved"),
-        "files_moved" => crash::point("land.files_moved"),
-        "checked_out" => crash::point("land.checked_out"),
-        _ => {}
-    };
-    Ok(described(land_on_branch(user, objects, branch, base, new, &message, &mut at)?, &landing.target))
-}
-
-fn described(land: Land, target: &str) -> LandResult {
-    let short = short_ref(target);
-    match land {
-        Land::Done => LandResult::Done,
-        Land::Moved { found } => {
-            let at = found.map_or_else(|| "gone".to_owned(), |id| format!("at {}", id.to_hex_with_len(12)));
-            LandResult::Declined(format!("{short} has moved meanwhile and is {at}"))
-        }
-        Land::DirtyPaths(paths) => {
-            let names: Vec<String> = paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect();
-            LandResult::Declined(format!("your uncommitted changes are in the way: {}", names.join(", ")))
-        }
-        Land::CheckoutRefused(why) => LandResult::Declined(why.trim().to_owned()),
-    }
-}
-
-fn create_branch(
-    user: &Repository,
-    objects: &Objects,
-    target: &str,
-    (base, new): (ObjectId, ObjectId),
-    message: &str,
-) -> Result<LandResult> {
-    if user.read_ref(target)? == Some(new) {
-        return Ok(LandResult::Done);
-    }
-    objects.export(user, objects.tree_of(base)?, new)?;
-    crash::point("land.exported");
-    match user.swap_ref(target, Some(new), None, message)? {
-        Swap::Done => Ok(LandResult::Done),
-        Swap::Moved { .. } => {
-            Ok(LandResult::Declined(format!("the branch {target} exists already and is something else")))
-        }
-    }
 }
 
 /// Where a run is landed after it has ended.
@@ -255,7 +186,7 @@ impl Later<'_> {
             return Ok(Ok(landing(base, result)));
         }
         let policies = crate::load_policies(&store.layout)?;
-        crate::host::start::same_policies(run, &policies)?;
+        crate::context::policy::same_policies(run, &policies)?;
         let rules = Rules::new(&policies, &store.layout);
         let merging = Merging { objects, run, rules, onto: head.commit };
         let merged = match machine {

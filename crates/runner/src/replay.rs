@@ -11,13 +11,13 @@ mod tally;
 mod tests;
 mod turns;
 
-use crate::drive::Control;
+use crate::change::diff;
+use crate::context::policy::Rules;
 use crate::git::Objects;
 use crate::git::{id, recorded};
-use crate::host::policy::Rules;
 use crate::landing::merged_tree;
-use crate::machine::diff;
 use crate::machine::state_hash::Memo;
+use crate::record::Control;
 use crate::{Error, Machine, Result, World};
 use contract::replay::{ReplayCheck, ReplayMode, ReplayReport};
 use contract::{Event, Fact, ItemBase, Landing, Policies, Reason, Status};
@@ -75,7 +75,7 @@ impl Replay<'_> {
             let why = format!("run {slug} is {}; only a run that has ended can be replayed", end.status);
             return Err(Error::declined(why, format!("look at it: norma show {slug}")));
         }
-        crate::host::start::same_policies(&end, self.policies)?;
+        crate::context::policy::same_policies(&end, self.policies)?;
         let run = Run::start(id, &events[0]).map_err(damaged)?;
         let dir = self.reader.layout().run(slug);
         let rules = Rules::new(self.policies, self.reader.layout());

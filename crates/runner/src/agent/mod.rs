@@ -7,8 +7,7 @@ mod ongoing;
 pub(crate) mod spool;
 mod talk;
 
-use crate::machine::Machine;
-use crate::machine::confine::Extra;
+use crate::context::Context;
 use crate::process::{End, Limits, Outcome, Talk};
 use crate::world::{Spoken, TurnOrder};
 use crate::{Error, Result};
@@ -23,10 +22,12 @@ pub(crate) use ongoing::Conversations;
 use ongoing::Ongoing;
 use run::TurnRights;
 use run::prompt::blocks;
+use run::redact::Redactor;
 use sandbox::{Overlay, Root, Upper};
 use serde_json::Value;
 use session::{Brief, Exit, Kind, Launch, Mode, Rights, launch};
 use spool::{Exchanges, Spool};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -76,6 +77,21 @@ pub(crate) struct Engaged {
     free_door: Option<TcpListener>,
 }
 
+/// What the sandbox of a known agent has besides what every agent's has.
+#[derive(Default)]
+pub(crate) struct Extra {
+    /// Variables.
+    pub(crate) env: BTreeMap<String, String>,
+    /// Hosts, as `host:port`.
+    pub(crate) network: Vec<String>,
+    /// What it can read.
+    pub(crate) read: Vec<Root>,
+    /// Its home.
+    pub(crate) home: Option<Overlay>,
+    /// Where norma itself answers.
+    pub(crate) door: Option<u16>,
+}
+
 /// What a turn of an agent came to.
 pub(crate) struct Ended {
     pub(crate) spoken: Spoken,
@@ -96,29 +112,37 @@ pub(crate) fn kind_of(agent: &AgentConfig) -> Option<Kind> {
     })
 }
 
-impl Machine {
+/// What an agent is engaged with, whichever machine it is on.
+pub(crate) struct Engaging<'e> {
+    pub(crate) context: &'e Context,
+    /// The directory of the turn's ground, which nobody else uses.
+    pub(crate) private: PathBuf,
+    /// Finds the secrets that must not be kept.
+    pub(crate) redactor: Arc<Redactor>,
+    /// What agents of a loop were told before.
+    pub(crate) conversations: &'e mut Conversations,
+}
+
+impl Engaging<'_> {
     /// Gets everything ready for a turn of a known agent; the inner error says what keeps it from being started.
     pub(crate) fn engage(
-        &mut self,
+        self,
         order: &TurnOrder<'_>,
         agent: &AgentConfig,
         kind: Kind,
         cwd: &Path,
         inside: Option<&Path>,
     ) -> Result<std::result::Result<Engaged, String>> {
-        let layout = &self.context.layout;
-        let ground = crate::machine::view::Ground::of(order.run, order.spec);
-        let private = ground.directory(layout);
+        let Engaging { context, private, redactor, conversations } = self;
         let (spec, name) = (order.spec, order.spec.step.dir_name());
         let home_dir = private.join(format!("home-{name}"));
         let limits = &order.run.started.contract.limits;
-        let redactor = self.redactor();
         let dir = private.join(format!("spool-{name}"));
         let spool = Spool::new(dir, u64::from(limits.evidence_mb) << 20, Arc::clone(&redactor))?;
         let exchanges = Arc::new(Exchanges::new(&spool.dir, redactor));
         let access = match order.again {
             Some(again) => Ok(Access::Gateway(Arc::clone(&again.gateway), None)),
-            None => Access::find(kind, agent, &self.context.user_env, order.ledger, exchanges),
+            None => Access::find(kind, agent, &context.user_env, order.ledger, exchanges),
         };
         let access = match access {
             Ok(access) => access,
@@ -136,11 +160,11 @@ impl Machine {
         let home_inside = inside.map_or_else(|| home_dir.clone(), |home| home.join(HOME));
         let mut prompt = match order.again {
             Some(again) => again.prompt.clone(),
-            None => blocks(order.request, &self.context.templates),
+            None => blocks(order.request, &context.templates),
         };
         let ongoing = match order.again {
             Some(again) if again.prompt.sent == Sent::Full => None,
-            _ => self.conversations.take(spec.step.role, &prompt),
+            _ => conversations.take(spec.step.role, &prompt),
         };
         prompt.sent = if ongoing.is_some() { Sent::Delta } else { Sent::Full };
         let terms = Terms {
@@ -160,7 +184,7 @@ impl Machine {
             access,
         };
         let launch = launch(&terms.brief(&[&terms.step_dir]), terms.mode);
-        let user_home = self.context.user_env.get(OsStr::new("HOME")).map(PathBuf::from);
+        let user_home = context.user_env.get(OsStr::new("HOME")).map(PathBuf::from);
         let sign_in = user_home.as_deref().filter(|_| matches!(terms.access, Access::SignIn));
         let files = terms.ongoing.as_ref().map(|ongoing| ongoing.files.as_path());
         let home = Home::furnish(home_dir, &launch, sign_in.map(|home| (kind, home)), files)?;
@@ -234,7 +258,7 @@ impl Engaged {
     }
 
     /// The variables it gets where nothing confines it.
-    pub(crate) fn env(&self) -> &std::collections::BTreeMap<String, String> {
+    pub(crate) fn env(&self) -> &BTreeMap<String, String> {
         &self.launch.env
     }
 

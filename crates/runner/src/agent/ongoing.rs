@@ -4,8 +4,8 @@
 //! then told everything.
 
 use super::home::make_dir;
+use crate::evidence::left_files::{Visitor, open, visit};
 use crate::git::sweep::open_below;
-use crate::turn::left_files::{Visitor, open, visit};
 use crate::{Error, Result};
 use contract::{BlockName, PromptBlocks, Role, Usage};
 use session::Kind;

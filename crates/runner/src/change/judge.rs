@@ -7,12 +7,8 @@ use super::judged::{Judged, Refusal};
 use super::receipt::Landed;
 use crate::Result;
 use crate::change::acceptance::Acceptance;
-use crate::drive::Driver;
-use crate::git::id;
-use crate::host::policy::Rules;
-use crate::shared::Pending;
 use contract::work::Gate;
-use contract::{Digest, Item, TreeId};
+use contract::{Item, TreeId};
 use run::gate::ORDER;
 
 /// What came of the tests of a change.
@@ -98,26 +94,4 @@ fn test(judged: &mut Judged, tree: TreeId, base: TreeId, try_tests: &mut TryTest
         }
     };
     Ok(refused.map_or(Verdict::Passed, Verdict::Refused))
-}
-
-/// Has a live run's change judged. `sealed` is the record of its turn, where that is still on its way to the disk: it is
-/// waited for before the tests, which may take long.
-pub(crate) fn with_gates<T>(
-    driver: &mut Driver<'_, '_>,
-    sealed: &mut Option<Pending>,
-    ask: impl FnOnce(&Gates<'_>, &mut TryTests<'_>) -> Result<T>,
-) -> Result<T> {
-    let run_dir = driver.run_dir();
-    let Driver { reader, world, run, control, shared, policies, store, objects, .. } = driver;
-    let landed = |content: &Digest| Ok(reader.landed_receipt(content)?);
-    let rules = Rules::new(policies, &store.layout);
-    let gates = Gates { objects, rules, run, run_dir, landed: &landed };
-    let mut try_tests = |item: &Item, tree: TreeId, base: TreeId| {
-        if let Some(sealed) = sealed.take() {
-            shared.settle(sealed)?;
-        }
-        let acceptance = world.accept(run, item, id(tree), id(base))?;
-        Ok(if control.requested().is_some() { Tried::Interrupted } else { Tried::Ran(acceptance) })
-    };
-    ask(&gates, &mut try_tests)
 }

@@ -4,7 +4,6 @@
 
 pub(crate) mod acceptance;
 mod difference;
-mod finish;
 mod gates;
 mod judge;
 mod judged;
@@ -12,11 +11,12 @@ mod merge;
 pub(crate) mod observed;
 mod patch;
 mod receipt;
+mod whole;
 
-pub(crate) use finish::finish;
 pub(crate) use gates::{Gates, duplicate_of};
-pub(crate) use judge::{OnLine, Tried, Verdict, bring_onto_line, judge, with_gates};
+pub(crate) use judge::{OnLine, Tried, TryTests, Verdict, bring_onto_line, judge};
 pub(crate) use judged::Judged;
 pub(crate) use merge::{OnTop, Sides, merge};
-pub(crate) use patch::{apply_patch, judge_and_apply, read_patch};
+pub(crate) use patch::{apply_patch, read_patch};
 pub(crate) use receipt::{Ending, Landed, Made, commit, end, gates_json, receipt, refusals};
+pub(crate) use whole::{commit_message, diff, identity};

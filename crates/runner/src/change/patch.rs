@@ -1,40 +1,14 @@
-//! The patch that a loop's `act` proposes: applied to the run's tree on objects, and judged like every other change. All
-//! or nothing: the run either has the new tree, or its old one and the reasons.
+//! The patch that a loop's `act` proposes: as its turn left it, and the tree that it makes of the run's, on objects.
 
-use super::finish;
-use super::judge::{Verdict, judge, with_gates};
-use super::judged::Judged;
-use super::receipt::Landed;
-use crate::drive::Driver;
 use crate::git::{Objects, PatchLimits, PatchProblem};
 use crate::git::{id, recorded};
 use crate::{Error, Result};
 use contract::path::PathProblem;
-use contract::{Fact, Reason, RepoPath, StepRef, TreeId};
+use contract::{Reason, RepoPath, StepRef, TreeId};
 use run::Run;
 use run::gate::{Finding, Rule};
 use std::io::Read;
 use std::path::Path;
-use store::crash;
-
-pub(crate) fn judge_and_apply(driver: &mut Driver<'_, '_>, change: u32, step: StepRef) -> Result<()> {
-    let before = driver.run.tree();
-    driver.record(vec![Fact::ChangeStarted { change, step: step.index, before }], Vec::new())?;
-    crash::point("change.after_intent");
-    let patch = read_patch(&driver.run_dir(), &driver.run, step)?;
-    let mut judged = Judged::of_patch(&driver.run, change, step, patch);
-    let ending = match with_gates(driver, &mut None, |gates, try_tests| judge(gates, &mut judged, try_tests))? {
-        Verdict::Refused(refusal) => judged.ends(refusal),
-        Verdict::Interrupted => return Ok(()),
-        Verdict::Passed => {
-            let after = judged.candidate()?;
-            // Durable before it can be mentioned.
-            driver.objects.pin(&format!("runs/{}/tree", driver.run.id.slug()), id(after))?;
-            judged.succeeds(Landed::new(before, after))
-        }
-    };
-    finish(driver, ending, None)
-}
 
 /// Reads at most what the limits allow, and one byte more so that the gate sees that it is too much.
 pub(crate) fn read_patch(run_dir: &Path, run: &Run, step: StepRef) -> Result<Vec<u8>> {

@@ -3,7 +3,7 @@
 //! same bytes.
 
 use super::judged::{Asked, Judged, Proposal};
-use crate::Machine;
+use super::whole::identity;
 use crate::change::acceptance::Acceptance;
 use crate::git::CommitSpec;
 use crate::git::id;
@@ -145,7 +145,7 @@ pub(crate) fn commit(run: &Run, ending: &Ending, receipt: &Digest) -> Option<Com
     Some(CommitSpec {
         tree: id(landed.after),
         parents: vec![id(run.line().head.commit)],
-        author: Machine::identity(run),
+        author: identity(run),
         seconds: (since.unix_ms() / 1000) as i64,
         message: message(run, ending, receipt),
     })

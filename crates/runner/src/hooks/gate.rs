@@ -3,8 +3,8 @@
 //! cannot be read, policies that nobody trusts, objects that are not there.
 
 use crate::change::observed;
+use crate::context::policy::{load_policies, read};
 use crate::git::{GitError, ObjectId, Objects, Repository, TreeChange};
-use crate::host::policy::{load_policies, read};
 use crate::{Error, Result, Trust};
 use contract::documents::TaskContract;
 use contract::{Limits, Policies, RepoPath, Violation};

@@ -1,10 +1,11 @@
 //! What somebody may ask of the host: from this process, or over `norma.sock`. Each request is carried out by the thread
 //! that brought it.
 
-use crate::drive::{Control, Stop, keep_diff};
+use crate::change::diff;
 use crate::host::Host;
 use crate::host::owner::drop_bases;
-use crate::machine::{Machine, diff};
+use crate::machine::Machine;
+use crate::record::{Control, Stop, keep_diff};
 use crate::{Answer, Error, Request, Result, landing, workspace};
 use contract::ApprovalDecision;
 use std::sync::Arc;

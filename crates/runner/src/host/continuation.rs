@@ -3,9 +3,9 @@
 //! else that changes, whole, against the base.
 
 use crate::change::observed;
+use crate::context::policy::Rules;
 use crate::git::{Merged, Objects};
 use crate::git::{id, recorded};
-use crate::host::policy::Rules;
 use crate::{Error, Result};
 use contract::{Base, Earlier, Item, ItemAdded, LandingConfig, LandingMode, Status};
 use run::gate::scope::Observed;

@@ -4,8 +4,8 @@
 
 mod summary;
 
+use crate::context::keys::Keys;
 use crate::git::{GitError, Objects, Repository, id};
-use crate::host::keys::Keys;
 use crate::{Error, Result, Trust};
 use contract::bundle::SEAL;
 use contract::{CommitId, Digest, Event, Fact, Receipt};
@@ -18,13 +18,13 @@ use store::{Reader, Verification};
 pub fn verify_run(reader: &Reader, trust: &Trust, slug: &str) -> Result<Verification> {
     let keys = trust.public_keys()?;
     let checkpoint = expected(trust)?;
-    Ok(store::verify(reader, slug, checkpoint, &|envelope| crate::host::keys::open(envelope, &keys))?)
+    Ok(store::verify(reader, slug, checkpoint, &|envelope| crate::context::keys::open(envelope, &keys))?)
 }
 
 /// The same for every run, and for those that should be there.
 pub fn verify_all(reader: &Reader, trust: &Trust) -> Result<store::Roster> {
     let keys = trust.public_keys()?;
-    Ok(store::verify_all(reader, expected(trust)?, &|envelope| crate::host::keys::open(envelope, &keys))?)
+    Ok(store::verify_all(reader, expected(trust)?, &|envelope| crate::context::keys::open(envelope, &keys))?)
 }
 
 /// The line of the audit log that must be there.

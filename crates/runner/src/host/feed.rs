@@ -2,7 +2,7 @@
 //! which is on no record. Nobody who watches can hold up the run: one who is too slow misses some of it, sees that by the
 //! numbers of the events, and reads them from the log.
 
-use crate::drive::Progress;
+use crate::record::Progress;
 use crate::{Answer, News};
 use contract::{Event, SessionEvent, StepRef};
 use run::Run;

@@ -2,7 +2,6 @@
 //! and for whoever speaks over `norma.sock` the same things in the same way. There is no hidden daemon: the host is the
 //! process that came first, and it is there for as long as it has something to do.
 
-pub(crate) mod approval;
 mod budgets;
 pub(crate) mod checkpoint;
 mod commands;
@@ -11,9 +10,7 @@ pub(crate) mod export;
 pub(crate) mod feed;
 pub(crate) mod follow;
 pub(crate) mod intents;
-pub(crate) mod keys;
 pub(crate) mod owner;
-pub(crate) mod policy;
 pub(crate) mod request;
 pub(crate) mod results;
 mod service;
@@ -21,16 +18,17 @@ pub(crate) mod socket;
 pub(crate) mod start;
 pub(crate) mod submit;
 pub(crate) mod survey;
-pub(crate) mod trust;
 pub(crate) mod workers;
 
-use crate::drive::Stop;
+use crate::context::Context;
+use crate::context::state_dir::StateDir;
 use crate::host::feed::{Feed, Told};
 use crate::host::follow::Follower;
-use crate::host::owner::{Context, Owner, StateDir, Taken};
+use crate::host::owner::{Owner, Taken};
 use crate::host::request::{Answer, Request, Sender, Start, Started};
 use crate::host::socket::{Listener, Reply};
 use crate::host::workers::{LiveRun, Order, Workers};
+use crate::record::Stop;
 use crate::{Error, Result};
 use contract::{Policies, Status};
 use run::Run;

@@ -1,56 +1,19 @@
 //! The owner of a state directory: it holds the lock, has recovered what was left, and keeps a signed checkpoint. What it
 //! does for whoever asks is the host's ([`crate::host::Host`]).
 
-use crate::drive::{Alone, Control, Progress};
-use crate::git::{Objects, Repository};
+use crate::context::Context;
+use crate::context::state_dir::StateDir;
+use crate::drive::Alone;
+use crate::git::Objects;
 use crate::host::checkpoint::{self, Compared, Keeper};
 use crate::host::start::take_up;
 use crate::machine::Machine;
 use crate::process::MARKER;
-use crate::process::Supervisor;
+use crate::record::{Control, Progress};
 use crate::{Error, Keys, Result, Trust, workspace};
 use contract::{AuditHead, Policies, Status};
-use sandbox::Sandbox;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use store::{Layout, OwnerLock, Reader, Recovery, Store};
-
-/// What a process knows of its surroundings; only the command line reads the environment.
-#[derive(Clone)]
-pub struct Context {
-    /// Where things are.
-    pub layout: Layout,
-    /// The user's repository.
-    pub user: Repository,
-    /// What is kept outside the repository.
-    pub trust: Trust,
-    /// The clean environment agents start from.
-    pub agent_env: BTreeMap<OsString, OsString>,
-    /// The user's own environment, from which keys of providers are taken, and nothing else.
-    pub user_env: BTreeMap<OsString, OsString>,
-    /// What models are told, as far as the user wrote it.
-    pub templates: run::prompt::Templates,
-    /// How norma becomes the supervisor of an agent.
-    pub supervisor: Supervisor,
-    /// What confines agents.
-    pub sandbox: Arc<Sandbox>,
-    /// Is told what takes its time before an agent can start.
-    pub told: Arc<dyn Fn(News) + Send + Sync>,
-    /// What was typed, for whoever waits.
-    pub command: String,
-}
-
-/// What takes its time before an agent can start.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum News {
-    /// The first workspace of a repository, which takes as long as the repository is large.
-    Checkout(workspace::Progress),
-    /// The configured setup, with its program and arguments.
-    Setup(Vec<String>),
-}
 
 /// What came of asking for the lock.
 pub enum Taken {
@@ -58,35 +21,6 @@ pub enum Taken {
     Ours(Box<Owner>),
     /// Somebody else has it.
     Theirs(Option<store::Owner>),
-}
-
-/// An open state directory, with the repository that it belongs to.
-pub struct StateDir {
-    /// The record.
-    pub store: Store,
-    /// The user's repository.
-    pub user: Repository,
-    /// norma's own objects.
-    pub objects: Arc<Objects>,
-    /// The key that what is found here is signed with.
-    pub keys: Arc<Keys>,
-    /// Held while a run is started, or changed by somebody who does not work on it: each of these counts on what it has
-    /// read, and clients are served side by side.
-    changing: Mutex<()>,
-    /// Held while a result is brought to the user's branch, or taken back from there.
-    pub(crate) lane: Mutex<()>,
-}
-
-impl StateDir {
-    /// Waits for everybody else who starts or changes a run.
-    pub(crate) fn alone(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for everybody else who moves the user's branch.
-    pub(crate) fn lane(&self) -> MutexGuard<'_, ()> {
-        self.lane.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// See the module.
@@ -120,8 +54,7 @@ impl Owner {
             recovery.notes.push(note.into());
         }
         let (objects, keys) = (Arc::new(objects), Arc::new(keys));
-        let (user, changing, lane) = (context.user.clone(), Mutex::default(), Mutex::default());
-        let state = Arc::new(StateDir { store, user, objects, keys, changing, lane });
+        let state = Arc::new(StateDir::new(store, context.user.clone(), objects, keys));
         recovery.notes.extend(finish_landings(&state, context)?);
         clear_worktrees(&state)?;
         workspace::clear_leftovers(&layout.cache());

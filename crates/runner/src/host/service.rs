@@ -1,16 +1,17 @@
 //! Starting a run for somebody, or going on with one: whether their settings are trusted, what their environment decides,
 //! what there is to go on with. It is the same whoever asks, in this process or from another terminal.
 
+use crate::context::Context;
+use crate::context::confinement::{check_sandbox, check_workspace};
+use crate::context::trust::trusted_settings;
 use crate::git::Repository;
 use crate::host::budgets::raised;
 use crate::host::feed::{Delta, Feed, Told};
-use crate::host::owner::Context;
 use crate::host::request::{Sender, Start};
 use crate::host::start::{Order, Resumed, Starting, WorkOrder};
-use crate::host::trust::trusted_settings;
 use crate::host::workers;
-use crate::host::{Host, Launched, approval, lock, start};
-use crate::machine::confine::{check_sandbox, check_workspace};
+use crate::host::{Host, Launched, lock, start};
+use crate::record::approval;
 use crate::{Error, Result, Settings};
 use contract::documents::{CompileRequest, Kind, TaskContract};
 use contract::{
@@ -350,7 +351,7 @@ impl Service<'_> {
 
     /// Something of a recorded run is started only by whoever started the run here, and only confined as the run was.
     fn require_own(&self, run: &Run, so: &str) -> Result<()> {
-        crate::host::trust::require_own(&self.context, &self.settings, self.sender.mode, run, so)
+        crate::context::trust::require_own(&self.context, &self.settings, self.sender.mode, run, so)
     }
 
     /// The stricter of what the configuration and the environment say.

@@ -1,13 +1,14 @@
 //! Starting a run, and going on with one: from what a person asked for to a compiled contract, a base, and the
 //! first fact of the log.
 
+use crate::context::policy::Rules;
+pub(super) use crate::context::policy::same_policies;
+use crate::context::trust::invalid;
 use crate::git::{DirtyPath, Objects, Repository, Swap};
 use crate::git::{id, recorded};
-use crate::host::approval::{self, Redeemed};
 use crate::host::continuation;
-use crate::host::policy::Rules;
-use crate::host::trust::invalid;
 use crate::machine::base_ref;
+use crate::record::approval::{self, Redeemed};
 use crate::workspace::include;
 use crate::{Error, Result, Settings, Trust};
 use contract::{
@@ -425,28 +426,6 @@ fn go_on(store: &Store, mut run: Run, mut log: RunLog, more: Option<Fact>) -> Re
         run.apply(&event).expect("BUG: a run that is held can be resumed");
     }
     Ok((run, log))
-}
-
-/// A run is judged by one set of rules and policies from its start to its end. One from before there were policies
-/// names none, and goes on under those of today.
-pub(crate) fn same_policies(run: &Run, policies: &Policies) -> Result<()> {
-    if let Some(why) = run.started.contract.unknown_rules() {
-        let message = format!("run {} cannot be judged here: {why}", run.id.slug());
-        return Err(Error::environment(message, "use the norma that started it, or a newer one"));
-    }
-    let today = policies.digests();
-    let bound = run.started.contract.policies.iter();
-    let other: Vec<&str> =
-        bound.filter(|(name, digest)| today.get(*name) != Some(*digest)).map(|(name, _)| name.as_str()).collect();
-    if other.is_empty() {
-        return Ok(());
-    }
-    let message =
-        format!("run {} was started under other policies than those of today: {}", run.id.slug(), other.join(", "));
-    Err(Error::environment(
-        message,
-        "put them back as they were, or start anew under those of today: norma run … --new",
-    ))
 }
 
 pub(crate) fn no_such_agent(name: &str) -> Error {

@@ -2,7 +2,7 @@
 //! `norma doctor`; nothing of a run depends on it.
 
 use crate::agent::{Reach, kind_of, reach};
-use crate::host::owner::Context;
+use crate::context::Context;
 use crate::process::{self, Cancel, Command, End, Limits};
 use contract::{AgentConfig, AgentType, Config};
 use std::ffi::OsStr;

@@ -2,13 +2,13 @@
 //! that is due from the runs one after another, so that no run keeps the others waiting. A run that waits for a person, a
 //! provider or a lock has no worker.
 
-use crate::claims::{Asking, Claims, Job, Next};
-use crate::drive::{Control, Driver, Stop};
+use crate::context::Context;
+use crate::context::state_dir::StateDir;
 use crate::host::feed::{Feed, Telling, Told};
-use crate::host::owner::{Context, StateDir};
 use crate::host::start::Resumed;
 use crate::machine::Machine;
-use crate::shared::SharedRun;
+use crate::record::claims::{Asking, Claims, Job, Next};
+use crate::record::{Control, Driver, SharedRun, Stop};
 use crate::{Answer, Error, Result};
 use contract::{Fact, Policies, Slug};
 use run::Run;

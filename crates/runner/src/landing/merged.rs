@@ -3,11 +3,10 @@
 
 use super::merged_pin;
 use crate::change::observed;
-use crate::change::{OnTop, Sides, merge};
+use crate::change::{OnTop, Sides, commit_message, identity, merge};
+use crate::context::policy::Rules;
 use crate::git::{CommitSpec, ObjectId, Objects};
 use crate::git::{id, recorded};
-use crate::host::policy::Rules;
-use crate::machine::{Machine, commit_message};
 use crate::{Result, World};
 use contract::bundle::MERGED_TRAILER;
 use contract::{Item, ItemStatus, Scope, Timestamp, TreeId};
@@ -112,7 +111,7 @@ impl Merging<'_> {
         CommitSpec {
             tree,
             parents: vec![self.onto],
-            author: Machine::identity(run),
+            author: identity(run),
             seconds: (made_at(run).unix_ms() / 1000) as i64,
             message,
         }

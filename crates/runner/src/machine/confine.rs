@@ -2,14 +2,13 @@
 //! tree is at the repository's own path, the state directory is empty but for the steps of this run, and the
 //! machine is the tools on the user's PATH.
 
+use crate::agent::Extra;
 use crate::machine::view::borrowed_at;
 use crate::process::MARKER;
 use crate::world::TurnOrder;
 use crate::{Error, Result};
-use contract::{AgentConfig, Backend, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
-use sandbox::{
-    HostPort, Identity, Level, Limits, Network, Overlay, Placed, Policy, Probe, Root, Sandbox, Upper, visible,
-};
+use contract::{AgentConfig, SandboxLimits};
+use sandbox::{HostPort, Identity, Level, Limits, Network, Overlay, Placed, Policy, Root, Upper, visible};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -26,50 +25,6 @@ const STEP_ROOM_BYTES: u64 = 64 << 20;
 
 /// Room for the place of one directory among the earlier steps.
 const STEPS_BYTES: u64 = 1 << 20;
-
-/// The least confinement for agents. One without namespaces cannot hide anything in a tree, nor show one.
-pub const LEVEL_MIN: Level = Level::B;
-
-/// Whether agents can be confined here as they must be, before anything of a run exists. Nothing is started
-/// otherwise: the machine's own user is never the fallback.
-pub fn check_sandbox(config: &SandboxConfig, mode: Mode, sandbox: &Sandbox) -> Result<()> {
-    if let Err(why) = config.usable(mode) {
-        let hint = "production mode comes from \"mode\" in config.json or from NORMA_MODE";
-        return Err(Error::environment(format!("sandbox_unavailable: {why}"), hint));
-    }
-    if config.backend == Backend::None {
-        return Ok(());
-    }
-    level(sandbox).map(drop)
-}
-
-/// The level at which agents are confined here.
-pub(crate) fn level(sandbox: &Sandbox) -> Result<Level> {
-    let probe = sandbox::probe(sandbox);
-    probe.at_least(LEVEL_MIN).ok_or_else(|| refusal(probe))
-}
-
-fn refusal(probe: &Probe) -> Error {
-    let (mut what, mut fix): (Vec<_>, Vec<_>) =
-        probe.missing.iter().map(|it| (it.what.as_str(), it.fix.as_str())).unzip();
-    // What keeps the machine from one level often keeps it from the next.
-    fix.dedup();
-    if probe.level == Level::C {
-        what.insert(0, "level C cannot hide files or show a workspace");
-    }
-    let message = format!("sandbox_unavailable: this machine cannot confine agents: {}", what.join("; "));
-    Error::environment(message, format!("{}; then look again: norma doctor", fix.join("; ")))
-}
-
-/// Whether workspaces can be made here as they are configured, before anything of a run exists.
-pub fn check_workspace(workspace: &WorkspaceConfig, backend: Backend, sandbox: &Sandbox) -> Result<()> {
-    let has_layers = || backend == Backend::Native && workspace.layers && sandbox::has_overlays(sandbox);
-    if workspace.setup.is_empty() || has_layers() {
-        return Ok(());
-    }
-    let message = "workspace.setup needs a sandbox with overlays, which keep its result, and there are none here";
-    Err(Error::environment(message, "see what the machine lacks: norma doctor; or run without workspace.setup"))
-}
 
 /// What of the machine every agent of a run sees.
 pub(crate) struct Tools {
@@ -122,21 +77,6 @@ pub(crate) struct Scene<'a> {
     pub(crate) limits: &'a SandboxLimits,
     /// What it may write to the tree.
     pub(crate) layer_mb: u32,
-}
-
-/// What the sandbox of a known agent has besides what every agent's has.
-#[derive(Default)]
-pub(crate) struct Extra {
-    /// Variables.
-    pub(crate) env: BTreeMap<String, String>,
-    /// Hosts, as `host:port`.
-    pub(crate) network: Vec<String>,
-    /// What it can read.
-    pub(crate) read: Vec<Root>,
-    /// Its home.
-    pub(crate) home: Option<Overlay>,
-    /// Where norma itself answers.
-    pub(crate) door: Option<u16>,
 }
 
 /// What one program needs beyond that.
@@ -368,26 +308,5 @@ fn limits(limits: &SandboxLimits) -> Limits {
         file_bytes: u64::from(limits.file_mb) << 20,
         disk_bytes: u64::from(limits.private_mb) << 20,
         open_files: limits.open_files.into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use sandbox::probe::Missing;
-
-    fn check(level: Level, expected: &str) {
-        let missing = vec![Missing { what: "no namespaces".to_owned(), fix: "allow them".to_owned() }];
-        let probe = Probe { level, landlock_abi: 7, memory_by: None, missing };
-        assert_eq!(
-            refusal(&probe).to_string(),
-            format!("sandbox_unavailable: this machine cannot confine agents: {expected}")
-        );
-    }
-
-    #[test]
-    fn a_refusal_says_what_the_best_level_lacks() {
-        check(Level::C, "level C cannot hide files or show a workspace; no namespaces");
-        check(Level::Refuse, "no namespaces");
     }
 }

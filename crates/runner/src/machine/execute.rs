@@ -1,10 +1,11 @@
 //! How an agent takes a turn on this machine: confined by a sandbox, or, where a trusted configuration says so,
 //! by nothing. Both get ready while the turn's intent is on its way to the disk, and start nothing before.
 
-use crate::agent::{self, Engaged};
+use crate::agent::{self, Engaged, Engaging};
+use crate::context::confinement::level;
 use crate::git::id;
 use crate::machine::Machine;
-use crate::machine::confine::{self, Scene, Shown, Tools};
+use crate::machine::confine::{Scene, Shown, Tools};
 use crate::machine::setup::SetUp;
 use crate::machine::view::Ground;
 use crate::process::MARKER;
@@ -16,6 +17,7 @@ use contract::{AgentConfig, Backend, Contract, ProcessEnd, StepRef};
 use run::Product;
 use sandbox::Policy;
 use serde_json::{Value, json};
+use session::Kind;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -105,13 +107,28 @@ impl Machine {
         Ok(staged.map_err(ProcessEnd::NotConfined))
     }
 
+    /// Gets everything ready for a turn of a known agent; the inner error says what keeps it from being started.
+    fn engage(
+        &mut self,
+        order: &TurnOrder<'_>,
+        agent: &AgentConfig,
+        kind: Kind,
+        cwd: &Path,
+        inside: Option<&Path>,
+    ) -> Result<std::result::Result<Engaged, String>> {
+        let private = Ground::of(order.run, order.spec).directory(&self.context.layout);
+        let redactor = self.redactor();
+        let (context, conversations) = (&*self.context, &mut self.conversations);
+        Engaging { context, private, redactor, conversations }.engage(order, agent, kind, cwd, inside)
+    }
+
     /// What of the machine is seen inside; looked for once.
     pub(crate) fn tools(&mut self, contract: &Contract) -> Result<Arc<Tools>> {
         if let Some(tools) = &self.tools {
             return Ok(tools.clone());
         }
         let Context { sandbox, agent_env, layout, .. } = &*self.context;
-        let level = confine::level(sandbox)?;
+        let level = level(sandbox)?;
         let found = Arc::new(Tools::find(agent_env, &contract.sandbox_read, &layout.root, level));
         Ok(self.tools.insert(found).clone())
     }

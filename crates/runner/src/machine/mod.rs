@@ -1,7 +1,9 @@
 //! The real world: agents as processes in a private checkout, git with real objects.
 
+mod acceptance;
 pub(crate) mod confine;
 pub(crate) mod execute;
+pub(crate) mod landing;
 pub(crate) mod setup;
 pub(crate) mod state_hash;
 pub(crate) mod trial;
@@ -10,9 +12,9 @@ pub(crate) mod view;
 use crate::agent::Conversations;
 use crate::change::acceptance::Acceptance;
 use crate::git::id;
-use crate::git::{Identity, ObjectId, Objects};
-use crate::landing::{carry_out, moved_to};
+use crate::git::{ObjectId, Objects};
 use crate::machine::confine::{Shown, Tools};
+use crate::machine::landing::{carry_out, moved_to};
 use crate::machine::state_hash::{Memo, hash_tree_with};
 use crate::machine::view::{Ground, Workspace};
 use crate::process::Cancel;
@@ -21,7 +23,6 @@ use crate::world::{Execution, LandResult, Place, TurnOrder, World};
 use crate::{Context, Keys, Result, StateDir};
 use contract::{Backend, Digest, Item, Landing, Reason};
 use execute::Waiting;
-use run::gate::shown;
 use run::redact::{Known, Redactor};
 use run::{Run, TurnSpec};
 use std::path::Path;
@@ -68,13 +69,6 @@ impl Machine {
         }
     }
 
-    pub(crate) fn identity(run: &Run) -> Identity {
-        let author = &run.started.author;
-        Identity { name: author.name.clone(), email: author.email.clone() }
-    }
-}
-
-impl Machine {
     /// Finds what is secret by its form, what the user's environment holds under a name that says so, and the secrets of
     /// the repository's `.env` files.
     pub(crate) fn redactor(&mut self) -> Arc<Redactor> {
@@ -164,33 +158,10 @@ impl World for Machine {
     }
 }
 
-/// The whole change of a run so far, as text and as names.
-pub(crate) fn diff(objects: &Objects, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
-    let (old, new) = (id(run.started.base.tree), id(run.tree()));
-    if old == new {
-        return Ok((Vec::new(), Vec::new()));
-    }
-    let mut names = Vec::new();
-    for change in objects.diff(old, new)? {
-        names.extend_from_slice(shown(&change.path).as_bytes());
-        names.push(b'\n');
-    }
-    Ok((objects.diff_text(old, new)?, names))
-}
-
 /// Where the bases of runs are kept.
 pub(crate) const BASES: &str = "refs/norma/";
 
 /// Keeps the base of a run alive in the user's repository, whatever the user deletes meanwhile.
 pub(crate) fn base_ref(slug: &str) -> String {
     format!("{BASES}{slug}/base")
-}
-
-pub(crate) fn commit_message(run: &Run) -> String {
-    let goal = run.started.contract.goal.trim();
-    let (subject, rest) = goal.split_once('\n').unwrap_or((goal, ""));
-    let body = if rest.trim().is_empty() { String::new() } else { format!("{}\n\n", rest.trim()) };
-    let digest = run.contract_digest();
-    let receipts: String = run.receipts().iter().map(|receipt| format!("Norma-Receipt: sha256:{receipt}\n")).collect();
-    format!("{subject}\n\n{body}Norma-Run: {}\n{receipts}Norma-Contract: {digest}\n", run.id.slug())
 }

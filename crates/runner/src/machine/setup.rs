@@ -5,9 +5,9 @@
 //! is an effect like any other. It is not an agent, though: its changes are kept, as a layer that every turn on the
 //! tree is shown.
 
+use crate::context::confinement::check_workspace;
 use crate::git::id;
 use crate::machine::Machine;
-use crate::machine::confine;
 use crate::machine::confine::{Program, Shown};
 use crate::machine::execute::{Call, command, confinement, kept, not_started};
 use crate::machine::view::Ground;
@@ -139,7 +139,7 @@ impl Machine {
         if contract.workspace.setup.is_empty() {
             return Ok(false);
         }
-        confine::check_workspace(&contract.workspace, contract.sandbox, &self.context.sandbox)?;
+        check_workspace(&contract.workspace, contract.sandbox, &self.context.sandbox)?;
         self.show(on)?;
         Ok(self.workspace.setup.is_none())
     }

@@ -2,8 +2,9 @@
 //! is judged as an agent's change would be, and dropped.
 
 use crate::change::observed::observed;
+use crate::context::confinement::level;
 use crate::git::Objects;
-use crate::machine::confine::{self, Program, Scene, Shown, Tools};
+use crate::machine::confine::{Program, Scene, Shown, Tools};
 use crate::machine::view::is_secret;
 use crate::workspace::{CaptureRules, Captured, Workspaces, capture};
 use crate::{Context, Error, News, Result};
@@ -52,7 +53,7 @@ impl Trial<'_> {
         let stand = workspaces
             .stand(&objects, head.commit, head.tree, &mut |progress| (context.told)(News::Checkout(progress)))?;
         let secrets = stand.secrets.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
-        let level = confine::level(&context.sandbox)?;
+        let level = level(&context.sandbox)?;
         let scene = Scene {
             tools: &Tools::find(&context.agent_env, &[], &layout.root, level),
             shown: Shown::Layers { lower: stand.lower.clone(), secrets },

@@ -1,10 +1,11 @@
 //! Showing agents the run's tree: as shared layers where there are overlays, else as a checkout of the run's own.
 //! Which one is decided once for a machine, and recorded with every turn.
 
+use crate::context::confinement::level;
 use crate::git::id;
 use crate::git::sweep;
 use crate::machine::Machine;
-use crate::machine::confine::{self, Shown};
+use crate::machine::confine::Shown;
 use crate::machine::setup::Included;
 use crate::workspace::{CaptureRules, Captured, PlainWorkspace, SetupLayer, Stand, Workspaces, capture};
 use crate::{Error, News, Result};
@@ -174,7 +175,7 @@ impl Machine {
             let file = dir.join(".git").join(name);
             std::fs::write(&file, text).map_err(|source| Error::io("write", &file, source))?;
         }
-        let level = confine::level(&self.context.sandbox)?;
+        let level = level(&self.context.sandbox)?;
         sandbox::give_directory(dir, level).map_err(|source| Error::io("give away", dir, source))
     }
 }

@@ -5,9 +5,9 @@
 use super::tally::{Found, Tally, found};
 use super::{Replay, Tests, Walk, changes, check_record, items, report};
 use crate::agent::kind_of;
-use crate::drive::Control;
+use crate::evidence::collect::RESERVED;
 use crate::git::recorded;
-use crate::turn::collect::RESERVED;
+use crate::record::Control;
 use crate::turn::evidence::keep;
 use crate::world::{Again, Answered, Execution, Question, Witness};
 use crate::{Error, Machine, Result, TurnOrder, World};
@@ -158,7 +158,7 @@ impl Taking<'_, '_, '_> {
             request.paths.workspace_dir = request.paths.workspace_dir.map(|_| text(&place.repo_root));
         }
         make_dir(&live_dir)?;
-        write(&live_dir.join("input.json"), &crate::turn::pretty(&request))?;
+        write(&live_dir.join("input.json"), &crate::evidence::pretty(&request))?;
         let witness = Recalled::of(&self.events(done)?);
         let order = TurnOrder {
             run: &run,

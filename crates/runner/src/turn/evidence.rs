@@ -3,11 +3,11 @@
 
 use crate::change::apply_patch;
 use crate::change::observed;
+use crate::evidence::collect::collect;
+use crate::evidence::left_files::{open, read_file};
+use crate::evidence::redaction::{clear, told};
 use crate::git::Objects;
 use crate::git::id;
-use crate::turn::collect::collect;
-use crate::turn::left_files::{open, read_file};
-use crate::turn::redaction::{clear, told};
 use crate::workspace::Captured;
 use crate::world::{Execution, World};
 use crate::{Error, Result};
@@ -120,7 +120,7 @@ fn keep_carried(execution: &Execution, into: &mut Preparing) -> Result<()> {
 /// What is kept of a conversation: what was told, what was said, and what came of it.
 pub(crate) fn keep_conversation(spoken: &crate::world::Spoken, into: &mut Preparing) -> Result<()> {
     into.write("prompt.full.txt", spoken.prompt.full().as_bytes())?;
-    into.write("prompt.blocks.json", &crate::turn::pretty(&spoken.prompt))?;
+    into.write("prompt.blocks.json", &crate::evidence::pretty(&spoken.prompt))?;
     for (name, path) in crate::agent::spool::files(&spoken.spool)? {
         let mut file = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
         into.copy(&name, &mut file, u64::MAX)?;

@@ -1,19 +1,15 @@
 //! One turn: intent on record, agent in its live directory, everything dead, files copied out, judged, sealed
 //! and put on record. The agent's directory is never adopted: what becomes evidence is norma's own copy.
 
-pub(crate) mod answers;
-pub(crate) mod collect;
 pub(crate) mod evidence;
-pub(crate) mod left_files;
 pub(crate) mod permissions;
-pub(crate) mod redaction;
 
 use crate::change::observed::{self, LyingAbout};
-use crate::drive::Driver;
+use crate::context::policy::Rules;
+use crate::evidence::pretty;
 use crate::git::recorded;
-use crate::host::policy::Rules;
 use crate::process::Clock;
-use crate::shared::Pending;
+use crate::record::{Driver, Pending};
 use crate::turn::evidence::{keep, keep_conversation};
 use crate::turn::permissions::OnRecord;
 use crate::workspace::Captured;
@@ -237,12 +233,6 @@ fn request(driver: &Driver<'_, '_>, spec: &TurnSpec, repo_root: &Path, step_dir:
 
 fn cut_note(stream: &str, truncated: bool) -> Option<String> {
     truncated.then(|| format!("{stream} was longer than limits.output_mb and was cut"))
-}
-
-pub(crate) fn pretty(value: &impl serde::Serialize) -> Vec<u8> {
-    let mut bytes = serde_json::to_vec_pretty(value).expect("BUG: a document is plain data");
-    bytes.push(b'\n');
-    bytes
 }
 
 /// The directory an agent writes while its turn lasts.

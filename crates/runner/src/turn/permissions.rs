@@ -1,11 +1,11 @@
 //! Who is there while an agent works: what it does goes on record, and what it asks is decided by the gates or by a
 //! person. A person's yes is bound to the exact command, the directory it runs in and the tree it runs on.
 
-use crate::drive::Driver;
-use crate::host::approval::{self, Redeemed};
 use crate::process::Wake;
-use crate::shared::{Pending, SharedRun};
-use crate::turn::answers::Waiter;
+use crate::record::Driver;
+use crate::record::answers::Waiter;
+use crate::record::approval::{self, Redeemed};
+use crate::record::{Pending, SharedRun};
 use crate::world::{Answered, Question, Witness};
 use crate::{Error, Result};
 use contract::session::{Decision, Permission, ToolKind};

@@ -1,130 +1,18 @@
-//! What the tests of an item came to, for the record: one outcome a command, whether it was run or not, and the files
-//! that prove it.
+//! Noting what the tests of an item come to, while they are run: one outcome a command, whether it was run or not, and the
+//! files that prove it.
 
 use super::program::Program;
+use crate::change::acceptance::{Acceptance, CommandOutcome, LogFile, Side};
+use crate::evidence::redaction::clear;
 use crate::machine::setup::last_words;
 use crate::process::End;
-use crate::turn::redaction::clear;
+use contract::Item;
 use contract::work::{TestCommand, TestCounts};
-use contract::{Digest, Item};
-use run::gate::acceptance::{TestStatus, exit_code, total, verdict};
-use run::gate::{Finding, Rule};
+use run::gate::Finding;
+use run::gate::acceptance::{TestStatus, exit_code};
 use run::redact::{Counts, Redactor};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
-
-/// What the tests of an item came to. All but the files is on record beside them, in `gates.json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Acceptance {
-    /// All of them together; `PASS` exactly where there are tests that must pass and no findings.
-    pub status: TestStatus,
-    /// Every command, in order, once for each version of the tests.
-    pub commands: Vec<CommandOutcome>,
-    /// How many tests there were, as far as runners said so.
-    pub counts: Option<TestCounts>,
-    /// Why they do not pass; none if they do, or if there are none.
-    pub findings: Vec<Finding>,
-    /// What the change itself touches of what decides about them. No reason to refuse it, but one to look.
-    pub tests_changed: Vec<Finding>,
-    /// What is kept: paths below the change's directory, and bytes.
-    #[serde(skip)]
-    pub files: Vec<(String, Vec<u8>)>,
-}
-
-/// Whose version of the tests a command was run with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// The change's own.
-    Candidate,
-    /// The baseline's.
-    Baseline,
-}
-
-/// What one command came to.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CommandOutcome {
-    /// What it is called.
-    pub name: String,
-    /// As the contract has it.
-    pub argv: Vec<String>,
-    /// Whose tests.
-    pub tests: Side,
-    /// The file that was started.
-    pub program: Option<String>,
-    /// What that file was.
-    pub program_sha256: Option<Digest>,
-    /// Whether the change is refused if it fails.
-    pub must_pass: bool,
-    /// What it came to.
-    pub status: TestStatus,
-    /// The number for it; none if it was not tried.
-    pub exit_code: Option<i32>,
-    /// Whether its time was up.
-    pub timeout: bool,
-    /// How long it may take.
-    pub timeout_ms: u64,
-    /// How long it took.
-    pub duration_ms: u64,
-    /// How many tests there were, as far as its runner said so.
-    pub counts: Option<TestCounts>,
-    /// Why it did not pass, in words.
-    pub why: Option<String>,
-    /// Where its output is, if it was tried.
-    pub stdout: Option<LogFile>,
-    /// The same for its errors.
-    pub stderr: Option<LogFile>,
-    /// The secrets that were taken out of both before they were kept.
-    #[serde(default, skip_serializing_if = "Counts::is_empty")]
-    pub redacted: Counts,
-}
-
-/// A kept file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LogFile {
-    /// Below the change's directory.
-    pub path: String,
-    /// What it is.
-    pub sha256: Digest,
-    /// How long it is.
-    pub size: u64,
-}
-
-impl Acceptance {
-    /// The log that people look at first, if anything was tried.
-    pub fn first_log(&self) -> Option<String> {
-        self.commands.iter().find_map(|command| command.stdout.as_ref()).map(|log| log.path.clone())
-    }
-
-    /// What is put on record beside the files.
-    pub fn report(&self) -> Value {
-        serde_json::to_value(self).expect("BUG: what tests came to is plain data")
-    }
-
-    /// What follows from what each command came to. `impossible` is why none could be tried.
-    pub(crate) fn conclude(&mut self, impossible: Option<Finding>) {
-        let commands = &self.commands;
-        self.status = verdict(commands.iter().map(|command| (command.must_pass, command.status)));
-        // With two versions of the tests, most of them are the same tests.
-        let first = commands.first().map(|command| command.tests);
-        let of_first = commands.iter().filter(|command| Some(command.tests) == first);
-        self.counts = total(of_first.map(|command| command.counts));
-        self.findings = impossible.into_iter().chain(commands.iter().filter_map(CommandOutcome::finding)).collect();
-    }
-}
-
-impl CommandOutcome {
-    /// Why the change is refused because of it; none if it is not.
-    fn finding(&self) -> Option<Finding> {
-        let why = self.why.as_ref().filter(|_| self.must_pass)?;
-        let with = if self.tests == Side::Baseline { " with the baseline's tests" } else { "" };
-        Some(Finding::whole(Rule::TestsFailed, format!("{}{with}: {why}", self.name.escape_debug())))
-    }
-}
 
 /// What came of one command that was to be run.
 pub(super) struct Tried {

@@ -5,8 +5,8 @@
 
 mod described;
 
-use crate::host::policy::load_policies;
-use crate::machine::confine::{check_sandbox, check_workspace};
+use crate::context::confinement::{check_sandbox, check_workspace};
+use crate::context::policy::load_policies;
 use crate::{Context, Error, Keys, Result};
 use contract::attestation::predicate::{CHECKPOINT, checkpoint};
 use contract::{AuditHead, Config, Digest, Mode, Policies, SandboxConfig, Violation};
@@ -117,7 +117,7 @@ impl Trust {
             return Ok(Some(unsigned));
         }
         let keys = self.public_keys().map_err(|error| error.to_string())?;
-        let said = crate::host::keys::open(&bytes, &keys).and_then(|said| match said.predicate_type.as_str() {
+        let said = crate::context::keys::open(&bytes, &keys).and_then(|said| match said.predicate_type.as_str() {
             CHECKPOINT => serde_json::from_value(said.predicate).map_err(|e| format!("cannot be read: {e}")),
             other => Err(format!("says {other}, which is no checkpoint")),
         });
@@ -138,7 +138,7 @@ impl Trust {
 
     /// Every public key that ever signed for this state directory. Makes none.
     pub fn public_keys(&self) -> Result<Vec<verify::PublicKey>> {
-        crate::host::keys::known(&self.dir.join("keys"))
+        crate::context::keys::known(&self.dir.join("keys"))
     }
 
     /// One process changes what is kept at a time, so that none loses what another one has just written.

@@ -2,10 +2,11 @@
 //! run's line. Agents work and changes are judged side by side; changes land one after another, in the order of the
 //! contract.
 
+use super::finish::finish;
+use super::judging::with_gates;
 use crate::Result;
-use crate::change::{self, Judged, OnLine, Verdict, bring_onto_line, finish, with_gates};
-use crate::drive::Driver;
-use crate::shared::Pending;
+use crate::change::{self, Judged, OnLine, Verdict, bring_onto_line};
+use crate::record::{Driver, Pending};
 use crate::turn;
 use contract::{Fact, StepRef, TurnEnd};
 use run::Due;

@@ -1,8 +1,8 @@
 //! Copies what an agent left in its step directory into its evidence: within caps, text without its secrets. Whatever is
 //! not copied is noted.
 
-use crate::turn::left_files::{Visitor, visit};
-use crate::turn::redaction::Cleared;
+use crate::evidence::left_files::{Visitor, visit};
+use crate::evidence::redaction::Cleared;
 use crate::{Error, Result};
 use contract::TurnLimits;
 use run::redact::{Counts, Redactor, add};

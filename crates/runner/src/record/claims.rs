@@ -3,8 +3,8 @@
 //! else that is due is done by one alone.
 
 use crate::change::Judged;
-use crate::drive::{Control, Stop};
-use crate::shared::RunState;
+use crate::record::RunState;
+use crate::record::{Control, Stop};
 use crate::{Error, Result};
 use contract::{End, Item, RepoPath, Role, Status, StepRef, Timestamp};
 use run::{Due, Run};

@@ -5,6 +5,7 @@ use crate::{Error, Result};
 use contract::json::Violation;
 use contract::policy::{POLICY_FILES, PolicyViolation};
 use contract::{Policies, RepoPath};
+use run::Run;
 use run::gate::Finding;
 use run::gate::scope::{self, IgnoredPath, Observed, Scope};
 use run::prompt::Templates;
@@ -150,4 +151,26 @@ pub fn write_policies(layout: &Layout) -> Result<Vec<&'static str>> {
         }
     }
     Ok(written)
+}
+
+/// A run is judged by one set of rules and policies from its start to its end. One from before there were policies
+/// names none, and goes on under those of today.
+pub(crate) fn same_policies(run: &Run, policies: &Policies) -> Result<()> {
+    if let Some(why) = run.started.contract.unknown_rules() {
+        let message = format!("run {} cannot be judged here: {why}", run.id.slug());
+        return Err(Error::environment(message, "use the norma that started it, or a newer one"));
+    }
+    let today = policies.digests();
+    let bound = run.started.contract.policies.iter();
+    let other: Vec<&str> =
+        bound.filter(|(name, digest)| today.get(*name) != Some(*digest)).map(|(name, _)| name.as_str()).collect();
+    if other.is_empty() {
+        return Ok(());
+    }
+    let message =
+        format!("run {} was started under other policies than those of today: {}", run.id.slug(), other.join(", "));
+    Err(Error::environment(
+        message,
+        "put them back as they were, or start anew under those of today: norma run … --new",
+    ))
 }

@@ -1,9 +1,8 @@
 //! The record of a run as all who work on it share it. Facts are given their place in the log one after another and
 //! reach the disk in that order; whoever put them there waits until they have, before acting on them or telling them.
 
-use crate::claims::Claims;
-use crate::drive::Progress;
 use crate::process::Clock;
+use crate::record::claims::Claims;
 use crate::{Error, Result};
 use contract::{Event, Fact, SessionEvent, StepRef};
 use gateway::{Amount, Budget, Ledger};
@@ -12,6 +11,24 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::{RunLog, StepFile, Store, Ticket};
+
+/// Told of everything that is on record, in order.
+pub trait Progress: Send {
+    /// These events are durable, and this is the run with them.
+    fn recorded(&mut self, run: &Arc<Run>, events: &[Event]);
+    /// An agent is in the middle of something; this is on no record.
+    fn delta(&mut self, _step: StepRef, _event: &SessionEvent) {}
+}
+
+impl<P: Progress + ?Sized> Progress for &mut P {
+    fn recorded(&mut self, run: &Arc<Run>, events: &[Event]) {
+        (**self).recorded(run, events);
+    }
+
+    fn delta(&mut self, step: StepRef, event: &SessionEvent) {
+        (**self).delta(step, event);
+    }
+}
 
 /// What facts are recorded with.
 pub(crate) type Entry = (Vec<Fact>, Vec<(String, StepFile)>);

@@ -1,11 +1,10 @@
 //! The end of a change: its receipt, signed, with everything it was judged by, and the commit where it landed. All of it
 //! is one directory and one entry of the log, so that a change has ended with its receipt or not at all.
 
-use super::receipt::{self, Ending, Made};
 use crate::Result;
-use crate::drive::Driver;
+use crate::change::{self, Ending, Made};
 use crate::git::{id, recorded};
-use crate::shared::Pending;
+use crate::record::{Driver, Pending};
 use contract::{CommitId, Digest};
 use store::{Preparing, crash, now};
 
@@ -13,7 +12,7 @@ use store::{Preparing, crash, now};
 pub(crate) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option<Pending>) -> Result<()> {
     let dir = ending.judged.dir();
     let hashes = state_hashes(driver, &ending)?;
-    let receipt = receipt::receipt(&driver.run, &ending, hashes, store::new_uuid(), now());
+    let receipt = change::receipt(&driver.run, &ending, hashes, store::new_uuid(), now());
     let bytes = receipt.to_bytes();
     let sha256 = contract::hash::sha256(&bytes);
     let commit = commit(driver, &ending, &sha256)?;
@@ -23,7 +22,7 @@ pub(crate) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option
     if !ending.judged.change.patch.is_empty() {
         evidence.write("patch.diff", &ending.judged.change.patch)?;
     }
-    evidence.write("gates.json", &receipt::gates_json(&driver.run, &ending, &receipt))?;
+    evidence.write("gates.json", &change::gates_json(&driver.run, &ending, &receipt))?;
     for (name, bytes) in ending.judged.tests.iter().flat_map(|tests| &tests.files) {
         evidence.write(name, bytes)?;
     }
@@ -31,9 +30,9 @@ pub(crate) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option
     for (name, bytes) in driver.world.keys().attest_receipt(&receipt, &bytes) {
         evidence.write(name, &bytes)?;
     }
-    let mut facts = receipt::refusals(&ending);
+    let mut facts = change::refusals(&ending);
     let made = Made::new(&receipt, sha256, commit, evidence.evidence());
-    facts.push(receipt::end(&driver.run, ending, &receipt, made));
+    facts.push(change::end(&driver.run, ending, &receipt, made));
     let points = ["change.before_rename", "change.after_rename"];
     let prepared = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, points)?;
     let pending = driver.submit(prepared.facts, prepared.files);
@@ -52,7 +51,7 @@ fn state_hashes(driver: &mut Driver<'_, '_>, ending: &Ending) -> Result<(Digest,
 
 /// The commit that carries the change, if there is one.
 fn commit(driver: &mut Driver<'_, '_>, ending: &Ending, receipt: &Digest) -> Result<Option<CommitId>> {
-    let Some(spec) = receipt::commit(&driver.run, ending, receipt) else { return Ok(None) };
+    let Some(spec) = change::commit(&driver.run, ending, receipt) else { return Ok(None) };
     let commit = driver.objects.commit(&spec)?;
     // Durable before it can be mentioned.
     driver.objects.sync()?;

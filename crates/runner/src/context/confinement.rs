@@ -1,0 +1,70 @@
+//! Whether this machine can confine agents as they must be, found out before anything of a run exists.
+
+use crate::{Error, Result};
+use contract::{Backend, Mode, SandboxConfig, WorkspaceConfig};
+use sandbox::{Level, Probe, Sandbox};
+
+/// The least confinement for agents. One without namespaces cannot hide anything in a tree, nor show one.
+pub const LEVEL_MIN: Level = Level::B;
+
+/// Whether agents can be confined here as they must be, before anything of a run exists. Nothing is started
+/// otherwise: the machine's own user is never the fallback.
+pub fn check_sandbox(config: &SandboxConfig, mode: Mode, sandbox: &Sandbox) -> Result<()> {
+    if let Err(why) = config.usable(mode) {
+        let hint = "production mode comes from \"mode\" in config.json or from NORMA_MODE";
+        return Err(Error::environment(format!("sandbox_unavailable: {why}"), hint));
+    }
+    if config.backend == Backend::None {
+        return Ok(());
+    }
+    level(sandbox).map(drop)
+}
+
+/// The level at which agents are confined here.
+pub(crate) fn level(sandbox: &Sandbox) -> Result<Level> {
+    let probe = sandbox::probe(sandbox);
+    probe.at_least(LEVEL_MIN).ok_or_else(|| refusal(probe))
+}
+
+fn refusal(probe: &Probe) -> Error {
+    let (mut what, mut fix): (Vec<_>, Vec<_>) =
+        probe.missing.iter().map(|it| (it.what.as_str(), it.fix.as_str())).unzip();
+    // What keeps the machine from one level often keeps it from the next.
+    fix.dedup();
+    if probe.level == Level::C {
+        what.insert(0, "level C cannot hide files or show a workspace");
+    }
+    let message = format!("sandbox_unavailable: this machine cannot confine agents: {}", what.join("; "));
+    Error::environment(message, format!("{}; then look again: norma doctor", fix.join("; ")))
+}
+
+/// Whether workspaces can be made here as they are configured, before anything of a run exists.
+pub fn check_workspace(workspace: &WorkspaceConfig, backend: Backend, sandbox: &Sandbox) -> Result<()> {
+    let has_layers = || backend == Backend::Native && workspace.layers && sandbox::has_overlays(sandbox);
+    if workspace.setup.is_empty() || has_layers() {
+        return Ok(());
+    }
+    let message = "workspace.setup needs a sandbox with overlays, which keep its result, and there are none here";
+    Err(Error::environment(message, "see what the machine lacks: norma doctor; or run without workspace.setup"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sandbox::probe::Missing;
+
+    fn check(level: Level, expected: &str) {
+        let missing = vec![Missing { what: "no namespaces".to_owned(), fix: "allow them".to_owned() }];
+        let probe = Probe { level, landlock_abi: 7, memory_by: None, missing };
+        assert_eq!(
+            refusal(&probe).to_string(),
+            format!("sandbox_unavailable: this machine cannot confine agents: {expected}")
+        );
+    }
+
+    #[test]
+    fn a_refusal_says_what_the_best_level_lacks() {
+        check(Level::C, "level C cannot hide files or show a workspace; no namespaces");
+        check(Level::Refuse, "no namespaces");
+    }
+}

@@ -1,0 +1,98 @@
+//! Whoever works on a run, with what that takes, and the one way in which facts are put on record. What is done about a
+//! run is up to [`crate::drive`] and what it calls.
+
+use crate::change::diff;
+use crate::git::Objects;
+use crate::record::{Control, Pending, SharedRun};
+use crate::world::World;
+use crate::{Error, Result};
+use contract::{Fact, Policies};
+use run::Run;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use store::{Reader, Store, crash};
+
+/// Whoever does one thing about a run, and what that takes.
+pub(crate) struct Driver<'w, 'a> {
+    /// The record.
+    pub(crate) store: &'w Store,
+    /// norma's own objects.
+    pub(crate) objects: &'w Objects,
+    /// Reads what was recorded before.
+    pub(crate) reader: &'w Reader,
+    /// The run, as it was after what this one recorded last.
+    pub(crate) run: Run,
+    /// The run as all who work on it know it.
+    pub(crate) shared: Arc<SharedRun<'a>>,
+    /// Agents and git.
+    pub(crate) world: &'w mut dyn World,
+    /// Who may stop it.
+    pub(crate) control: Control,
+    /// What its changes are judged by; those that its contract names.
+    pub(crate) policies: &'w Policies,
+    /// Held while a result is brought to the user's branch: results land one after another.
+    pub(crate) lane: &'w Mutex<()>,
+    /// Who has said yes to whatever the contract needs a yes for, by typing it.
+    pub(crate) consent: Option<&'w str>,
+}
+
+impl Driver<'_, '_> {
+    /// The end: what the run changed is written down beside its evidence, then the end goes on record, then
+    /// its bundle is completed and the directory is sealed.
+    pub(crate) fn end(&mut self, facts: Vec<Fact>) -> Result<()> {
+        keep_diff(&self.run_dir(), diff(self.objects, &self.run)?)?;
+        self.record(facts, Vec::new())?;
+        crash::point("end.after_commit");
+        self.world.release(&self.run)?;
+        let keys = self.world.keys();
+        Ok(store::seal(self.store, &self.run.id.slug(), &|said| keys.sign(said))?)
+    }
+
+    /// Durable first, believed second, told third.
+    pub(crate) fn record(&mut self, facts: Vec<Fact>, files: Vec<(String, store::StepFile)>) -> Result<()> {
+        self.record_while(facts, files, |_, _| Ok(()))
+    }
+
+    /// The same, with something to do while the disk is waited for: something that has no effect by itself.
+    pub(crate) fn record_while(
+        &mut self,
+        facts: Vec<Fact>,
+        files: Vec<(String, store::StepFile)>,
+        meanwhile: impl FnOnce(&mut dyn World, &Run) -> Result<()>,
+    ) -> Result<()> {
+        let pending = self.submit(facts, files);
+        let done = meanwhile(self.world, &self.run);
+        self.shared.settle(pending)?;
+        done
+    }
+
+    /// Puts facts on their way to the disk. They are counted on from here, and acted on only once they are settled.
+    pub(crate) fn submit(&mut self, facts: Vec<Fact>, files: Vec<(String, store::StepFile)>) -> Pending {
+        let (pending, run) = self.shared.submit(self.store, |_| (facts, files));
+        self.run = run;
+        pending
+    }
+
+    /// The run as it is now, whoever recorded last.
+    pub(crate) fn refresh(&mut self) {
+        self.run = self.shared.run();
+    }
+
+    pub(crate) fn run_dir(&self) -> PathBuf {
+        self.store.layout.run(&self.run.id.slug())
+    }
+}
+
+/// Writes down what a run changed, before its end is on record.
+pub(crate) fn keep_diff(run_dir: &Path, (patch, names): (Vec<u8>, Vec<u8>)) -> Result<()> {
+    write_synced(&run_dir.join("patch.diff"), &patch)?;
+    write_synced(&run_dir.join("diff_name_only.txt"), &names)
+}
+
+/// On disk when this returns: no commit holds these bytes, and recovery has no git to make them again.
+fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+    let written = File::create(path).and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()));
+    written.map_err(|source| Error::io("write", path, source))
+}
