@@ -1,6 +1,8 @@
 //! DOES. One loop asks a run what is due, does it, and records what happened ([`drive`]): turns by agents in a
 //! private checkout, changes made on git objects, landings on the user's branch. With the sandbox, this is the
 //! only crate that starts processes.
+//!
+//! Its modules lie in one order, which ARCHITECTURE.md lists from the bottom up: none uses one that uses it.
 
 mod agent;
 mod change;

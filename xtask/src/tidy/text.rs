@@ -123,7 +123,7 @@ fn misplaced(file: &Tracked) -> Vec<String> {
 }
 
 /// Unit tests are the last thing in a file.
-fn without_unit_tests(code: &str) -> String {
+pub(super) fn without_unit_tests(code: &str) -> String {
     let start = code.find("#[cfg(test)]\nmod tests").unwrap_or(code.len());
     code[..start].to_owned()
 }

@@ -6,8 +6,8 @@ use crate::host::Host;
 use crate::host::owner::drop_bases;
 use crate::machine::Machine;
 use crate::record::{Control, Stop, keep_diff};
-use crate::{Answer, Error, Request, Result, landing, workspace};
-use contract::ApprovalDecision;
+use crate::{Answer, Error, Request, Result, Sender, landing, workspace};
+use contract::{ApprovalDecision, ApprovalView};
 use std::sync::Arc;
 use store::Reader;
 
@@ -45,15 +45,7 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
         Request::Cancel { run } => cancel(host, &run),
         Request::Land { run } => land(host, &run),
         Request::Pause { run } => pause(host, &run),
-        Request::Add { sender, run, name, text } => {
-            let added = host.add(&sender, &run, &name, text)?;
-            let next = match added.under_way {
-                true => String::new(),
-                false => format!("; go on with it: norma resume {run}"),
-            };
-            let message = format!("{} item(s) added to run {run}{next}", added.items.len());
-            done(message, serde_json::json!({"run_id": run, "added": added.items, "contract": added.contract}))
-        }
+        Request::Add { sender, run, name, text } => add(host, &sender, &run, &name, text),
         Request::Follow { run, .. } => {
             Err(Error::usage(format!("run {run} is followed over the socket"), "norma events RUN --follow"))
         }
@@ -84,13 +76,7 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
         }
         Request::Answer { approval, decision, by, reason, terms } => {
             let answered = host.state.store.answer_approval(approval, decision, by, reason, terms).wait()?;
-            let goes_on = host.go_on_with(&answered.run_id)?;
-            let next = match decision {
-                ApprovalDecision::Granted if goes_on => format!("granted; run {} goes on", answered.run_id),
-                ApprovalDecision::Granted => format!("granted; go on: norma resume {}", answered.run_id),
-                ApprovalDecision::Denied => format!("denied; run {} does not go on with it", answered.run_id),
-            };
-            done(next, serde_json::to_value(answered).expect("BUG: an approval is plain data"))
+            answer(host, decision, &answered)
         }
         Request::Reindex => {
             let store::Reindexed { runs, damaged } = store::reindex(&host.state.store)?;
@@ -127,6 +113,29 @@ fn cancel(host: &Host, slug: &str) -> Result<Answer> {
     host.state.store.append(&mut log, vec![contract::Fact::RunCanceled(end)], Vec::new())?;
     store::seal(&host.state.store, slug, &|said| host.state.keys.sign(said))?;
     done("canceled")
+}
+
+/// Adds items to a batch.
+fn add(host: &Host, sender: &Sender, run: &str, name: &str, text: String) -> Result<Answer> {
+    let added = host.add(sender, run, name, text)?;
+    let next = match added.under_way {
+        true => String::new(),
+        false => format!("; go on with it: norma resume {run}"),
+    };
+    let message = format!("{} item(s) added to run {run}{next}", added.items.len());
+    let value = serde_json::json!({"run_id": run, "added": added.items, "contract": added.contract});
+    Ok(Answer::Done { message, value })
+}
+
+/// Has whoever waits for an approval know that it was answered.
+fn answer(host: &Host, decision: ApprovalDecision, answered: &ApprovalView) -> Result<Answer> {
+    let goes_on = host.go_on_with(&answered.run_id)?;
+    let message = match decision {
+        ApprovalDecision::Granted if goes_on => format!("granted; run {} goes on", answered.run_id),
+        ApprovalDecision::Granted => format!("granted; go on: norma resume {}", answered.run_id),
+        ApprovalDecision::Denied => format!("denied; run {} does not go on with it", answered.run_id),
+    };
+    Ok(Answer::Done { message, value: serde_json::to_value(answered).expect("BUG: an approval is plain data") })
 }
 
 /// Has a run that is worked on stop at its next step; it can go on later.
