@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// Run work items level by level, in parallel; each lands whole or leaves no trace
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma batch items.json --jobs 4\n  norma batch items.json        # the same again goes on where it was left\n  norma batch items.json --json # an array of results, each with its id"
+    after_help = "Examples:\n  norma batch items.json --jobs 4\n  norma batch items.json        # the same again continues where it was left\n  norma batch items.json --json # an array of results, each with its id"
 )]
 pub(crate) struct Args {
     /// A JSON array of work items
@@ -18,7 +18,7 @@ pub(crate) struct Args {
     /// How many at once
     #[arg(long, value_name = "N", default_value_t = JOBS_DEFAULT, value_parser = parse_jobs)]
     jobs: usize,
-    /// Start over even if an interrupted batch of the same items could go on
+    /// Start over even if an interrupted batch of the same items could be continued
     #[arg(long)]
     new: bool,
     /// Do nothing if another norma is at work here; exit 4
