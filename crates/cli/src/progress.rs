@@ -17,7 +17,7 @@ use store::{Layout, Reader};
 /// How often the running step's time is drawn again.
 const TICK: Duration = Duration::from_millis(250);
 
-/// See the module.
+/// Prints what happens to a run: text for people, or the lines of the log for programs.
 pub(crate) struct Reporter {
     /// For programs: where the lines are read from, exactly as stored, and the last one that was printed.
     lines: Option<(Reader, u64)>,
@@ -68,7 +68,7 @@ impl Reporter {
         if let Some(parent) = &started.parent {
             let done = run.items().iter().filter(|state| state.done_by().is_some()).count();
             let kept = if done == 0 { String::new() } else { format!(": {done} of {} stay done", run.items().len()) };
-            out(&format!("goes on from run {parent}{kept}"));
+            out(&format!("continues run {parent}{kept}"));
         }
         if !started.left_out.is_empty() {
             let names = some_of(&started.left_out);

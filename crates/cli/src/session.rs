@@ -16,7 +16,7 @@ use store::{Layout, Reader};
 /// How often a norma that waits for another one asks again.
 const POLL: Duration = Duration::from_millis(100);
 
-/// See the module.
+/// One command that has runs carried out, and the host, if this process is the one.
 pub(crate) struct Session<'a> {
     pub(crate) here: &'a Surroundings,
     pub(crate) context: Arc<Context>,
@@ -206,7 +206,7 @@ impl<'a> Session<'a> {
 /// The process that carried out a run is gone.
 fn lost(slug: &str) -> CommandError {
     let message = format!("the norma that carried out run {slug} is gone");
-    CommandError::new(code::INTERRUPTED, message, format!("go on with it: norma resume {slug}"))
+    CommandError::new(code::INTERRUPTED, message, format!("continue it: norma resume {slug}"))
 }
 
 type Stopper = Box<dyn Fn() + Send>;

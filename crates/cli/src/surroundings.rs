@@ -44,7 +44,7 @@ pub(crate) struct HookEnvironment {
     pub(crate) index: Option<PathBuf>,
 }
 
-/// See the module.
+/// What the command line knows of where it was called: options, environment, directories.
 pub(crate) struct Surroundings {
     pub(crate) cwd: PathBuf,
     pub(crate) json: bool,

@@ -1,6 +1,6 @@
 //! Approvals: a question to a person about one run, with the reasons why it is asked. An approval is bound to that run,
-//! its contract and these very reasons, is answered once, used once, and is worth nothing after a while. Nobody having
-//! said yes means no.
+//! its contract and these very reasons, is answered once, used once, and is worth nothing after a while. What nobody
+//! approves is denied.
 
 use crate::schema::JsonSchema;
 use crate::{ApprovalId, Digest, Domain, RunId, Slug, Timestamp};
@@ -37,7 +37,7 @@ impl ApprovalDecision {
 pub enum ApprovalState {
     /// Nobody has answered yet.
     Pending,
-    /// A person said yes, and the run has not gone on yet.
+    /// A person approved it, and the run has not continued yet.
     Granted,
     /// A person said no.
     Denied,
@@ -66,7 +66,7 @@ impl fmt::Display for ApprovalState {
     }
 }
 
-/// How far a yes goes.
+/// How far an approval goes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ApprovalTerms {
@@ -78,7 +78,7 @@ pub struct ApprovalTerms {
 }
 
 impl ApprovalTerms {
-    /// Whether it is a plain yes.
+    /// Whether it is a plain approval, without terms.
     pub fn is_plain(&self) -> bool {
         *self == ApprovalTerms::default()
     }
@@ -99,7 +99,7 @@ pub struct ApprovalView {
     pub bound: Digest,
     /// When it was asked.
     pub asked_at: Timestamp,
-    /// Nobody can say yes, and no run can use it, from then on.
+    /// Nobody can approve it, and no run can use it, from then on.
     pub expires_at: Timestamp,
     /// What was said.
     pub decision: Option<ApprovalDecision>,
@@ -107,7 +107,7 @@ pub struct ApprovalView {
     pub by: Option<String>,
     /// Why, in their words.
     pub reason: Option<String>,
-    /// How far a yes goes.
+    /// How far an approval goes.
     #[serde(default, skip_serializing_if = "ApprovalTerms::is_plain")]
     pub terms: ApprovalTerms,
     /// When it was said.

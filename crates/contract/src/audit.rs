@@ -31,7 +31,7 @@ pub enum Audit {
     TaskAdded {
         /// Small integer.
         task_id: i64,
-        /// What.
+        /// What they want done.
         goal: String,
         /// What must hold.
         acceptance_criteria: Vec<AcceptanceCriterion>,
@@ -45,7 +45,7 @@ pub enum Audit {
     },
     /// A person says it is done.
     TaskDone {
-        /// Which.
+        /// The task that is done.
         task_id: i64,
     },
     /// A run came to this state; ties the run's chain to this one.
@@ -56,7 +56,7 @@ pub enum Audit {
         task_id: Option<i64>,
         /// Canonical status.
         status: Status,
-        /// Why.
+        /// Why it has this status.
         reason: Option<Reason>,
         /// How many events its log has.
         seq: u64,
@@ -84,7 +84,7 @@ pub enum Audit {
         /// The move that took it back.
         landing: LandingUndone,
     },
-    /// A run cannot go on before a person has said yes.
+    /// A run cannot continue before a person has approved it.
     ApprovalAsked {
         /// UUID.
         id: ApprovalId,
@@ -94,7 +94,7 @@ pub enum Audit {
         reasons: Vec<String>,
         /// Run, contract and reasons, in one digest.
         bound: Digest,
-        /// Nobody can say yes, and no run can use it, from then on.
+        /// Nobody can approve it, and no run can use it, from then on.
         expires_at: Timestamp,
     },
     /// A person answered.
@@ -103,12 +103,12 @@ pub enum Audit {
         id: ApprovalId,
         /// What they said.
         decision: ApprovalDecision,
-        /// Who.
+        /// Who answered.
         by: String,
         /// Why, in their words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// How far a yes goes.
+        /// How far an approval goes.
         #[serde(default, skip_serializing_if = "ApprovalTerms::is_plain")]
         terms: ApprovalTerms,
     },
@@ -138,7 +138,7 @@ pub enum Audit {
         to: Option<String>,
         /// Why, in their words.
         reason: String,
-        /// Who.
+        /// Who set it aside.
         by: String,
     },
     /// The audit log was not the one that the last checkpoint was made of, and a person accepted that.
@@ -149,14 +149,14 @@ pub enum Audit {
         found: AuditHead,
         /// Why, in their words.
         reason: String,
-        /// Who.
+        /// Who accepted it.
         by: String,
     },
     /// A run was judged or carried out again, and this is what came of it.
     Replayed {
         /// Slug.
         run_id: Slug,
-        /// How.
+        /// How much of it was done again.
         mode: ReplayMode,
         /// What came of it.
         status: ReexecStatus,

@@ -143,7 +143,7 @@ pub struct AgentConfig {
     /// Further arguments for the kinds whose program is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Whether a later turn of the same role goes on with the conversation of the one before, in a loop and for the kinds
+    /// Whether a later turn of the same role continues the conversation of the one before, in a loop and for the kinds
     /// whose conversations can be kept; `true` without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<bool>,
@@ -226,7 +226,7 @@ pub struct TurnLimits {
     /// Silence after which a turn is ended; none = only the wall clock counts.
     #[schemars(range(min = 1))]
     pub idle_seconds: Option<u32>,
-    /// How long a turn waits for a person to allow what its agent asks for; nobody having said yes means no.
+    /// How long a turn waits for a person to allow what its agent asks for; what nobody approves is denied.
     #[serde(skip_serializing_if = "is_usual_patience")]
     #[schemars(range(min = 1))]
     pub approval_seconds: u32,

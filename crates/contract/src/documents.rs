@@ -116,7 +116,7 @@ impl fmt::Display for AgentRole {
 pub struct AgentRef {
     /// In which role.
     pub role: AgentRole,
-    /// Who.
+    /// The name of the agent.
     pub agent_id: String,
     /// The session to go on with.
     #[serde(default, skip_serializing_if = "Option::is_none")]

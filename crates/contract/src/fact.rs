@@ -172,7 +172,7 @@ pub struct ChangeDropped {
     pub step: u32,
     /// The run's tree, unchanged.
     pub before: TreeId,
-    /// Why.
+    /// The kind of refusal.
     pub reason: Reason,
     /// What exactly, one entry a finding.
     pub findings: Vec<String>,
@@ -202,7 +202,7 @@ impl ChangeDropped {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetExceeded {
-    /// Which.
+    /// The budget that is used up.
     pub budget: Budget,
     /// What was allowed.
     pub limit: u64,
@@ -319,7 +319,7 @@ pub struct ItemAdded {
     pub index: u32,
     /// What it is.
     pub item: Item,
-    /// What came of it before, where the run goes on from another one.
+    /// What came of it before, where the run continues another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Earlier>,
     /// What it brings along, where it is added to a run that has begun; those that the run starts with are in its contract.
@@ -349,7 +349,7 @@ impl Addition {
     }
 }
 
-/// What came of an item before the run that goes on with it.
+/// What came of an item before the run that continues it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Earlier {
@@ -405,7 +405,7 @@ pub struct ItemEnded {
     pub change: u32,
     /// The step that proposed it; none if no agent was asked.
     pub step: Option<u32>,
-    /// How.
+    /// How the item ended.
     pub status: ItemStatus,
     /// Why, unless it succeeded.
     pub reason: Option<Reason>,
@@ -446,7 +446,7 @@ pub struct ItemEnded {
 pub struct ChangeEnd<'f> {
     /// Which change.
     pub change: u32,
-    /// How.
+    /// How the change ended.
     pub status: ItemStatus,
     /// Why, unless it succeeded.
     pub reason: Option<Reason>,
@@ -474,7 +474,7 @@ pub struct ApprovalWait {
     pub approval: ApprovalId,
     /// Why it is needed.
     pub reasons: Vec<String>,
-    /// Nobody can say yes after this.
+    /// Nobody can approve it after this.
     pub expires_at: Timestamp,
 }
 
@@ -486,7 +486,7 @@ pub enum Fact {
     RunStarted(Box<RunStarted>),
     /// A turn is about to happen (intent).
     StepStarted {
-        /// Which.
+        /// The turn that is about to start.
         step: StepRef,
         /// Where a worker starts from.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -496,7 +496,7 @@ pub enum Fact {
     StepCommitted(StepCommitted),
     /// A step directory was found without its record.
     ReconciledStep {
-        /// Which.
+        /// The turn whose record is missing.
         step: StepRef,
         /// Its directory, kept as it is.
         dir: String,
@@ -505,7 +505,7 @@ pub enum Fact {
     },
     /// A turn was cut off before anything was kept.
     StepInterrupted {
-        /// Which.
+        /// The turn that was cut off.
         step: StepRef,
     },
     /// What exactly breaks the protocol.
@@ -570,16 +570,16 @@ pub enum Fact {
     },
     /// An item has come to its end; its receipt is on record.
     ItemEnded(Box<ItemEnded>),
-    /// A person has to say yes before the agent of a turn may do something; the turn waits.
+    /// A person has to approve what the agent of a turn is about to do; the turn waits.
     ApprovalAsked {
         /// The turn that is open.
         step: StepRef,
         /// What it waits for.
         wait: ApprovalWait,
     },
-    /// A person has to say yes first.
+    /// A person has to approve the run first.
     RunWaiting(ApprovalWait),
-    /// A person said yes, and this run has used it.
+    /// A person approved it, and this run has used the approval.
     ApprovalUsed {
         /// Which approval.
         approval: ApprovalId,
@@ -602,7 +602,7 @@ pub enum Fact {
     RunPaused(End),
     /// Goes on.
     RunResumed {
-        /// The process that goes on with it.
+        /// The process that continues it.
         pid: u32,
     },
     /// Recorded evidence is gone or different; the run is frozen.
@@ -634,7 +634,7 @@ pub struct RunStarted {
     pub contract_digest: Digest,
     /// Where it starts from.
     pub base: Base,
-    /// The tree of its first turn: the base's, or that of the run it goes on from.
+    /// The tree of its first turn: the base's, or that of the run it continues.
     pub tree: TreeId,
     /// Who signs its commit.
     pub author: Author,
@@ -643,7 +643,7 @@ pub struct RunStarted {
     /// Ignored files of the user's checkout that its workspaces show, as `.worktreeinclude` asks (capped).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub included: Vec<String>,
-    /// The run whose tree this one goes on from.
+    /// The run whose tree this one continues from.
     pub parent: Option<Slug>,
     /// The run that it carries out again, under the same contract and from the same base. Its result is for comparing
     /// only: it never lands.

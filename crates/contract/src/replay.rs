@@ -51,7 +51,7 @@ pub struct ReplayReport {
     pub mode: ReplayMode,
     /// What came of it.
     pub status: ReexecStatus,
-    /// When.
+    /// When it was replayed.
     pub replayed_at: Timestamp,
     /// What was compared, in this order.
     pub checks: Vec<ReplayCheck>,
@@ -72,7 +72,7 @@ pub enum ReplaySchema {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayCheck {
-    /// What.
+    /// The kind of thing, such as `gates`.
     pub name: String,
     /// How many of them.
     pub compared: u64,

@@ -178,15 +178,15 @@ pub enum Reason {
     MergeConflict,
     /// Some items of the batch did not succeed.
     ItemsFailed,
-    /// A person has to say yes first.
+    /// A person has to approve it first.
     ApprovalRequired,
     /// Somebody has to answer a question first.
     AnswerRequired,
-    /// A person said no, or nobody said yes in time.
+    /// A person denied it, or nobody approved it in time.
     ApprovalDenied,
     /// The agent is not signed in, or its provider does not let it in.
     SignInFailed,
-    /// The provider has had enough for now.
+    /// The provider is rate limited.
     ProviderLimit,
     /// The provider could not be reached, or failed.
     ProviderFailed,

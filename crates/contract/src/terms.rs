@@ -77,7 +77,7 @@ pub struct Contract {
     /// The SHA-256 of every policy that the run is judged by, by file name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub policies: BTreeMap<String, Digest>,
-    /// Why a person has to say yes before anything starts.
+    /// Why a person has to approve it before anything starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approval_for: Vec<String>,
     /// Whether somebody is there to answer: a run whose budget is used up then asks for more instead of ending.

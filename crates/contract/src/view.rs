@@ -20,7 +20,7 @@ pub struct RunView {
     pub goal: String,
     /// Canonical word.
     pub status: Status,
-    /// Why.
+    /// Why it has this status, as one of the known words.
     pub reason: Option<Reason>,
     /// Why, in words.
     pub message: Option<String>,
@@ -51,7 +51,7 @@ pub struct RunView {
     pub landing: Option<Landing>,
     /// Its task.
     pub task_id: Option<i64>,
-    /// The run it goes on from.
+    /// The run it continues.
     pub parent: Option<Slug>,
     /// What confined its agents.
     pub sandbox: String,
@@ -127,7 +127,7 @@ pub struct StepView {
 pub struct TaskView {
     /// Small integer.
     pub id: i64,
-    /// What.
+    /// What somebody wants done.
     pub goal: String,
     /// Where it is.
     pub status: TaskStatus,
@@ -146,7 +146,7 @@ pub struct TaskView {
 /// One thing that was checked of a run or a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What.
+    /// What was checked, such as `chain`.
     pub name: &'static str,
     /// What is wrong; empty = it holds.
     pub problems: Vec<String>,

@@ -260,7 +260,7 @@ impl fmt::Display for Gate {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GateResult {
-    /// Which.
+    /// The gate that was asked.
     pub gate: Gate,
     /// Whether it passed.
     pub passed: bool,

@@ -1,5 +1,5 @@
-//! Approvals in a run's log and in the state directory's: whoever went on with a person's yes must have been given it,
-//! for this run, this contract and these reasons, in time, and once.
+//! Approvals in a run's log and in the state directory's: whoever continued with a person's approval must have been
+//! given it, for this run, this contract and these reasons, in time, and once.
 
 use contract::{ApprovalDecision, ApprovalId, Audit, Digest, Fact, RunId, Timestamp, approval_bound};
 
@@ -33,7 +33,7 @@ pub fn approval_problems(run: &RunId, facts: &[Fact], audit: &[(Audit, Timestamp
 struct Record<'a> {
     /// For which run, for which reasons, bound to what, until when.
     asked: Option<(&'a str, &'a [String], Digest, Timestamp)>,
-    /// Who said yes, and when.
+    /// Who approved it, and when.
     granted: Option<(&'a str, Timestamp)>,
     /// When a run went on with it.
     used: Vec<Timestamp>,

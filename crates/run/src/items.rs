@@ -125,7 +125,7 @@ impl ItemState {
         made.filter(|(on, _)| *on == base.tree).map_or(base.tree, |(_, tree)| tree)
     }
 
-    /// What its agents had made when the last of them was cut off, for a run that goes on from this one.
+    /// What its agents had made when the last of them was cut off, for a run that continues this one.
     pub fn unfinished(&self) -> Option<Unfinished> {
         let made = self.turns.iter().rev().find_map(|turn| turn.unfinished.clone());
         made.or(match self.earlier.as_deref() {

@@ -45,7 +45,7 @@ pub struct Run {
     pub started: Arc<RunStarted>,
     /// Where it is.
     pub status: Status,
-    /// Why.
+    /// Why it has this status, where there is more to say than the status does.
     pub reason: Option<Reason>,
     /// How many facts were applied.
     pub seq: u64,
@@ -157,7 +157,7 @@ impl Run {
         }
     }
 
-    /// A paused run can only be answered, added to, resumed, ended or found damaged; an ended one can nothing.
+    /// A paused run can only be answered, added to, resumed, ended or found damaged; nothing happens to an ended one.
     fn require_live(&self, fact: &Fact) -> Outcome {
         match (self.status, fact) {
             (Status::Running, _) => Ok(()),

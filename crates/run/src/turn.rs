@@ -27,7 +27,7 @@ pub struct TurnEvidence<'a> {
     pub verdict: Option<&'a [u8]>,
     /// Files of this turn and of the iteration's earlier ones.
     pub files: &'a IterationFiles,
-    /// What came of the session with an agent that is spoken with.
+    /// What came of an interactive session with an agent.
     pub session: Option<&'a SessionOutcome>,
     /// The item that a worker carries out.
     pub item: Option<&'a Item>,
@@ -59,7 +59,7 @@ pub struct Judgement {
 /// Judges a turn.
 pub fn judge(contract: &Contract, run_slug: &str, step: StepRef, evidence: &TurnEvidence<'_>) -> Judgement {
     let failure = match (&evidence.process, evidence.session) {
-        // Exit codes of agents that are spoken with say nothing by themselves.
+        // Exit codes of agents with an interactive session say nothing by themselves.
         (ProcessEnd::Exited(_) | ProcessEnd::Signaled(_), Some(session)) => session_failure(session),
         // Some ask a provider that fails them again and again, until their time is up.
         (ProcessEnd::WallDeadline | ProcessEnd::IdleDeadline, Some(session)) if is_failed_by_provider(session) => {

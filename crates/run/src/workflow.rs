@@ -178,9 +178,9 @@ pub enum Due {
     Approval,
     /// Ask somebody, and leave the run waiting for the answer ([`Run::answer`]).
     Ask(Wait),
-    /// Hold the run: its provider has had enough for now.
+    /// Hold the run: its provider is rate limited.
     Pause {
-        /// Why.
+        /// What goes on record as the reason of the pause.
         end: End,
         /// For how long, if that was said.
         until: Option<Timestamp>,
@@ -189,9 +189,9 @@ pub enum Due {
     Land,
     /// Put the end on record.
     End {
-        /// How.
+        /// The status that the run ends with.
         status: Status,
-        /// Why.
+        /// The reason, as it goes on record.
         end: End,
         /// The budget that did it.
         budget: Option<BudgetExceeded>,

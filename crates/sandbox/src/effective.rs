@@ -83,7 +83,7 @@ pub enum HeldBy {
 /// One line of the kernel's list of mounts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// Where.
+    /// Where it is mounted.
     pub path: PathBuf,
     /// What kind of file system.
     pub kind: String,

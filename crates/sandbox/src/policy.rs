@@ -252,7 +252,7 @@ impl Identity {
 pub struct Violation {
     /// Where, such as `write[0]`.
     pub place: String,
-    /// What.
+    /// What is wrong there.
     pub problem: String,
 }
 

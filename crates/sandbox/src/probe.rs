@@ -42,7 +42,7 @@ impl Probe {
 /// One thing that is not there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
-    /// What.
+    /// The feature that is missing, in words.
     pub what: String,
     /// What to do about it.
     pub fix: String,

@@ -79,9 +79,9 @@ pub enum Error {
     /// The set-up process could not be run or spoken to.
     #[error("could not run the sandbox's set-up process {}: {error}", .program.display())]
     SetUp {
-        /// Which.
+        /// The program that was to be run.
         program: PathBuf,
-        /// Why.
+        /// What the system said.
         error: io::Error,
     },
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub(crate) const TELLING: &str = "type IN ('run_started', 'item_added', 'item_ended', 'step_committed') \
                                   OR type = 'agent_event' AND data_json LIKE '%\"type\":\"session\"%'";
 
-/// See the module.
+/// What the turns of a run tell about its agents.
 #[derive(Default)]
 pub(crate) struct Agents {
     contract: Option<Contract>,

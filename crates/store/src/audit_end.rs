@@ -5,7 +5,7 @@ use contract::Digest;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// See the module.
+/// The end of the audit log, shared by its writer and by who waits for it to move.
 pub struct AuditEnd {
     state: Mutex<State>,
     changed: Condvar,

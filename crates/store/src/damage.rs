@@ -30,7 +30,7 @@ pub struct Quarantine {
     pub to: Option<String>,
     /// Why, in the person's words.
     pub reason: String,
-    /// Who.
+    /// Who set it aside.
     pub by: String,
 }
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// See the module.
+/// Why the store could not do something.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file operation failed.
@@ -12,9 +12,9 @@ pub enum Error {
     Io {
         /// `open`, `write`, …
         action: &'static str,
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// What the system said.
         source: io::Error,
     },
     /// SQLite failed.

@@ -378,7 +378,7 @@ impl Store {
     }
 
     /// The same, for tasks that await many acknowledgements at once. The second item is the log's end once the
-    /// ticket has said yes.
+    /// ticket is acknowledged.
     pub fn submit_append(
         &self,
         log: &RunLog,

@@ -280,7 +280,7 @@ impl Reader {
         Ok(found.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Whether another run goes on from this one's tree.
+    /// Whether another run continues from this one's tree.
     pub fn has_child(&self, slug: &str) -> Result<bool> {
         Ok(self.db.query_row("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)", [slug], |row| row.get(0))?)
     }

@@ -183,7 +183,7 @@ fn check_machine(reader: &Reader, slug: &str, rows: &[Row]) -> Result<Check> {
     Ok(Check { name: "state machine", problems })
 }
 
-/// What stays done in a run that goes on from another one must be on record, exactly so, where it was done.
+/// What stays done in a run that continues another one must be on record, exactly so, where it was done.
 fn earlier_problems(reader: &Reader, run: &Run) -> Vec<String> {
     let mut runs: BTreeMap<Slug, Option<Run>> = BTreeMap::new();
     let mut problems = Vec::new();

@@ -39,7 +39,7 @@ pub enum Damage {
     /// A file that is there twice, or out of its place.
     #[error("{name} is out of order, or there twice: it follows {after}")]
     Order {
-        /// Which.
+        /// The file that is out of order.
         name: String,
         /// The file before it.
         after: String,
@@ -75,7 +75,7 @@ pub(crate) struct Entry {
     pub(crate) size: u64,
 }
 
-/// See the module.
+/// An archive that is read once, from its beginning to its end.
 pub(crate) struct Archive<R> {
     from: R,
     /// What was read last, and how far it is used up.

@@ -10,7 +10,7 @@ use std::io::{Error, Read, Result};
 /// How much is kept in memory of all files together; what agents left is only hashed.
 const KEPT_BYTES_MAX: u64 = 512 << 20;
 
-/// See the module.
+/// The files of a bundle: small ones as bytes, all of them as digests.
 #[derive(Default)]
 pub(crate) struct Bundle {
     /// Every file in the order of the archive, with its path below the root.

@@ -6,7 +6,7 @@ use crate::text::safe;
 use contract::ApprovalView;
 use std::process::ExitCode;
 
-/// List what runs wait for a person to say yes to
+/// List what runs wait for a person to approve
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  norma approvals\n  norma approvals --all --json")]
 pub(crate) struct Args {
@@ -19,7 +19,7 @@ impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         let found = here.reader()?.approvals(!self.all)?;
         Ok(here.print(&found, || match found.is_empty() {
-            true if self.all => "nobody was asked for anything yet".to_owned(),
+            true if self.all => "no approval was asked for yet".to_owned(),
             true => "nothing waits for an approval".to_owned(),
             false => found.iter().map(describe).collect::<Vec<_>>().join("\n"),
         }))

@@ -1,11 +1,11 @@
-//! `norma approve`: a person says yes to what a run waits for.
+//! `norma approve`: a person approves what a run waits for.
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use contract::{ApprovalDecision, ApprovalTerms};
 use std::process::ExitCode;
 
-/// Say yes to what a run waits for; it counts for that run and these reasons, once
+/// Approve what a run waits for; it counts for that run and these reasons, once
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  norma approvals\n  norma approve 019beb59 --reason \"looked at the scope\"\n  norma approve 019beb59 --contract                 # and do not ask again for the same\n  norma approve 019beb59 --instead \"cargo test -q\"   # this command, not that one"

@@ -14,7 +14,7 @@ use store::Reader;
 /// Run work items level by level, in parallel; each lands whole or leaves no trace
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma batch items.json --jobs 4\n  norma batch items.json        # the same again goes on where it was left\n  norma batch items.json --json # an array of results, each with its id\n  norma batch more.json --into @last # while that batch is under way"
+    after_help = "Examples:\n  norma batch items.json --jobs 4\n  norma batch items.json        # the same again continues where it was left\n  norma batch items.json --json # an array of results, each with its id\n  norma batch more.json --into @last # while that batch is under way"
 )]
 pub(crate) struct Args {
     /// A JSON array of work items
@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Add the items to this batch, which has not ended, instead of starting another one
     #[arg(long, value_name = "RUN", conflicts_with_all = ["new", "jobs", "no_wait"])]
     into: Option<String>,
-    /// Start over even if an interrupted batch of the same items could go on
+    /// Start over even if an interrupted batch of the same items could be continued
     #[arg(long)]
     new: bool,
     /// Do nothing if another norma is at work here; exit 4

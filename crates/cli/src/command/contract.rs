@@ -219,7 +219,7 @@ fn refusal(name: &str, submitted: Submitted) -> CommandError {
         violations.iter().map(|violation| format!("\n  {}", safe(&violation.to_string()))).collect();
     CommandError::usage(
         format!("{} is refused, so nothing is run:{}", safe(name), lines.concat()),
-        "mend it: docs/contracts.md says what each field may be",
+        "fix it: docs/contracts.md says what each field may be",
     )
 }
 

@@ -210,7 +210,7 @@ fn state(layout: &Layout, trust: &Trust) -> Vec<Check> {
         _ => ok("owner", "nobody is at work"),
     });
     checks.push(match runner::checkpoint_problem(&reader, trust) {
-        Ok(None) => ok("checkpoint", "the audit log goes on from where norma left it"),
+        Ok(None) => ok("checkpoint", "the audit log continues where norma left it"),
         Ok(Some(problem)) => broken("checkpoint", problem, runner::ACCEPT),
         Err(error) => broken("checkpoint", error.to_string(), "restore norma.db from a backup"),
     });

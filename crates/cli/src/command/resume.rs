@@ -1,4 +1,4 @@
-//! `norma resume`: goes on with a paused run, or from the tree of a stopped one.
+//! `norma resume`: continues a paused run, or a stopped one from its tree.
 
 use super::run::JOBS_DEFAULT;
 use crate::error::Outcome;
@@ -9,7 +9,7 @@ use contract::Status;
 use runner::Start;
 use std::process::ExitCode;
 
-/// Go on with a paused run; with --budget, from where a stopped one ended
+/// Continue a paused run; with --budget, one that its budget holds or has stopped
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  norma resume @last\n  norma resume --all   # every paused run, oldest first\n  norma resume @last --budget max_iterations=10   # the loop\n  norma resume @last --budget max_tokens=200000   # a contract or a batch: what succeeded stays done"

@@ -43,10 +43,10 @@ pub(crate) struct Args {
     /// How: plan, do, check and act in a loop, or one agent under contract
     #[arg(long, value_enum, requires = "goal")]
     workflow: Option<How>,
-    /// Start over even if an interrupted run of the task could go on
+    /// Start over even if an interrupted run of the task could be continued
     #[arg(long)]
     new: bool,
-    /// Without a task: go on with the next one after a failure
+    /// Without a task: continue with the next one after a failure
     #[arg(long = "continue")]
     go_on: bool,
     /// Do nothing if another norma is at work here; exit 4
@@ -135,7 +135,10 @@ impl Args {
         }
         super::task::require_words(goal, &self.ac)?;
         let Some(agent) = &self.agent else {
-            return Err(CommandError::usage("a contract needs somebody to do it", "name one with --agent"));
+            return Err(CommandError::usage(
+                "no agent given",
+                "use --agent claude, codex, gemini, opencode, or an entry of \"agents\"",
+            ));
         };
         let criteria: String = self.ac.iter().map(|text| format!("\n- {text}")).collect();
         let description = match criteria.is_empty() {
@@ -192,9 +195,9 @@ pub(crate) fn ending(view: &RunView, run: &Run) -> String {
     let untouched = match &view.landing {
         // Of a batch that did not succeed as a whole, what did succeed has landed.
         Some(landing) if landing.checkout => {
-            &format!("is it safe: what succeeded is on {}, nothing else was touched", short_ref(&landing.target))
+            &format!("What succeeded is on {}; nothing else was changed.", short_ref(&landing.target))
         }
-        _ => "is it safe: your branch, index and files are as they were",
+        _ => "Your branch, index and files are unchanged.",
     };
     let more = run.exceeded().map_or_else(|| "NAME=N".to_owned(), BudgetExceeded::more);
     match (view.status, &view.landing) {
@@ -222,15 +225,15 @@ pub(crate) fn ending(view: &RunView, run: &Run) -> String {
                 .collect();
             let more = run.used_up().as_ref().map_or_else(|| "NAME=N".to_owned(), BudgetExceeded::more);
             format!(
-                "waiting for more of a budget:\n{spent}{untouched}\n{evidence}\nnext: go on: norma resume {slug} --budget {more} · end it: norma resume {slug} --budget stop"
+                "waiting for more of a budget:\n{spent}{untouched}\n{evidence}\nnext: continue: norma resume {slug} --budget {more} · end it: norma resume {slug} --budget stop"
             )
         }
         (Status::Waiting, _) => format!(
-            "waiting: {message}\n{untouched}\n{evidence}\nnext: see it: norma approvals · say yes: norma approve ID · then: norma resume {slug}"
+            "waiting: {message}\n{untouched}\n{evidence}\nnext: see it: norma approvals · approve: norma approve ID · then: norma resume {slug}"
         ),
         (Status::Paused, _) => format!("paused: {message}\n{untouched}\n{evidence}\nnext: norma resume {slug}"),
         (Status::Stopped, _) => format!(
-            "what happened: stopped: {message}\n{untouched}\n{evidence}\nnext: look: norma show {slug} · go on: norma resume {slug} --budget {more}"
+            "what happened: stopped: {message}\n{untouched}\n{evidence}\nnext: look: norma show {slug} · continue: norma resume {slug} --budget {more}"
         ),
         (status, _) => format!(
             "what happened: {status} ({}): {message}\n{untouched}\n{evidence}\nnext: look: norma show {slug} · logs: {}/steps/*/logs · again: norma run … --new",

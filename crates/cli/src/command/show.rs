@@ -66,7 +66,7 @@ fn describe(view: &RunView) -> String {
     text
 }
 
-/// Who took a turn that was spoken with; of others there is nothing to tell.
+/// Who took a turn with an interactive session; of others there is nothing to tell.
 fn spoken(step: &StepView) -> Option<String> {
     let agent = step.agent.filter(|_| step.session_id.is_some() || step.usage.is_some())?;
     let model = step.model.as_ref().map(|model| format!(" with {}", safe(model))).unwrap_or_default();

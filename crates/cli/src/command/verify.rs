@@ -10,7 +10,7 @@ use store::{Reader, Roster, Verification};
 /// Check a run's log, chain and evidence
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma verify @last   # exit 0 verified, 5 not\n  norma verify --all   # every run, and whether one is missing\n  norma verify --accept --reason \"restored from Monday's backup\"   # go on with a state directory that was rolled back"
+    after_help = "Examples:\n  norma verify @last   # exit 0 verified, 5 not\n  norma verify --all   # every run, and whether one is missing\n  norma verify --accept --reason \"restored from Monday's backup\"   # accept a state directory that was rolled back"
 )]
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// Every run, and whether each that the audit log names is there
     #[arg(long)]
     all: bool,
-    /// Go on with a state directory that is older than its last checkpoint, or was rewritten; goes on record
+    /// Accept a state directory that is older than its last checkpoint, or was rewritten; this is recorded
     #[arg(long, requires = "reason", conflicts_with = "all")]
     accept: bool,
     /// Why, for the record

@@ -35,7 +35,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Reads, checks and carries out the document, or goes on with it where it was left.
+    /// Reads, checks and carries out the document, or continues it where it was left.
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         let (bytes, name) = match &self.document {
             Document::File(file) => (read(&here.cwd.join(file))?, safe(&file.to_string_lossy())),

@@ -100,7 +100,7 @@ fn an_agent_that_hangs_is_ended_at_its_deadline() {
       1 plan  ok  <took>  plan did its part
       2 do    fail  <took>  agent_timeout: the step's time is up
     what happened: timed_out (agent_timeout): step 002-do ran past its deadline
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
     [exit 1]
@@ -364,9 +364,9 @@ fn text_of_agents_cannot_write_to_the_terminal_or_forge_lines() {
               AC1 is not covered by verdict.json
       4 act   ok  <took>  act did its part
     what happened: stopped: budget max_iterations is used up: 2 > 1
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · go on: norma resume <run> --budget max_iterations=2
+    next: look: norma show <run> · continue: norma resume <run> --budget max_iterations=2
     [exit 1]
     ");
     let shown = [
@@ -442,9 +442,9 @@ fn a_step_directory_that_the_agent_made_itself_is_not_taken_for_evidence() {
               AC1: evidence "files/test.log" is not a file in a step directory of this iteration
       4 act   ok  <took>  act did its part
     what happened: stopped: budget max_iterations is used up: 2 > 1
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · go on: norma resume <run> --budget max_iterations=2
+    next: look: norma show <run> · continue: norma resume <run> --budget max_iterations=2
     [exit 1]
     "#);
     assert!(!env.run_dir().join("steps/002-do/files").exists());
@@ -466,7 +466,7 @@ fn evidence_that_a_later_agent_changes_proves_nothing() {
       3 check ok  <took>  check did its part
               verdict PASS
     what happened: failed (evidence_lost): evidence is missing or changed: steps/002-do/files/test.log differs from what was recorded
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
     [exit 1]

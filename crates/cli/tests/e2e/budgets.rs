@@ -25,7 +25,7 @@ fn a_batch_that_ran_out_of_minutes_goes_on_where_it_was_cut_off() {
 
     let child = env.norma(&["resume", "@last", "--budget", "max_minutes=4"]);
     child.success();
-    assert!(child.out().contains("goes on from run <run>: 1 of 2 stay done"), "{child}");
+    assert!(child.out().contains("continues run <run>: 1 of 2 stay done"), "{child}");
     let run = env.last();
     let branch = format!("norma/{}", run["run_id"].as_str().unwrap());
     assert_eq!((&run["parent"], &run["landing"]["target"]), (&json!(parent), &json!(format!("refs/heads/{branch}"))));

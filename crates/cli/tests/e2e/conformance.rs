@@ -423,7 +423,7 @@ fn output_that_is_not_json_is_kept_in_the_logs_and_fails_the_step() {
               stdout not valid JSON
               (document): could not parse JSON: expected value at line 1 column 1
     what happened: failed (protocol_error): step 001-plan broke the protocol
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
     [exit 1]
@@ -479,7 +479,7 @@ fn a_patch_is_applied_whole_or_not_at_all() {
               patch refused (patch_failed)
               the patch does not apply: error: patch failed: README.md:1; error: README.md: patch does not apply
     what happened: failed (patch_failed): change 1 was refused: the patch does not apply: error: patch failed: README.md:1; error: README.md: patch does not apply
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
     [exit 1]

@@ -75,7 +75,7 @@ fn everything_wrong_is_said_at_once_and_the_refusal_is_on_record() {
     !   /allowed_paths/0: "src/**" is a glob; name a file or a directory, which stands for everything below it
     !   /allowed_paths/1: ".norma" is in the state directory, which is not for agents
     !   /acceptance_tests/0/cmd: '&' (character 6) means something to a shell, and there is none; quote it with '…', or use a script
-    ! next: mend it: docs/contracts.md says what each field may be
+    ! next: fix it: docs/contracts.md says what each field may be
     [exit 2]
     "#);
     let refused = env.norma(&["--json", "contract", "check", "contract.json"]);
@@ -103,7 +103,7 @@ fn what_policy_forbids_is_no_test_and_files_are_those_of_the_commit() {
     ! error: contract.json is refused, so nothing is run:
     !   /inputs/artifacts/1/uri: there is no file "docs/notes.md" in the commit; commit it first
     !   /acceptance_tests/0/cmd: rule another-user of forbidden_actions.json refuses it: acts with the rights of another user
-    ! next: mend it: docs/contracts.md says what each field may be
+    ! next: fix it: docs/contracts.md says what each field may be
     [exit 2]
     "#);
 }
@@ -128,7 +128,7 @@ fn a_batch_is_good_or_refused_as_a_whole() {
     !   /2/id: another item is called "B" too
     !   /2/dependencies/0: there is no item "c" in this batch
     !   /0/dependencies: these items wait for each other: a → b → a
-    ! next: mend it: docs/contracts.md says what each field may be
+    ! next: fix it: docs/contracts.md says what each field may be
     [exit 2]
     "#);
     env.norma(&["contract", "activate", "batch.json"]).exits(2);
@@ -177,14 +177,14 @@ fn what_is_no_document_is_refused_with_what_to_do() {
     insta::assert_snapshot!(env.norma(&["contract", "check", "a.json"]), @r"
     ! error: a.json is refused, so nothing is run:
     !   /task_id: duplicate key
-    ! next: mend it: docs/contracts.md says what each field may be
+    ! next: fix it: docs/contracts.md says what each field may be
     [exit 2]
     ");
     env.write("a.json", "7");
     insta::assert_snapshot!(env.norma(&["contract", "check", "a.json"]), @r#"
     ! error: a.json is refused, so nothing is run:
     !   (document): this is neither a task contract (an object with "task_id") nor work items (an array of objects with "id")
-    ! next: mend it: docs/contracts.md says what each field may be
+    ! next: fix it: docs/contracts.md says what each field may be
     [exit 2]
     "#);
     env.write("a.json", &format!("\"{}\"", "x".repeat(1 << 20)));
@@ -196,7 +196,7 @@ fn what_is_no_document_is_refused_with_what_to_do() {
     insta::assert_snapshot!(env.norma(&["contract", "new", "--goal", "g", "--allow", "src", "--test", "true"]), @r"
     ! error: that contract is refused, so nothing is run:
     !   /acceptance_tests/0/cmd: `true` succeeds whatever was done; name a command that can fail
-    ! next: mend it: docs/contracts.md says what each field may be
+    ! next: fix it: docs/contracts.md says what each field may be
     [exit 2]
     ");
     let nobody = ["contract", "new", "--goal", "g", "--allow", "src", "--test", "make", "--agent", "nobody"];

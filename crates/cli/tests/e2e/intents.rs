@@ -234,7 +234,7 @@ fn a_compile_that_was_interrupted_goes_on_when_it_is_asked_for_again() {
     running.signal("INT");
     let interrupted = running.wait();
     interrupted.exits(130);
-    assert!(interrupted.raw_err.contains("the same command again goes on with it"), "{interrupted}");
+    assert!(interrupted.raw_err.contains("the same command again continues it"), "{interrupted}");
     assert_eq!(recordings(&env), Vec::<PathBuf>::new());
     env.touch("go");
     env.norma(&RECORD).success();

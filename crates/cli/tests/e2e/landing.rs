@@ -167,7 +167,7 @@ fn a_landing_that_would_touch_an_uncommitted_file_is_declined_and_can_be_taken_l
               not landed: your uncommitted changes are in the way: src/lib.txt
               the result is kept on branch norma/<run>
     PASS in iteration 2 · the result is on branch norma/<run>
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: take it: norma land <run>, or git merge norma/<run> · look: norma diff <run>
     [exit 0]
@@ -224,7 +224,7 @@ fn mode_branch_leaves_the_result_on_a_branch_of_its_own() {
               verdict PASS
               the result is kept on branch norma/<run>
     PASS in iteration 2 · the result is on branch norma/<run>
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: take it: norma land <run>, or git merge norma/<run> · look: norma diff <run>
     [exit 0]

@@ -55,7 +55,7 @@ fn an_act_that_fails_ends_the_run_and_its_patch_is_not_applied() {
               verdict FAIL
       4 act   fail  <took>  no idea
     what happened: failed (agent_failed): step 004-act failed
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
     [exit 1]
@@ -79,9 +79,9 @@ fn in_the_last_iteration_act_still_runs_and_its_patch_is_kept() {
       4 act   ok  <took>  act did its part
               patch applied: src/lib.txt
     what happened: stopped: budget max_iterations is used up: 2 > 1
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · go on: norma resume <run> --budget max_iterations=2
+    next: look: norma show <run> · continue: norma resume <run> --budget max_iterations=2
     [exit 1]
     ");
     assert_eq!(env.repository()["src/lib.txt"], before);
@@ -123,7 +123,7 @@ fn a_stopped_run_is_gone_on_from_with_a_larger_budget_and_lands_as_one_change() 
     insta::assert_snapshot!(env.norma(&["resume", "@last", "--budget", "max_iterations=5"]), @r"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
-    goes on from run <run>
+    continues run <run>
       1 plan  ok  <took>  plan did its part
       2 do    ok  <took>  do did its part
       3 check ok  <took>  check did its part

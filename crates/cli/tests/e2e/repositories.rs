@@ -170,7 +170,7 @@ fn a_merge_in_progress_is_left_alone() {
               not landed: a merge is in progress
               the result is kept on branch norma/<run>
     PASS in iteration 2 · the result is on branch norma/<run>
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: take it: norma land <run>, or git merge norma/<run> · look: norma diff <run>
     ");

@@ -146,7 +146,7 @@ fn a_branch_that_is_deleted_meanwhile_is_not_made_again() {
               not landed: main has moved meanwhile and is gone
               the result is kept on branch norma/<run>
     PASS in iteration 2 · the result is on branch norma/<run>
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: take it: norma land <run>, or git merge norma/<run> · look: norma diff <run>
     [exit 0]
@@ -256,7 +256,7 @@ fn evidence_that_is_removed_meanwhile_keeps_a_run_from_passing() {
       7 check ok  <took>  check did its part
               verdict PASS
     what happened: failed (evidence_lost): evidence is missing or changed: steps/002-do/files/test.log is missing
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
     [exit 1]

@@ -41,7 +41,7 @@ fn an_interrupt_ends_the_turn_and_leaves_the_run_paused_until_it_is_resumed() {
               1 plan  ok  <took>  plan did its part
               2 do    interrupted  <took>  interrupted: norma was asked to stop
             paused: interrupted; `norma resume` goes on from the last step
-            is it safe: your branch, index and files are as they were
+            Your branch, index and files are unchanged.
             evidence: .norma/runs/<run>
             next: norma resume <run>
             [exit 130]
@@ -173,7 +173,7 @@ fn a_run_can_be_canceled_from_another_terminal() {
       1 plan  ok  <took>  plan did its part
       2 do    interrupted  <took>  interrupted: norma was asked to stop
     what happened: canceled (canceled): canceled on request
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
     [exit 1]

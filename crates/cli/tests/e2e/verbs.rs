@@ -575,11 +575,11 @@ fn every_verb_has_help_with_an_example() {
       diff         Print what a run changed, as a patch
       land         Move the result of a passed run onto your branch
       undo         Take a landing back, if the branch is still where it was put
-      approvals    List what runs wait for a person to say yes to
-      approve      Say yes to what a run waits for; it counts for that run and these reasons, once
+      approvals    List what runs wait for a person to approve
+      approve      Approve what a run waits for; it counts for that run and these reasons, once
       deny         Say no to what a run waits for, and why
       cancel       End a run; its evidence stays
-      resume       Go on with a paused run; with --budget, from where a stopped one ended
+      resume       Continue a paused run; with --budget, one that its budget holds or has stopped
       verify       Check a run's log, chain and evidence
       quarantine   Set a damaged run aside, so that its task can be run again; nothing is deleted
       replay       Judge a run again: on its evidence, with its tests, or by carrying it out again
@@ -663,7 +663,7 @@ fn doctor_says_what_is_missing_and_how_to_mend_it() {
     ok    state      .norma
     ok    journal    WAL, synced at every commit
     ok    owner      nobody is at work
-    ok    checkpoint the audit log goes on from where norma left it
+    ok    checkpoint the audit log continues where norma left it
     ok    record     no run is damaged or missing
     ok    config     valid and trusted
     ok    policies   the built-in ones
@@ -678,7 +678,7 @@ fn doctor_says_what_is_missing_and_how_to_mend_it() {
     ok    state      .norma
     ok    journal    WAL, synced at every commit
     ok    owner      nobody is at work
-    ok    checkpoint the audit log goes on from where norma left it
+    ok    checkpoint the audit log continues where norma left it
     ok    record     no run is damaged or missing
     ok    config     valid and trusted
     ok    policies   the built-in ones
@@ -710,13 +710,13 @@ fn the_demo_runs_by_itself() {
     repository $DIR/tmp/norma-demo-<random> · a test fails in it · agents: four shell scripts in agents/
     run <run> · base main <hash> · sandbox native
     goal: slugify must drop punctuation
-      1 plan  ok  <took>  run the tests, then mend what fails
+      1 plan  ok  <took>  run the tests, then fix what fails
       2 do    ok  <took>  the tests failed
       3 check ok  <took>  AC1 FAIL
               verdict FAIL
       4 act   ok  <took>  AC1: drop punctuation before joining words
               patch applied: bin/slugify
-      5 plan  ok  <took>  run the tests, then mend what fails
+      5 plan  ok  <took>  run the tests, then fix what fails
       6 do    ok  <took>  the tests passed
       7 check ok  <took>  AC1 PASS
               verdict PASS

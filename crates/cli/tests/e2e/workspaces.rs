@@ -179,7 +179,7 @@ fn a_setup_that_fails_ends_the_run_before_an_agent_starts() {
     goal: make two loud
       1 plan  fail  <took>  setup_failed: exit code 3: it is broken
     what happened: failed (setup_failed): step 001-plan failed
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
     ! setting up the workspace: sh -c echo building; echo it is broken >&2; exit 3
@@ -202,7 +202,7 @@ fn a_setup_that_the_gate_refuses_is_not_started() {
     goal: make two loud
       1 plan  fail  <took>  setup_failed: refused by rule download: fetches from the network, past the list of destina…
     what happened: failed (setup_failed): step 001-plan failed
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
     [exit 1]
@@ -218,7 +218,7 @@ fn a_setup_may_not_change_what_is_tracked_nor_add_to_it() {
     goal: make two loud
       1 plan  fail  <took>  setup_failed: it changed what .gitignore does not name: README.md, new.txt, src/lib.txt
     what happened: failed (setup_failed): step 001-plan failed
-    is it safe: your branch, index and files are as they were
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
     ! setting up the workspace: sh -c mkdir out; echo x >> README.md; echo y > new.txt; rm src/lib.txt; git config a.b c

@@ -64,7 +64,7 @@ pub enum RegistryVersion {
 #[serde(deny_unknown_fields)]
 #[schemars(transform = absent_is_not_null)]
 pub struct RegisteredAgent {
-    /// Who.
+    /// The name that contracts use for the agent.
     pub agent_id: String,
     /// In which role.
     pub role: AgentRole,

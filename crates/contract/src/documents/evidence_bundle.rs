@@ -15,7 +15,7 @@ pub struct EvidenceBundle {
     /// Unique.
     #[schemars(length(min = 8))]
     pub bundle_id: String,
-    /// When.
+    /// When the bundle was made.
     pub created_at: Timestamp,
     /// Who asked.
     pub requested_by: Requester,
@@ -42,7 +42,7 @@ pub struct EvidenceBundle {
 pub struct Requester {
     /// In which role.
     pub role: RequesterRole,
-    /// Who.
+    /// The name of whoever asked.
     pub agent_id: String,
 }
 
@@ -84,7 +84,7 @@ pub struct Source {
     pub title: String,
     /// When it was looked at.
     pub retrieved_at: Timestamp,
-    /// Where.
+    /// The address it was found at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// By whom.
@@ -120,7 +120,7 @@ pub enum SourceKind {
 pub struct Claim {
     /// What it is called here.
     pub claim_id: String,
-    /// What.
+    /// The claim itself, in words.
     pub text: String,
     /// Whether it holds.
     pub status: ClaimStatus,

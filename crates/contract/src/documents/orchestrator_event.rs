@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[schemars(transform = absent_is_not_null)]
 pub struct OrchestratorEvent {
-    /// When.
+    /// When it was recorded.
     pub ts: Timestamp,
     /// How loud.
     pub level: Level,
@@ -41,7 +41,7 @@ pub struct OrchestratorEvent {
     /// The model that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_id: Option<String>,
-    /// Who.
+    /// The agent that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     /// In which role.

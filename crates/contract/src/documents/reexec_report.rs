@@ -16,7 +16,7 @@ pub struct ReexecReport {
     pub run_id: String,
     /// What came of it.
     pub status: ReexecStatus,
-    /// When.
+    /// When it was carried out again.
     pub reexec_ts: Timestamp,
     /// Whether nothing differs that must not.
     pub hard_equal_pass: bool,
@@ -44,7 +44,7 @@ pub enum ReexecStatus {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = absent_is_not_null)]
 pub struct Difference {
-    /// What.
+    /// The name of what differs.
     pub key: String,
     /// As it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]

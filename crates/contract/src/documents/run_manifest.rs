@@ -107,7 +107,7 @@ pub enum RunStatus {
 #[serde(deny_unknown_fields)]
 #[schemars(transform = absent_is_not_null)]
 pub struct ManifestRunner {
-    /// Which.
+    /// The name of the program that carried out the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Whether it spoke MCP only.
@@ -166,7 +166,7 @@ pub struct Versions {
 #[serde(deny_unknown_fields)]
 #[schemars(transform = absent_is_not_null)]
 pub struct ManifestModel {
-    /// Which.
+    /// The name of the model, as its provider spells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// How freely it chose.
@@ -190,7 +190,7 @@ pub struct ManifestModel {
 #[serde(deny_unknown_fields)]
 #[schemars(transform = absent_is_not_null)]
 pub struct ManifestTask {
-    /// Which.
+    /// The id of the task within the run.
     pub task_id: String,
     /// Who is to do it.
     pub role: AgentRole,
@@ -263,7 +263,7 @@ pub struct Trace {
     /// Under which id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
-    /// Where.
+    /// Where the trace can be looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_url: Option<String>,
 }
@@ -307,7 +307,7 @@ pub struct Observability {
     /// Where it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub otlp_endpoint: Option<String>,
-    /// How.
+    /// The protocol that it was sent with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub otlp_protocol: Option<String>,
 }

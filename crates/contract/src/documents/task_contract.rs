@@ -186,7 +186,7 @@ pub struct TimeoutRetry {
 #[serde(deny_unknown_fields)]
 #[schemars(transform = absent_is_not_null)]
 pub struct Rollback {
-    /// How.
+    /// How the change is taken back.
     pub strategy: RollbackStrategy,
     /// To which commit.
     pub baseline_ref: String,
@@ -350,7 +350,7 @@ pub struct RuntimeOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^[A-Za-z0-9._-]+$"))]
     pub provider: Option<String>,
-    /// How.
+    /// The way the agent is run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Execution>,
     /// Whether tests that cannot fail are refused; they are, unless this says false.
@@ -364,7 +364,7 @@ pub enum Runner {
     /// An agents library.
     #[serde(rename = "agents")]
     Agents,
-    /// A program that is spoken with.
+    /// A program with an interactive session.
     #[serde(rename = "app-server")]
     AppServer,
     /// The same in another spelling.
@@ -405,7 +405,7 @@ pub struct Execution {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoleContract {
-    /// Who.
+    /// The agent that has the role.
     pub identity: Identity,
     /// What for.
     #[schemars(length(min = 1))]
@@ -436,7 +436,7 @@ pub struct RoleContract {
 pub struct Identity {
     /// Which role.
     pub role: AgentRole,
-    /// Who.
+    /// The name of the agent.
     #[schemars(length(min = 1))]
     pub agent_id: String,
 }

@@ -51,7 +51,7 @@ pub struct TaskResult {
 pub struct Producer {
     /// In which role.
     pub role: ProducerRole,
-    /// Who.
+    /// The agent that made it.
     pub agent_id: String,
     /// The session it was made in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,8 +124,8 @@ pub struct ResultGates {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NextSteps {
-    /// What.
+    /// What to do, for example a command.
     pub suggested_action: String,
-    /// Why.
+    /// Why that is suggested.
     pub notes: String,
 }

@@ -58,7 +58,7 @@ pub struct WorkReport {
     /// What to do now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_actions: Option<NextActions>,
-    /// When.
+    /// When the work began and ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamps: Option<Span>,
     /// What was counted.
@@ -96,7 +96,7 @@ pub enum ReportingRole {
 #[serde(deny_unknown_fields)]
 #[schemars(transform = absent_is_not_null)]
 pub struct SmallRef {
-    /// Where.
+    /// Where the file is, below the run directory.
     #[schemars(length(min = 1))]
     pub path: String,
     /// What it holds.
@@ -162,7 +162,7 @@ pub struct WorkEvidence {
 #[serde(deny_unknown_fields)]
 #[schemars(transform = absent_is_not_null)]
 pub struct NextActions {
-    /// What.
+    /// What to do, the most useful first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recommended: Option<Vec<String>>,
     /// Paths that a next contract may want to allow.

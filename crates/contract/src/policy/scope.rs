@@ -56,7 +56,7 @@ pub struct ProtectedPaths {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Protection {
     pattern: PathPattern,
-    /// Why.
+    /// Why the path is protected, as the policy says it.
     pub reason: String,
     /// Whether a contract can allow it.
     pub contractable: bool,

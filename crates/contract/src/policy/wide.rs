@@ -1,4 +1,4 @@
-//! `wide_paths.json`: which scopes are so wide that a person has to say yes first. Two rules, both of them data: some
+//! `wide_paths.json`: which scopes are so wide that a person has to approve them first. Two rules, both data: some
 //! directories are wide by their name, and any scope is wide that holds more than a share of the tree's files.
 
 use super::allowed_path;

@@ -64,7 +64,7 @@ pub fn manifest(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> 
     }
 }
 
-/// The model, where all agents that were spoken with say the same one.
+/// The model, where all agents with a session say the same one.
 fn model(record: &Record<'_>) -> Option<ManifestModel> {
     let id = agreed(record.spoken.iter().flat_map(Conversation::models))?;
     Some(ManifestModel { id: Some(id), ..ManifestModel::default() })

@@ -18,7 +18,7 @@ pub(super) struct Conversation {
     turns: Vec<Turn>,
 }
 
-/// One turn of an agent that was spoken with.
+/// One turn of an agent with an interactive session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Turn {
     /// Its evidence.

@@ -14,7 +14,7 @@ use contract::{AgentType, Digest, ItemStatus, ManifestFile, Status, Timestamp};
 /// The name norma has where a document wants an agent's.
 pub(super) const NORMA: &str = "norma";
 
-/// See the module.
+/// What a document of the bundle is about: the whole run, or one of its items.
 #[derive(Debug)]
 pub(super) struct Subject<'a> {
     pub(super) run_id: String,

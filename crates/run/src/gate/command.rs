@@ -8,7 +8,7 @@ use serde::Serialize;
 
 pub use contract::policy::{SplitError, split};
 
-/// Most bytes of a command, words and the ends between them: nobody can look through more before saying yes.
+/// Most bytes of a command, words and the ends between them: nobody can look through more before approving it.
 pub const ARGV_BYTES_MAX: usize = 32 << 10;
 
 /// Longest quotation of a program in a reason, in characters.

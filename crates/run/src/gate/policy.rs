@@ -1,4 +1,4 @@
-//! The policy gate's question to people: does what a contract asks for need somebody's yes before anything starts? Wide
+//! The policy gate's question to people: does what a contract asks for need approval before anything starts? Wide
 //! scopes and dangerous rights do. A pure function of the contract and of how many files its scope holds, so that
 //! whoever is asked, and whoever checks later, gets the same reasons.
 
@@ -14,7 +14,7 @@ pub struct Extent {
     pub allowed: u64,
 }
 
-/// Why a person has to say yes before this item starts; no reason means that nobody has to.
+/// Why this item needs approval before it starts; no reason means that it does not.
 ///
 /// An item without allowed paths comes from a document that has no field for them, and is held by the protected paths
 /// alone: there is no width to judge. One that may change nothing is not wide, whatever it names.

@@ -97,7 +97,7 @@ impl Args {
     fn refused(&self, problems: &[Violation]) -> CommandError {
         let lines: String = problems.iter().map(|problem| format!("\n  {problem}")).collect();
         let message = format!("{} is no intent:{lines}", safe(&self.file.to_string_lossy()));
-        CommandError::usage(message, "mend it: docs/intents.md, schemas/intent.v0.json")
+        CommandError::usage(message, "fix it: docs/intents.md, schemas/intent.v0.json")
     }
 
     /// Has an agent compile it. What it answered is on the disk when this answers; nothing takes its place if it fails.
@@ -167,7 +167,7 @@ fn unfinished(session: &Session<'_>, view: &RunView) -> Outcome<CommandError> {
     };
     let message = format!("the intent was not compiled, run {slug} is {}:{why}", view.status);
     let hint = match view.status {
-        Status::Paused => "the same command again goes on with it".to_owned(),
+        Status::Paused => "the same command again continues it".to_owned(),
         Status::Waiting => "see what it waits for: norma approvals; then the same command again".to_owned(),
         _ => format!("look: norma show {slug} · evidence: {}", view.run_dir),
     };

@@ -58,7 +58,7 @@ fn a_contract_that_a_budget_stopped_goes_on_with_more(agent: Agent) {
 
     let child = lab.env.norma(&["resume", "@last", "--budget", PLENTY]);
     child.success();
-    assert!(child.out().contains("goes on from run <run>\n"), "{child}");
+    assert!(child.out().contains("continues run <run>\n"), "{child}");
     assert_eq!(lab.env.last()["parent"], json!(parent));
     assert_eq!(lab.env.read("mark.txt"), "once\nonce\n", "it went on from what was there");
     let receipt: Value =
@@ -95,7 +95,7 @@ fn what_succeeded_in_a_stopped_batch_stays_done_and_the_rest_is_done() {
     let (parent, landed) = (slug(&lab), lab.env.git(&["rev-parse", "HEAD"]));
     let child = lab.env.norma(&["resume", "@last", "--budget", PLENTY]);
     child.success();
-    assert!(child.out().contains("goes on from run <run>: 1 of 3 stay done"), "{child}");
+    assert!(child.out().contains("continues run <run>: 1 of 3 stay done"), "{child}");
     assert_eq!(lab.env.read("made.txt"), "done\ndone\n", "by a before and by c now");
     assert_eq!(lab.env.read("mark.txt"), "once\nonce\n", "put on what a had landed meanwhile");
     assert_eq!((lab.events("step_started").len(), lab.events("item_ended").len()), (2, 2), "a was not done again");

@@ -41,7 +41,7 @@ pub struct Transcript {
     pub agent: String,
     /// Which model, where that is known.
     pub model: Option<String>,
-    /// What was said, for people; empty for an agent that is not spoken with.
+    /// What was said, for people; empty for an agent without a session.
     pub text: String,
 }
 

@@ -7,7 +7,7 @@ use crate::json::Violation;
 use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// See the module.
+/// One rule of the command gate that allows a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AllowRule {

@@ -8,7 +8,7 @@ use crate::json::Violation;
 use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// See the module. Everything that is given must be found in a command for it to be refused.
+/// One rule that refuses a command. Everything that is given must be found in a command for it to be refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RefuseRule {
