@@ -84,7 +84,7 @@ fn stopped_batch() -> Option<Lab> {
     lab.env.write("items.json", &Value::from(items.to_vec()).to_string());
     let stopped = lab.env.norma(&["batch", "items.json"]);
     stopped.exits(1);
-    assert!(stopped.out().contains("what succeeded is on main"), "{stopped}");
+    assert!(stopped.out().contains("What succeeded is on main"), "{stopped}");
     assert_eq!((&lab.env.last()["status"], lab.env.read("made.txt").as_str()), (&json!("stopped"), "done\n"));
     Some(lab)
 }
