@@ -4,6 +4,7 @@
 
 mod dependencies;
 mod links;
+mod map;
 mod modules;
 mod text;
 
@@ -26,6 +27,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     let mut problems = dependencies::check(&metadata, root);
     problems.extend(text::check(&files));
     problems.extend(links::check(&files, root));
+    problems.extend(map::check(&files));
     problems.extend(modules::check(&files));
     if problems.is_empty() { Ok(format!("tidy: {} files follow the rules", files.len())) } else { Err(problems) }
 }

@@ -21,6 +21,9 @@ pub struct Config {
     /// How a passed run reaches the user's branch.
     #[serde(default)]
     pub landing: LandingConfig,
+    /// What the owner of the state directory carries out at once.
+    #[serde(default, skip_serializing_if = "HostConfig::is_default")]
+    pub host: HostConfig,
     /// Limits on a single turn.
     #[serde(default)]
     pub limits: TurnLimits,
@@ -156,6 +159,35 @@ pub struct AgentConfig {
     /// What it may reach, as `host:port`; nothing else exists for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<String>,
+}
+
+/// What the owner of the state directory carries out at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostConfig {
+    /// How many workers all its runs share; one run may have more by itself (`--jobs`).
+    pub workers: u32,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        HostConfig { workers: 16 }
+    }
+}
+
+impl HostConfig {
+    /// More only wait for each other.
+    const WORKERS_MAX: u32 = 256;
+
+    fn is_default(&self) -> bool {
+        *self == HostConfig::default()
+    }
+
+    fn violations(&self) -> Option<Violation> {
+        let message = format!("it must be a number from 1 to {}", HostConfig::WORKERS_MAX);
+        let fits = (1..=HostConfig::WORKERS_MAX).contains(&self.workers);
+        (!fits).then(|| Violation { pointer: "/host/workers".to_owned(), message })
+    }
 }
 
 /// How a passed run reaches the user's branch.
@@ -308,6 +340,7 @@ impl Config {
                 max_cost_usd: None,
             },
             landing: LandingConfig::default(),
+            host: HostConfig::default(),
             limits: TurnLimits::default(),
             mode: Mode::default(),
             sandbox: SandboxConfig::default(),
@@ -323,6 +356,7 @@ impl Config {
             config.agents.iter().flat_map(|(name, agent)| agent.violations(name)).collect();
         problems.extend(config.sandbox.violations(config.mode));
         problems.extend(config.workspace.violations(config.sandbox.backend));
+        problems.extend(config.host.violations());
         problems.extend(config.scope.compile(None).err().into_iter().flatten());
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
@@ -504,6 +538,20 @@ mod tests {
 
     fn pointers(text: &str) -> Vec<String> {
         Config::parse(text.as_bytes()).unwrap_err().into_iter().map(|v| v.pointer).collect()
+    }
+
+    #[test]
+    fn the_number_of_workers_is_one_that_makes_sense() {
+        let of = |workers: u32| {
+            format!(r#"{{"agents": {{}}, "budgets": {{"max_iterations": 1}}, "host": {{"workers": {workers}}}}}"#)
+        };
+        assert_eq!(Config::parse(of(3).as_bytes()).unwrap().host.workers, 3);
+        assert_eq!(
+            (pointers(&of(0)), pointers(&of(257))),
+            (vec!["/host/workers".to_owned()], vec!["/host/workers".to_owned()])
+        );
+        let written = serde_json::to_string(&Config::starting_point()).unwrap();
+        assert!(!written.contains("workers"), "what nobody changed is not written");
     }
 
     #[test]

@@ -18,5 +18,5 @@ pub use approvals::approval_problems;
 pub use bounded::{bounded, bounded_begins_with};
 pub use items::{ItemStage, ItemState, Worked, levels, reconciles};
 pub use spec::{LookBack, Product, TurnRights, TurnSpec};
-pub use state::{Core, Illegal, Line, OpenTurn, Run, StepRecord, Unfinished};
+pub use state::{Core, Illegal, Line, OpenTurn, RateLimit, Run, StepRecord, Unfinished};
 pub use workflow::{Due, Flow, NotDue};

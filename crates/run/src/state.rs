@@ -9,7 +9,7 @@ mod core;
 mod read;
 mod waits;
 
-pub use self::core::{Core, Line, OpenTurn, StepRecord, Unfinished};
+pub use self::core::{Core, Line, OpenTurn, RateLimit, StepRecord, Unfinished};
 use crate::workflow::Flow;
 use contract::work::Gate;
 use contract::{

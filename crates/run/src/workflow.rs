@@ -8,7 +8,7 @@ pub mod pdca;
 
 use crate::Run;
 use crate::items::ItemState;
-use crate::state::{Core, OpenTurn, Outcome, StepRecord};
+use crate::state::{Core, OpenTurn, Outcome, RateLimit, StepRecord};
 use contract::{
     BudgetExceeded, End, Fact, ItemBase, Reason, RunStarted, Status, StepCommitted, StepRef, Timestamp, Wait, Workflow,
 };
@@ -273,7 +273,7 @@ impl Run {
         if self.core.approvals.is_empty() && !self.started.contract.approval_for.is_empty() {
             return Box::new(std::iter::once(Due::Approval));
         }
-        if let Some(until) = self.core.limited {
+        if let Some(RateLimit { until }) = self.core.limited {
             // What is open comes to its end first.
             let is_idle = self.core.open.is_empty();
             return Box::new(is_idle.then(|| pause(until)).into_iter());

@@ -60,6 +60,13 @@ pub struct Line {
     pub receipt: Option<Digest>,
 }
 
+/// A provider that lets nobody continue for now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Until then, if that was said.
+    pub until: Option<Timestamp>,
+}
+
 /// What all workflows share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Core {
@@ -83,8 +90,8 @@ pub struct Core {
     pub active_ms: u64,
     /// What its models used together.
     pub spent: Usage,
-    /// Its provider is rate limited: until then, if that was said.
-    pub limited: Option<Option<Timestamp>>,
+    /// Its provider is rate limited.
+    pub limited: Option<RateLimit>,
     /// What was asked and not answered yet.
     pub waits: BTreeMap<WaitId, Wait>,
     /// What was answered, in that order.
@@ -156,7 +163,7 @@ impl Core {
             self.spent.add(usage);
         }
         if done.reason == Some(Reason::ProviderLimit) {
-            self.limited = Some(done.until);
+            self.limited = Some(RateLimit { until: done.until });
         }
         let made = done.tree.filter(|_| done.end != TurnEnd::Answered);
         let unfinished = turn.base.as_ref().zip(made).map(|(base, tree)| Unfinished { base: base.tree, tree });

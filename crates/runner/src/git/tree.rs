@@ -218,10 +218,20 @@ pub(crate) fn lookup(reader: &Reader<'_>, tree: ObjectId, path: &[u8]) -> Result
 /// A path and what shall be there; `None` deletes it.
 pub(crate) type Edit<'a> = (&'a [u8], Option<Entry>);
 
+/// What becomes of a file.
+#[derive(Default, Clone, Copy)]
+enum Here {
+    /// It stays as it is.
+    #[default]
+    Kept,
+    /// This is there instead, or nothing.
+    Edited(Option<Entry>),
+}
+
 /// What happens to one name of a directory.
 #[derive(Default)]
 struct Group<'a> {
-    here: Option<Option<Entry>>,
+    here: Here,
     below: Vec<Edit<'a>>,
 }
 
@@ -272,8 +282,8 @@ fn edit_name(
     let conflict = |what: &str| PatchProblem::Conflict(format!("{} {what}", String::from_utf8_lossy(path)));
     let directory = found.filter(|entry| entry.is_tree());
     let file = match group.here {
-        Some(edited) => edited,
-        None => found.filter(|entry| !entry.is_tree()),
+        Here::Edited(edited) => edited,
+        Here::Kept => found.filter(|entry| !entry.is_tree()),
     };
     let below = match (directory, group.below.is_empty()) {
         (Some(directory), true) => Some(directory),
@@ -295,7 +305,7 @@ fn by_first_name<'a>(edits: &[Edit<'a>]) -> BTreeMap<&'a [u8], Group<'a>> {
     for (path, entry) in edits {
         match path.iter().position(|byte| *byte == b'/') {
             Some(slash) => groups.entry(&path[..slash]).or_default().below.push((&path[slash + 1..], *entry)),
-            None => groups.entry(path).or_default().here = Some(*entry),
+            None => groups.entry(path).or_default().here = Here::Edited(*entry),
         }
     }
     groups

@@ -45,20 +45,25 @@ pub(crate) struct Feed {
     state: Mutex<State>,
 }
 
-#[derive(Default)]
-struct State {
-    watching: Vec<SyncSender<Told>>,
-    over: Option<Option<Answer>>,
+enum State {
+    Open(Vec<SyncSender<Told>>),
+    /// Nobody works on the run any more.
+    Over(Option<Answer>),
+}
+
+impl Default for State {
+    fn default() -> State {
+        State::Open(Vec::new())
+    }
 }
 
 impl Feed {
     /// Watches from now on.
     pub(crate) fn watch(&self) -> Receiver<Told> {
         let (sender, receiver) = sync_channel(BEHIND_MAX);
-        let mut state = self.lock();
-        match &state.over {
-            Some(outcome) => drop(sender.try_send(Told::Over(outcome.clone()))),
-            None => state.watching.push(sender),
+        match &mut *self.lock() {
+            State::Over(outcome) => drop(sender.try_send(Told::Over(outcome.clone()))),
+            State::Open(watching) => watching.push(sender),
         }
         receiver
     }
@@ -66,15 +71,19 @@ impl Feed {
     pub(crate) fn tell(&self, told: &Told) {
         let is_there =
             |sender: &SyncSender<Told>| !matches!(sender.try_send(told.clone()), Err(TrySendError::Disconnected(_)));
-        self.lock().watching.retain(is_there);
+        if let State::Open(watching) = &mut *self.lock() {
+            watching.retain(is_there);
+        }
     }
 
     /// Tells that nobody works on the run any more. Who is too far behind to be told finds the feed closed.
     pub(crate) fn end(&self, outcome: Option<Answer>) {
         self.tell(&Told::Over(outcome.clone()));
-        let mut state = self.lock();
-        state.watching.clear();
-        state.over = Some(outcome);
+        *self.lock() = State::Over(outcome);
+    }
+
+    fn is_watched(&self) -> bool {
+        matches!(&*self.lock(), State::Open(watching) if !watching.is_empty())
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -87,13 +96,13 @@ pub(crate) struct Telling(pub(crate) Arc<Feed>);
 
 impl Progress for Telling {
     fn recorded(&mut self, run: &Arc<Run>, events: &[Event]) {
-        if !self.0.lock().watching.is_empty() {
+        if self.0.is_watched() {
             self.0.tell(&Told::Recorded(run.clone(), events.into()));
         }
     }
 
     fn delta(&mut self, step: StepRef, event: &SessionEvent) {
-        if !self.0.lock().watching.is_empty() {
+        if self.0.is_watched() {
             self.0.tell(&Told::Uncommitted(Delta::Agent { step, event: Box::new(event.clone()) }));
         }
     }

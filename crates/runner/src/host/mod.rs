@@ -68,6 +68,7 @@ struct Held {
     context: Arc<Context>,
     policies: Policies,
     jobs: usize,
+    workers: usize,
 }
 
 /// A run that is under way.
@@ -99,8 +100,9 @@ impl Hosting {
         let holding = waiting.clone();
         let over = move |live: &LiveRun| {
             if live.settled().status == Status::Waiting {
-                let LiveRun { context, policies, jobs, .. } = live;
-                let held = Held { context: context.clone(), policies: policies.clone(), jobs: *jobs };
+                let LiveRun { context, policies, jobs, workers, .. } = live;
+                let held =
+                    Held { context: context.clone(), policies: policies.clone(), jobs: *jobs, workers: *workers };
                 lock(&holding).insert(live.slug.to_string(), held);
             }
         };
@@ -202,10 +204,12 @@ impl Host {
             return Ok(true);
         }
         let Ok(_starting) = self.starting() else { return Ok(false) };
-        let Some(Held { context, policies, jobs }) = lock(&self.waiting).remove(slug) else { return Ok(false) };
+        let Some(Held { context, policies, jobs, workers }) = lock(&self.waiting).remove(slug) else {
+            return Ok(false);
+        };
         let resumed = start::resume(&self.state.store, &policies, slug)?;
         let (consent, feed) = (None, Arc::new(Feed::default()));
-        self.launch(Order { resumed, context, policies, jobs, consent, feed }, Vec::new())?;
+        self.launch(Order { resumed, context, policies, jobs, workers, consent, feed }, Vec::new())?;
         Ok(true)
     }
 

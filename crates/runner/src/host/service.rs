@@ -53,7 +53,8 @@ impl Host {
         let Begun { resumed, jobs, consent } = service.begin(start)?;
         let Service { context, settings, .. } = service;
         lock(&self.waiting).remove(&*resumed.run.id.slug());
-        let order = workers::Order { resumed, context, policies: settings.policies, jobs, consent, feed };
+        let workers = settings.config.host.workers as usize;
+        let order = workers::Order { resumed, context, policies: settings.policies, jobs, workers, consent, feed };
         self.launch(order, notes)
     }
 

@@ -21,9 +21,6 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use store::{PathLocks, Reader, StepFile, Store};
 
-/// How many things are done at once, over all runs, unless one run may do more by itself.
-const WORKERS: usize = 16;
-
 /// A run to be carried out, and how.
 pub(crate) struct Order {
     /// The run, at the end of its log.
@@ -34,6 +31,8 @@ pub(crate) struct Order {
     pub(crate) policies: Policies,
     /// How many of its items are worked on at once.
     pub(crate) jobs: usize,
+    /// How many workers it may share with the others.
+    pub(crate) workers: usize,
     /// Who has said yes by asking for it.
     pub(crate) consent: Option<String>,
     /// Who watches.
@@ -46,6 +45,7 @@ pub(crate) struct LiveRun {
     pub(crate) context: Arc<Context>,
     pub(crate) policies: Policies,
     pub(crate) jobs: usize,
+    pub(crate) workers: usize,
     consent: Option<String>,
     feed: Arc<Feed>,
     control: Control,
@@ -144,7 +144,7 @@ impl Workers {
 
     /// Begins to carry out a run; answers who watches it from its first new event.
     pub(crate) fn begin(self: &Arc<Workers>, order: Order) -> Result<Receiver<Told>> {
-        let Order { resumed: Resumed { run, log, denied }, context, policies, jobs, consent, feed } = order;
+        let Order { resumed: Resumed { run, log, denied }, context, policies, jobs, workers, consent, feed } = order;
         let (slug, control, waking) = (run.id.slug(), Control::new()?, Arc::downgrade(self));
         let wake = Box::new(move || waking.upgrade().iter().for_each(|workers| workers.wake()));
         let shared = Arc::new(SharedRun::new(run, log, Box::new(Telling(feed.clone())), wake));
@@ -152,7 +152,7 @@ impl Workers {
             shared.state().claims.deny(end);
         }
         let (watched, tools) = (feed.watch(), Mutex::default());
-        let live = LiveRun { slug, context, policies, jobs, consent, feed, control, shared, tools };
+        let live = LiveRun { slug, context, policies, jobs, workers, consent, feed, control, shared, tools };
         let mut pool = self.lock();
         pool.live.push_back(Arc::new(live));
         if pool.idle == 0 {
@@ -302,7 +302,7 @@ impl Workers {
 
     /// Whoever has found something to do has somebody else look for more.
     fn bring_another(self: &Arc<Workers>, pool: &mut Pool) {
-        let most = pool.live.iter().map(|live| live.jobs).max().unwrap_or(0).max(WORKERS);
+        let most = pool.live.iter().map(|live| live.jobs.max(live.workers)).max().unwrap_or(0);
         if pool.idle > 0 {
             self.more.notify_one();
         } else if pool.threads.len() < most {
