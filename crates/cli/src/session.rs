@@ -179,9 +179,9 @@ impl<'a> Session<'a> {
         Ok(exit_code(view))
     }
 
-    /// Stays until the runs have ended that other terminals gave to this process.
-    pub(crate) fn leave(&self, code: ExitCode) -> Outcome<ExitCode> {
-        let Some(host) = &self.host else { return Ok(code) };
+    /// Stays until the runs have ended that other terminals gave to this process, however its own have ended.
+    fn stay(&self) {
+        let Some(host) = &self.host else { return };
         self.interrupts.watch(Some(Box::new(host.stop_all())));
         let others = host.under_way();
         if !others.is_empty() && !self.here.json {
@@ -192,7 +192,6 @@ impl<'a> Session<'a> {
             ));
         }
         host.wait_for_others();
-        Ok(code)
     }
 
     fn say_once(&mut self, text: &str) {
@@ -200,6 +199,12 @@ impl<'a> Session<'a> {
             err(text);
         }
         self.told = true;
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.stay();
     }
 }
 

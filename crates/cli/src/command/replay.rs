@@ -71,7 +71,6 @@ impl Args {
             true => replay.recorded(&record, &mut machine, &control),
             false => replay.reverify(&record, &mut machine, &control),
         };
-        session.leave(ExitCode::SUCCESS)?;
         drop(session);
         if control.requested().is_some() {
             return Ok(ExitCode::from(code::INTERRUPTED));
@@ -86,11 +85,9 @@ impl Args {
         runner::check_record(&runner::verify_run(&reader, &session.context.trust, &slug)?)?;
         let again = session.carry_out(&Start::Again { run: slug.clone(), jobs: JOBS_DEFAULT })?;
         if !again.status.is_terminal() || again.reason == Some(Reason::SandboxUnavailable) {
-            let code = session.finish(&again)?;
-            return session.leave(code);
+            return session.finish(&again);
         }
         let report = runner::compare(&reader, &slug, &again.run_id)?;
-        session.leave(ExitCode::SUCCESS)?;
         drop(session);
         tell_reexec(here, &report, &again)
     }

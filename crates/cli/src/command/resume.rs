@@ -34,16 +34,14 @@ impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         let mut session = Session::open(here, self.no_wait)?;
         let Some(run) = &self.run else {
-            let code = resume_all(&mut session)?;
-            return session.leave(code);
+            return resume_all(&mut session);
         };
         let (run, jobs, budgets) = (session.reader()?.find_run(run)?, JOBS_DEFAULT, self.budget);
         let view = session.carry_out(&match budgets.is_empty() {
             true => Start::Resume { run, jobs },
             false => Start::Extend { run, budgets, jobs, by: session.person() },
         })?;
-        let code = session.finish(&view)?;
-        session.leave(code)
+        session.finish(&view)
     }
 }
 

@@ -80,12 +80,10 @@ impl Args {
                 session.carry_out(&Start::Goal { goal, criteria, agent })?
             }
             (None, None) => {
-                let code = all(&mut session, self.go_on)?;
-                return session.leave(code);
+                return all(&mut session, self.go_on);
             }
         };
-        let code = session.finish(&view)?;
-        session.leave(code)
+        session.finish(&view)
     }
 }
 

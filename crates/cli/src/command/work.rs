@@ -47,8 +47,7 @@ impl Work {
         let typed_by = matches!(self.document, Document::Typed(_)).then(|| session.person());
         let (jobs, new) = (self.jobs, self.new);
         let view = session.carry_out(&Start::Document { name, text, jobs, new, typed_by })?;
-        let code = self.finish(&session, &view, &asked)?;
-        session.leave(code)
+        self.finish(&session, &view, &asked)
     }
 
     /// Says what came of it, in the order in which it was asked for.

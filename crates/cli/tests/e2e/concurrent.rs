@@ -217,6 +217,20 @@ fn a_run_in_which_norma_itself_fails_is_the_only_one() {
 }
 
 #[test]
+fn an_owner_whose_own_run_fails_stays_for_the_others() {
+    let mut env = with_patient_worker();
+    env.env.insert("NORMA_CRASH_POINT".to_owned(), "panic:step.after_agent".to_owned());
+    let first = start(&env, "a");
+    let second = start(&env, "b");
+    env.touch("go-a");
+    eventually("the first says that it stays", || first.stderr().contains("staying for"));
+    env.touch("go-b");
+    second.wait().success();
+    first.wait().exits(4);
+    assert_eq!(statuses(&env), ["succeeded", "paused"]);
+}
+
+#[test]
 fn whoever_follows_the_events_of_a_run_reads_its_log() {
     let env = with_patient_worker();
     let (first, second) = (start(&env, "a"), start(&env, "b"));

@@ -118,9 +118,19 @@ impl Follower {
                 Line::Event(line) => Ok(Followed::Recorded(vec![self.advance(&line)?])),
                 Line::Uncommitted(delta) => Ok(Followed::Uncommitted(delta)),
                 Line::Over(outcome) => Ok(Followed::Over(outcome)),
-                Line::Lost => Ok(Followed::Lost),
+                Line::Lost => self.follow_again(),
             },
         }
+    }
+
+    /// Whoever reads too slowly is hung up on, and asks again for what it does not know; where nobody answers, the process
+    /// that carried out the run is gone.
+    fn follow_again(&mut self) -> Result<Followed> {
+        let Some(lines) = Lines::follow(self.reader.layout(), &self.slug, self.run.seq)? else {
+            return Ok(Followed::Lost);
+        };
+        self.source = Source::There(lines);
+        Ok(Followed::Recorded(Vec::new()))
     }
 
     fn recorded(&mut self, run: Arc<Run>, events: &[Event]) -> Result<Followed> {

@@ -116,7 +116,7 @@ impl Machine {
         cwd: &Path,
         inside: Option<&Path>,
     ) -> Result<std::result::Result<Engaged, String>> {
-        let private = Ground::of(order.run, order.spec).directory(&self.context.layout);
+        let private = self.directory(&Ground::of(order.run, order.spec));
         let redactor = self.redactor();
         let (context, conversations) = (&*self.context, &mut self.conversations);
         Engaging { context, private, redactor, conversations }.engage(order, agent, kind, cwd, inside)

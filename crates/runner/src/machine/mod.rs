@@ -27,12 +27,15 @@ use run::redact::{Known, Redactor};
 use run::{Run, TurnSpec};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Nobody's `.env` is longer.
 const DOTENV_BYTES_MAX: u64 = 256 << 10;
 
 /// See the module.
 pub struct Machine {
+    /// Tells it apart from the others of this process.
+    number: u64,
     pub(crate) context: Arc<Context>,
     pub(crate) objects: Arc<Objects>,
     keys: Arc<Keys>,
@@ -55,7 +58,9 @@ pub struct Machine {
 impl Machine {
     /// A machine without a checkout yet.
     pub fn new(context: Arc<Context>, state: &StateDir, cancel: Cancel) -> Machine {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         Machine {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             context,
             objects: state.objects.clone(),
             keys: state.keys.clone(),

@@ -74,7 +74,7 @@ impl Machine {
             if paths != included.paths {
                 included.dir = None;
                 included.made += 1;
-                let place = on.directory(&self.context.layout).join("include");
+                let place = self.directory(on).join("include");
                 included.files =
                     self.copy_included(&paths, &place.join(included.made.to_string()), &mut included.dir)?;
                 included.paths = paths;

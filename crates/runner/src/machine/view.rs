@@ -24,30 +24,19 @@ pub(crate) struct Ground<'r> {
     pub(crate) commit: CommitId,
     /// The tree that is shown.
     pub(crate) tree: TreeId,
-    /// Which of those who work on the run at once stands there.
-    hand: Option<std::thread::ThreadId>,
+    /// Whether others work on the run at the same time, each on a ground of its own.
+    in_parallel: bool,
 }
 
 impl<'r> Ground<'r> {
     /// The ground of a turn.
     pub(crate) fn of(run: &'r Run, spec: &TurnSpec) -> Ground<'r> {
-        let on = Ground::at(run, spec.commit, spec.tree);
-        Ground { hand: on.hand.filter(|_| spec.in_parallel), ..on }
+        Ground { in_parallel: spec.in_parallel, ..Ground::at(run, spec.commit, spec.tree) }
     }
 
     /// Some tree of a run's line, or one that may become part of it.
     pub(crate) fn at(run: &'r Run, commit: CommitId, tree: TreeId) -> Ground<'r> {
-        let hand = Some(std::thread::current().id());
-        Ground { run, commit, tree, hand }
-    }
-
-    /// Where what is shown is kept, where it has to be kept at all.
-    pub(crate) fn directory(&self, layout: &store::Layout) -> PathBuf {
-        let dir = layout.worktree(&self.run.id.slug());
-        match self.hand {
-            None => dir,
-            Some(hand) => dir.join(format!("{hand:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "")),
-        }
+        Ground { run, commit, tree, in_parallel: true }
     }
 }
 
@@ -83,6 +72,12 @@ impl Machine {
         contract.sandbox == Backend::Native && contract.workspace.layers && sandbox::has_overlays(&self.context.sandbox)
     }
 
+    /// Where what is shown is kept, where it has to be kept at all. It belongs to the machine, whichever thread has it.
+    pub(crate) fn directory(&self, on: &Ground<'_>) -> PathBuf {
+        let dir = self.context.layout.worktree(&on.run.id.slug());
+        if on.in_parallel { dir.join(format!("machine{}", self.number)) } else { dir }
+    }
+
     /// The run's tree as it is now; made or brought up to date if need be.
     pub(crate) fn show(&mut self, on: &Ground<'_>) -> Result<Shown> {
         if !self.has_layers(&on.run.started.contract) {
@@ -113,7 +108,7 @@ impl Machine {
 
     /// The run's tree as a private directory.
     fn checked_out(&mut self, on: &Ground<'_>) -> Result<PathBuf> {
-        let worktree = on.directory(&self.context.layout);
+        let worktree = self.directory(on);
         let dir = worktree.join("tree");
         let (commit, tree) = (id(on.commit), id(on.tree));
         let checkout = &mut self.workspace.checkout;

@@ -112,7 +112,6 @@ impl Args {
         if self.mode == Mode::Record {
             store::keep_recording(session.layout(), &Recording::new(request.clone(), output.clone()))?;
         }
-        session.leave(ExitCode::SUCCESS)?;
         Ok(output)
     }
 
