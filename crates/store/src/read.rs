@@ -229,6 +229,14 @@ impl Reader {
         Ok((last.run_uuid, events, RunLog { name, seq: last.seq, head, items: Arc::new(items) }))
     }
 
+    /// Slugs of runs for this goal that are held, newest first.
+    pub fn held_runs(&self, goal: &str) -> Result<Vec<String>> {
+        let sql = "SELECT run_id FROM runs WHERE goal = ?1 AND state IN ('paused', 'waiting') ORDER BY run_id DESC";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let slugs = statement.query_map([goal], |row| row.get(0))?;
+        Ok(slugs.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// Slugs of runs whose directory may still change, oldest first.
     pub fn unsealed(&self) -> Result<Vec<String>> {
         let mut statement = self.db.prepare("SELECT run_id FROM runs WHERE sealed = 0 ORDER BY run_id")?;

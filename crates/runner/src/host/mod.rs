@@ -22,7 +22,7 @@ pub(crate) mod workers;
 
 use crate::context::Context;
 use crate::context::state_dir::StateDir;
-use crate::host::feed::{Feed, Told};
+use crate::host::feed::Told;
 use crate::host::follow::Follower;
 use crate::host::owner::{Owner, Taken};
 use crate::host::request::{Answer, Request, Sender, Start, Started};
@@ -30,7 +30,7 @@ use crate::host::socket::{Listener, Reply};
 use crate::host::workers::{LiveRun, Order, Workers};
 use crate::record::Stop;
 use crate::{Error, Result};
-use contract::{Policies, Status};
+use contract::Status;
 use run::Run;
 use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver;
@@ -59,16 +59,16 @@ pub(crate) struct Host {
     state: Arc<StateDir>,
     workers: Arc<Workers>,
     waiting: Arc<Mutex<BTreeMap<String, Held>>>,
+    /// Who asked last: mostly it is the same again, and then there is one of it.
+    last_sender: Mutex<Arc<Sender>>,
     /// Set, while nobody starts anything, once the host is about to end.
     leaving: Mutex<bool>,
 }
 
 /// What a run that waits for a person goes on with.
 struct Held {
-    context: Arc<Context>,
-    policies: Policies,
+    sender: Arc<Sender>,
     jobs: usize,
-    workers: usize,
 }
 
 /// A run that is under way.
@@ -100,14 +100,19 @@ impl Hosting {
         let holding = waiting.clone();
         let over = move |live: &LiveRun| {
             if live.settled().status == Status::Waiting {
-                let LiveRun { context, policies, jobs, workers, .. } = live;
-                let held =
-                    Held { context: context.clone(), policies: policies.clone(), jobs: *jobs, workers: *workers };
+                let held = Held { sender: live.sender.clone(), jobs: live.jobs };
                 lock(&holding).insert(live.slug.to_string(), held);
             }
         };
         let workers = Arc::new(Workers::new(state.clone(), Box::new(over))?);
-        let host = Arc::new(Host { context, state, workers, waiting, leaving: Mutex::default() });
+        let host = Arc::new(Host {
+            context,
+            state,
+            workers,
+            waiting,
+            last_sender: Mutex::default(),
+            leaving: Mutex::default(),
+        });
         let serving = host.clone();
         let listener = socket::listen(&host.context.layout, Arc::new(move |request| serving.reply(request)))?;
         Ok(Hosted::Ours(Box::new(Hosting { host, listener: Some(listener), owner })))
@@ -199,18 +204,13 @@ impl Host {
 
     /// Goes on with a run that a person was asked about, if it waits here; a turn that waits is woken. Answers whether
     /// somebody works on it.
-    fn go_on_with(&self, slug: &str) -> Result<bool> {
+    fn go_on_with(&self, slug: &str) -> bool {
         if self.workers.wake_turns(slug) {
-            return Ok(true);
+            return true;
         }
-        let Ok(_starting) = self.starting() else { return Ok(false) };
-        let Some(Held { context, policies, jobs, workers }) = lock(&self.waiting).remove(slug) else {
-            return Ok(false);
-        };
-        let resumed = start::resume(&self.state.store, &policies, slug)?;
-        let (consent, feed) = (None, Arc::new(Feed::default()));
-        self.launch(Order { resumed, context, policies, jobs, workers, consent, feed }, Vec::new())?;
-        Ok(true)
+        let Some(Held { sender, jobs }) = lock(&self.waiting).remove(slug) else { return false };
+        // Where it cannot go on, whoever resumes it is told why.
+        self.start(&sender, Start::Resume { run: slug.to_owned(), jobs }).is_ok()
     }
 
     /// Refuses a run that somebody works on already.

@@ -161,7 +161,7 @@ pub enum Answer {
 }
 
 /// Who asks for a run, and what their environment decides about it. It is kept in memory only.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sender {
     /// The configuration that was named, instead of that of the state directory.

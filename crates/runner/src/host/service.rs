@@ -54,8 +54,18 @@ impl Host {
         let Service { context, settings, .. } = service;
         lock(&self.waiting).remove(&*resumed.run.id.slug());
         let workers = settings.config.host.workers as usize;
-        let order = workers::Order { resumed, context, policies: settings.policies, jobs, workers, consent, feed };
+        let (sender, policies) = (self.shared(sender), settings.policies);
+        let order = workers::Order { resumed, sender, context, policies, jobs, workers, consent, feed };
         self.launch(order, notes)
+    }
+
+    /// One who asks, shared with the runs that they asked for before.
+    fn shared(&self, sender: &Sender) -> Arc<Sender> {
+        let mut last = lock(&self.last_sender);
+        if **last != *sender {
+            *last = Arc::new(sender.clone());
+        }
+        last.clone()
     }
 
     /// Adds the items of a document to a batch that has not ended.
@@ -195,7 +205,7 @@ impl Service<'_> {
     /// Carries out the items of a document, or goes on with them where they were left.
     fn document(&self, name: &str, bytes: Vec<u8>, jobs: usize, new: bool) -> Result<Begun> {
         let (kind, items) = self.compiled(name, &bytes, &BTreeSet::new())?;
-        if !new && let Some((slug, _)) = self.left(&items)? {
+        if !new && let Some((slug, _)) = self.left(&goal_of(&items), &items)? {
             return self.resume(&slug, jobs);
         }
         let order = self.order(kind, items, bytes, new)?;
@@ -226,22 +236,24 @@ impl Service<'_> {
             let lines: String = problems.iter().map(|problem| format!("\n  {problem}")).collect();
             Error::usage(format!("the intent cannot be asked about:{lines}"), "mend it: docs/intents.md")
         })?;
-        if let Some((slug, run)) = self.left(std::slice::from_ref(&item))?
+        let goal = format!("compile the intent: {}", request.intent.goal);
+        if let Some((slug, run)) = self.left(&goal, std::slice::from_ref(&item))?
             && run.items().iter().map(|state| &*state.item).eq([&item])
         {
             return self.resume(&slug, 1);
         }
-        let goal = format!("compile the intent: {}", request.intent.goal);
         let order = WorkOrder { goal, ..self.order(None, vec![item], request.canonical(), false)? };
         self.started(1, |starting| starting.start_work(order))
     }
 
     /// The run of exactly these items that was left before its end, if there is one that nobody works on.
-    fn left(&self, items: &[Item]) -> Result<Option<(Slug, Run)>> {
-        for (run, _) in self.host.reader()?.open_runs()?.into_iter().rev() {
-            let same = || submitted(run.items().iter().map(|state| &*state.item)) == submitted(items.iter());
-            let held = matches!(run.status, Status::Paused | Status::Waiting) && !run.items().is_empty();
-            if held && same() && self.host.require_idle(&run.id.slug()).is_ok() {
+    fn left(&self, goal: &str, items: &[Item]) -> Result<Option<(Slug, Run)>> {
+        let reader = self.host.reader()?;
+        for slug in reader.held_runs(goal)? {
+            // A damaged run is nothing to go on with, and no reason not to start another.
+            let Ok((run, _)) = reader.load(&slug) else { continue };
+            let same = submitted(run.items().iter().map(|state| &*state.item)) == submitted(items.iter());
+            if same && !run.items().is_empty() && self.host.require_idle(&slug).is_ok() {
                 return Ok(Some((run.id.slug(), run)));
             }
         }
@@ -258,11 +270,7 @@ impl Service<'_> {
             }
             _ => None,
         };
-        let goal = match &items[..] {
-            [only] => only.goal.clone(),
-            several => format!("{} work items", several.len()),
-        };
-        Ok(WorkOrder { goal, items, submitted: bytes, baseline, again, approval_for })
+        Ok(WorkOrder { goal: goal_of(&items), items, submitted: bytes, baseline, again, approval_for })
     }
 
     fn resume(&self, slug: &str, jobs: usize) -> Result<Begun> {
@@ -395,6 +403,14 @@ fn paused_run(reader: &Reader, task: &TaskView) -> Result<Option<Slug>> {
     let Some(slug) = &task.run_id else { return Ok(None) };
     let view = reader.run(slug)?;
     Ok(view.filter(|view| view.status == Status::Paused).map(|view| view.run_id))
+}
+
+/// What items are about, in words, for the list of runs.
+fn goal_of(items: &[Item]) -> String {
+    match items {
+        [only] => only.goal.clone(),
+        several => format!("{} work items", several.len()),
+    }
 }
 
 /// What items were submitted as, in whichever order.

@@ -5,6 +5,7 @@
 use crate::context::Context;
 use crate::context::state_dir::StateDir;
 use crate::host::feed::{Feed, Telling, Told};
+use crate::host::request::Sender;
 use crate::host::start::Resumed;
 use crate::machine::Machine;
 use crate::record::claims::{Asking, Claims, Job, Next};
@@ -25,7 +26,9 @@ use store::{PathLocks, Reader, StepFile, Store};
 pub(crate) struct Order {
     /// The run, at the end of its log.
     pub(crate) resumed: Resumed,
-    /// Whose environment counts.
+    /// Who asked for it.
+    pub(crate) sender: Arc<Sender>,
+    /// What their environment decides.
     pub(crate) context: Arc<Context>,
     /// What its changes are judged by.
     pub(crate) policies: Policies,
@@ -42,10 +45,11 @@ pub(crate) struct Order {
 /// A run that is being carried out.
 pub(crate) struct LiveRun {
     pub(crate) slug: Slug,
-    pub(crate) context: Arc<Context>,
-    pub(crate) policies: Policies,
+    pub(crate) sender: Arc<Sender>,
+    context: Arc<Context>,
+    policies: Policies,
     pub(crate) jobs: usize,
-    pub(crate) workers: usize,
+    workers: usize,
     consent: Option<String>,
     feed: Arc<Feed>,
     control: Control,
@@ -144,7 +148,8 @@ impl Workers {
 
     /// Begins to carry out a run; answers who watches it from its first new event.
     pub(crate) fn begin(self: &Arc<Workers>, order: Order) -> Result<Receiver<Told>> {
-        let Order { resumed: Resumed { run, log, denied }, context, policies, jobs, workers, consent, feed } = order;
+        let Order { resumed: Resumed { run, log, denied }, sender, context, policies, jobs, workers, consent, feed } =
+            order;
         let (slug, control, waking) = (run.id.slug(), Control::new()?, Arc::downgrade(self));
         let wake = Box::new(move || waking.upgrade().iter().for_each(|workers| workers.wake()));
         let shared = Arc::new(SharedRun::new(run, log, Box::new(Telling(feed.clone())), wake));
@@ -152,7 +157,7 @@ impl Workers {
             shared.state().claims.deny(end);
         }
         let (watched, tools) = (feed.watch(), Mutex::default());
-        let live = LiveRun { slug, context, policies, jobs, workers, consent, feed, control, shared, tools };
+        let live = LiveRun { slug, sender, context, policies, jobs, workers, consent, feed, control, shared, tools };
         let mut pool = self.lock();
         pool.live.push_back(Arc::new(live));
         if pool.idle == 0 {
