@@ -30,7 +30,7 @@ const USAGE: &str = "usage: cargo xtask <verb>
   schemas                 rewrite schemas/ from the types
   agents [--json]         install the real agent programs that tests drive, below target/agents/
   logs [--norma PROGRAM]  write runs of this version to testing/logs/, for every later version to verify and replay
-  bench [--quick] [--write] [--dir DIR] [step|batch|agents|workspace|log|runs|spawn|transfer|memory|bundle]…
+  bench [--quick] [--write] [--dir DIR] [step|batch|agents|workspace|log|runs|concurrent|spawn|transfer|memory|bundle]…
                           measure; --write replaces docs/benchmarks.md, or the named sections of it";
 
 fn main() -> ExitCode {
