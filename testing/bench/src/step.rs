@@ -236,7 +236,7 @@ impl<'a> Watch<'a> {
 }
 
 impl Progress for Watch<'_> {
-    fn recorded(&mut self, _: &Arc<Run>, events: &[Event]) {
+    fn recorded(&mut self, _: &Arc<Run>, events: &Arc<[Event]>) {
         let committed = events.iter().find_map(|event| match &event.fact {
             Fact::StepCommitted(done) => Some(done.step),
             _ => None,

@@ -7,6 +7,7 @@ mod budgets;
 mod contracts;
 mod hostile;
 mod loops;
+mod mixed;
 mod stops;
 mod troubles;
 

@@ -161,9 +161,10 @@ impl Run {
         self.core.steps.iter().filter_map(|record| record.dir.as_deref()).collect()
     }
 
-    /// The directories of this iteration's turns.
-    pub fn iteration_dirs(&self) -> Vec<&str> {
-        let here = self.core.steps.iter().filter(|record| record.step.iteration == self.iteration());
+    /// The directories that the answer of a turn may refer to: those of its iteration's turns, of its item's in a batch.
+    pub fn iteration_dirs(&self, step: StepRef) -> Vec<&str> {
+        let same = |other: StepRef| (other.item, other.iteration) == (step.item, step.iteration);
+        let here = self.core.steps.iter().filter(|record| same(record.step));
         here.filter_map(|record| record.dir.as_deref()).collect()
     }
 

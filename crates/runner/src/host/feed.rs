@@ -95,9 +95,9 @@ impl Feed {
 pub(crate) struct Telling(pub(crate) Arc<Feed>);
 
 impl Progress for Telling {
-    fn recorded(&mut self, run: &Arc<Run>, events: &[Event]) {
+    fn recorded(&mut self, run: &Arc<Run>, events: &Arc<[Event]>) {
         if self.0.is_watched() {
-            self.0.tell(&Told::Recorded(run.clone(), events.into()));
+            self.0.tell(&Told::Recorded(run.clone(), events.clone()));
         }
     }
 

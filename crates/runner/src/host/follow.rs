@@ -73,7 +73,7 @@ fn read(line: &str) -> Result<Line> {
 /// What a follower comes to know.
 pub enum Followed {
     /// These events are on record, and [`Follower::run`] has them.
-    Recorded(Vec<Event>),
+    Recorded(Arc<[Event]>),
     /// This is on no record.
     Uncommitted(Delta),
     /// Nobody works on the run any more; for this reason, if it could not go on.
@@ -108,14 +108,14 @@ impl Follower {
     pub fn wait(&mut self) -> Result<Followed> {
         match &mut self.source {
             Source::Here(told) => match told.recv() {
-                Ok(Told::Recorded(run, events)) => self.recorded(run, &events),
+                Ok(Told::Recorded(run, events)) => self.recorded(run, events),
                 Ok(Told::Uncommitted(delta)) => Ok(Followed::Uncommitted(delta)),
                 Ok(Told::Over(outcome)) => self.over(outcome),
                 // It was too far behind to be told.
                 Err(_) => self.over(None),
             },
             Source::There(lines) => match lines.wait()? {
-                Line::Event(line) => Ok(Followed::Recorded(vec![self.advance(&line)?])),
+                Line::Event(line) => Ok(Followed::Recorded([self.advance(&line)?].into())),
                 Line::Uncommitted(delta) => Ok(Followed::Uncommitted(delta)),
                 Line::Over(outcome) => Ok(Followed::Over(outcome)),
                 Line::Lost => self.follow_again(),
@@ -130,16 +130,16 @@ impl Follower {
             return Ok(Followed::Lost);
         };
         self.source = Source::There(lines);
-        Ok(Followed::Recorded(Vec::new()))
+        Ok(Followed::Recorded(Arc::default()))
     }
 
-    fn recorded(&mut self, run: Arc<Run>, events: &[Event]) -> Result<Followed> {
-        let Some(first) = events.first() else { return Ok(Followed::Recorded(Vec::new())) };
+    fn recorded(&mut self, run: Arc<Run>, events: Arc<[Event]>) -> Result<Followed> {
+        let Some(first) = events.first() else { return Ok(Followed::Recorded(events)) };
         if first.seq != self.run.seq + 1 {
-            return Ok(Followed::Recorded(self.catch_up()?));
+            return Ok(Followed::Recorded(self.catch_up()?.into()));
         }
         self.run = run;
-        Ok(Followed::Recorded(events.to_vec()))
+        Ok(Followed::Recorded(events))
     }
 
     /// The end comes after everything that was recorded.
@@ -151,7 +151,7 @@ impl Follower {
         let (sender, told) = std::sync::mpsc::sync_channel(1);
         let _ = sender.try_send(Told::Over(outcome));
         self.source = Source::Here(told);
-        Ok(Followed::Recorded(missed))
+        Ok(Followed::Recorded(missed.into()))
     }
 
     /// Reads from the log what was not told.

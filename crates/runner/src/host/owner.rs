@@ -183,7 +183,7 @@ fn finish_landings(shared: &StateDir, context: &Arc<Context>) -> Result<Vec<Stri
 struct Untold;
 
 impl Progress for Untold {
-    fn recorded(&mut self, _: &Arc<run::Run>, _: &[contract::Event]) {}
+    fn recorded(&mut self, _: &Arc<run::Run>, _: &Arc<[contract::Event]>) {}
 }
 
 /// Checkouts of runs that are not being driven by anybody: the lock is ours, so nobody works in them.

@@ -85,6 +85,7 @@ impl LiveRun {
         let look = format!("look at it: norma show {}", self.slug);
         let facts = found.map_err(|why| Error::declined(why, look))?;
         submitted.map_or(Ok(()), |(pending, _)| self.shared.settle(pending))?;
+        self.shared.wake();
         Ok(facts)
     }
 
@@ -305,8 +306,11 @@ impl Workers {
         }
     }
 
-    /// Whoever has found something to do has somebody else look for more.
+    /// Whoever has found something to do has somebody else look for more, if there may be more.
     fn bring_another(self: &Arc<Workers>, pool: &mut Pool) {
+        if !pool.live.iter().any(|live| live.shared.state().claims.has_room(live.jobs)) {
+            return;
+        }
         let most = pool.live.iter().map(|live| live.jobs.max(live.workers)).max().unwrap_or(0);
         if pool.idle > 0 {
             self.more.notify_one();

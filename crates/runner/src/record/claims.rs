@@ -102,6 +102,11 @@ impl Claims {
         self.taken.is_empty()
     }
 
+    /// Whether somebody more may be at something, of a run that may have so many at once.
+    pub(crate) fn has_room(&self, jobs: usize) -> bool {
+        self.taken.len() < jobs && !self.taken.contains(&Subject::Run)
+    }
+
     /// Lets go of what somebody was at.
     pub(crate) fn release(&mut self, subject: Subject) {
         self.taken.remove(&subject);

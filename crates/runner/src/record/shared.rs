@@ -15,13 +15,13 @@ use store::{RunLog, StepFile, Store, Ticket};
 /// Told of everything that is on record, in order.
 pub trait Progress: Send {
     /// These events are durable, and this is the run with them.
-    fn recorded(&mut self, run: &Arc<Run>, events: &[Event]);
+    fn recorded(&mut self, run: &Arc<Run>, events: &Arc<[Event]>);
     /// An agent is in the middle of something; this is on no record.
     fn delta(&mut self, _step: StepRef, _event: &SessionEvent) {}
 }
 
 impl<P: Progress + ?Sized> Progress for &mut P {
-    fn recorded(&mut self, run: &Arc<Run>, events: &[Event]) {
+    fn recorded(&mut self, run: &Arc<Run>, events: &Arc<[Event]>) {
         (**self).recorded(run, events);
     }
 
@@ -36,7 +36,7 @@ pub(crate) type Entry = (Vec<Fact>, Vec<(String, StepFile)>);
 /// Facts on their way to the disk.
 #[must_use = "nothing may be done about facts that are not settled"]
 pub(crate) struct Pending {
-    events: Vec<Event>,
+    events: Arc<[Event]>,
     ticket: Ticket<()>,
 }
 
@@ -64,13 +64,14 @@ pub(crate) struct RunState {
 struct Telling<'a> {
     progress: Box<dyn Progress + 'a>,
     /// What is durable and waits for something before it.
-    durable: BTreeMap<u64, Vec<Event>>,
+    durable: BTreeMap<u64, Arc<[Event]>>,
     /// The run as it was told: nothing in it may be taken back by a crash.
     settled: Arc<Run>,
 }
 
 impl<'a> SharedRun<'a> {
-    /// `wake` is called, with nothing held, whenever there may be more to do.
+    /// `wake` is called, with nothing held, when somebody who works on nothing has to look. Whoever has done something looks
+    /// by themselves.
     pub(crate) fn new(
         run: Run,
         log: RunLog,
@@ -108,10 +109,15 @@ impl<'a> SharedRun<'a> {
         self.telling().settled.clone()
     }
 
+    /// Has somebody who works on nothing look for what there is to do.
+    pub(crate) fn wake(&self) {
+        (self.wake)();
+    }
+
     /// Has everybody stop: something could not be done, and what follows might rely on it.
     pub(crate) fn give_up(&self, error: Error) {
         self.state().fail(error);
-        (self.wake)();
+        self.wake();
     }
 
     /// Gives facts their place. What they are may depend on the run as it is at that moment.
@@ -126,21 +132,20 @@ impl<'a> SharedRun<'a> {
         let (events, end, ticket) = store.submit_append(&state.log, facts, files);
         for event in &events {
             state.run.admits(&event.fact).expect("BUG: only what is due is recorded");
-            state.run.apply(event).expect("BUG: only what is legal is recorded");
+            state.run.advance(event).expect("BUG: only what is legal is recorded");
         }
         state.log = end;
-        Some((Pending { events, ticket }, state.run.clone()))
+        Some((Pending { events: events.into(), ticket }, state.run.clone()))
     }
 
     /// Waits until facts are durable, and tells them in the order of the log.
     pub(crate) fn settle(&self, Pending { events, ticket }: Pending) -> Result<()> {
         ticket.wait()?;
         self.tell(events);
-        (self.wake)();
         Ok(())
     }
 
-    fn tell(&self, events: Vec<Event>) {
+    fn tell(&self, events: Arc<[Event]>) {
         let Some(first) = events.first().map(|event| event.seq) else { return };
         let mut telling = self.telling();
         telling.durable.insert(first, events);
@@ -149,7 +154,7 @@ impl<'a> SharedRun<'a> {
             let Some(due) = telling.durable.remove(&next) else { return };
             // A copy is made only if somebody has kept the one before.
             let settled = Arc::make_mut(&mut telling.settled);
-            for event in &due {
+            for event in due.iter() {
                 settled.advance(event).expect("BUG: only what is legal is recorded");
             }
             let Telling { progress, settled, .. } = &mut *telling;

@@ -187,7 +187,7 @@ pub(crate) struct Kept<'k> {
 pub(crate) fn worth(reader: &Reader, run: &Run, step: StepRef, kept: Kept<'_>) -> Result<Judgement> {
     let slug = run.id.slug();
     let mut files = IterationFiles::new(&step.dir_name(), kept.names);
-    for dir in run.iteration_dirs() {
+    for dir in run.iteration_dirs(step) {
         files.add(dir.trim_start_matches("steps/"), reader.file_names(&slug, dir)?);
     }
     let turn = TurnEvidence {

@@ -209,5 +209,5 @@ fn walk(dir: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
 struct Untold;
 
 impl Progress for Untold {
-    fn recorded(&mut self, _: &Arc<Run>, _: &[Event]) {}
+    fn recorded(&mut self, _: &Arc<Run>, _: &Arc<[Event]>) {}
 }

@@ -150,7 +150,7 @@ pub(crate) struct Simulated<'a, 'g> {
 pub(crate) struct Teller<'a, 'g>(pub(crate) &'a Mutex<Outside<'g>>);
 
 impl Progress for Teller<'_, '_> {
-    fn recorded(&mut self, run: &Arc<Run>, events: &[Event]) {
+    fn recorded(&mut self, run: &Arc<Run>, events: &Arc<[Event]>) {
         let slug = run.id.slug();
         self.0
             .lock()
