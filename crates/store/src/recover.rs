@@ -207,7 +207,8 @@ impl Recovering<'_> {
                 _ => quarantine(self.store, &path, "it is not a change of its run", found)?,
             }
         }
-        if let Some((change, _)) = self.run.open_change() {
+        // Lost evidence has ended the run, and nobody judges the change again.
+        if let Some((change, _)) = self.run.open_change().filter(|_| !self.run.status.is_terminal()) {
             self.append(vec![Fact::ChangeInterrupted { change }])?;
         }
         Ok(())
