@@ -503,6 +503,13 @@ pub enum Fact {
         /// Digest of the list of all files that were found in it.
         evidence: Digest,
     },
+    /// What a turn has made so far is kept: an attempt after it starts from there, should it be cut off.
+    WorkSaved {
+        /// Which turn.
+        step: StepRef,
+        /// The tree as it was at that moment, which nobody has judged.
+        tree: TreeId,
+    },
     /// A turn was cut off before anything was kept.
     StepInterrupted {
         /// The turn that was cut off.
@@ -709,6 +716,7 @@ impl Fact {
             Fact::StepStarted { step, .. }
             | Fact::ReconciledStep { step, .. }
             | Fact::StepInterrupted { step }
+            | Fact::WorkSaved { step, .. }
             | Fact::AgentEvent { step, .. }
             | Fact::ApprovalAsked { step, .. }
             | Fact::ProtocolError { step, .. } => step.item,
@@ -798,6 +806,7 @@ impl Fact {
             Fact::StepInterrupted { step } => {
                 format!("Step {} was interrupted before anything was kept", step.dir_name())
             }
+            Fact::WorkSaved { step, .. } => format!("Step {}: what it has made so far is kept", step.dir_name()),
             Fact::ProtocolError { problems, .. } => format!("protocol_error: {}", problems.join("; ")),
             Fact::Verdict(given) if given.claimed != given.verdict => {
                 format!("{} does not count: {}", given.claimed.as_str(), given.findings.join("; "))
@@ -875,6 +884,7 @@ impl Fact {
             Fact::StepStarted { step, .. }
             | Fact::ReconciledStep { step, .. }
             | Fact::StepInterrupted { step }
+            | Fact::WorkSaved { step, .. }
             | Fact::AgentEvent { step, .. }
             | Fact::ApprovalAsked { step, .. }
             | Fact::ProtocolError { step, .. } => step.attempt,

@@ -36,7 +36,7 @@ pub struct ItemState {
     pub behind: Vec<u32>,
     /// How many of its turns were cut off by a budget that was raised since: these do not count against its retries.
     pub excused: u32,
-    /// What the last of those had made; the next attempt starts from there.
+    /// What a turn that was cut off had made; the next attempt starts from there.
     pub kept: Option<Unfinished>,
 }
 
@@ -204,10 +204,11 @@ impl ItemState {
         let base = turn.base.clone().ok_or("an item starts from the run's line")?;
         let answered = done.end == TurnEnd::Answered;
         let cut_off = matches!(done.reason, Some(Reason::BudgetExceeded | Reason::AgentTimeout));
-        if answered && done.tree.is_none() || !answered && !cut_off && done.tree.is_some() {
+        let interrupted = done.end == TurnEnd::Interrupted;
+        if answered && done.tree.is_none() || !(answered || interrupted || cut_off) && done.tree.is_some() {
             return Err("a worker leaves a tree when it answers, or is cut off".into());
         }
-        self.turns.push(record.clone());
+        self.note_turn(record);
         self.stage = ItemStage::Worked(Worked {
             step: done.step,
             base,
@@ -221,8 +222,16 @@ impl ItemState {
         Ok(())
     }
 
-    pub(crate) fn lose(&mut self, record: &Arc<StepRecord>) {
+    /// A turn that was interrupted goes on where it was.
+    fn note_turn(&mut self, record: &Arc<StepRecord>) {
+        if record.end == TurnEnd::Interrupted && record.unfinished.is_some() {
+            self.kept.clone_from(&record.unfinished);
+        }
         self.turns.push(record.clone());
+    }
+
+    pub(crate) fn lose(&mut self, record: &Arc<StepRecord>) {
+        self.note_turn(record);
         self.stage = ItemStage::Waiting;
     }
 

@@ -201,8 +201,8 @@ fn worker_notes(state: &ItemState, is_continued: bool) -> String {
 fn earlier_note(state: &ItemState, is_continued: bool) -> Option<String> {
     if state.kept.is_some() {
         return is_continued.then(|| {
-            "The attempt before was cut off by a budget that was raised since. What it had changed is in your workspace \
-             and not committed (git diff shows it); nobody has judged it. Continue from there, or start over.\n"
+            "The attempt before was cut off. What it had changed is in your workspace and not committed (git diff shows \
+             it); nobody has judged it. Continue from there, or start over.\n"
                 .to_owned()
         });
     }

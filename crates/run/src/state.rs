@@ -124,6 +124,7 @@ impl Run {
             Fact::StepCommitted(done) => self.commit_step(done, event.ts),
             Fact::ReconciledStep { step, dir, .. } => flow.lose(&core.lose(*step, Some(dir.clone()))?),
             Fact::StepInterrupted { step } => flow.lose(&core.lose(*step, None)?),
+            Fact::WorkSaved { step, tree } => core.save(*step, *tree),
             Fact::ProtocolError { step, problems } => flow.note_protocol_error(*step, problems),
             Fact::AgentEvent { step, .. } => core.require_open(*step),
             Fact::Verdict(given) => flow.pdca()?.give_verdict(core, given, event.ts),
@@ -185,7 +186,7 @@ impl Run {
     }
 
     fn open_step(&mut self, step: StepRef, base: Option<&ItemBase>, since: Timestamp) -> Outcome {
-        let turn = Arc::new(OpenTurn { step, since, base: base.cloned() });
+        let turn = Arc::new(OpenTurn { step, since, base: base.cloned(), saved: None });
         self.flow.open(&self.core, &self.started, &turn)?;
         self.core.open.push(turn);
         Ok(())

@@ -233,6 +233,7 @@ impl Run {
             | Fact::StepCommitted(_)
             | Fact::ReconciledStep { .. }
             | Fact::StepInterrupted { .. }
+            | Fact::WorkSaved { .. }
             | Fact::ProtocolError { .. }
             | Fact::Verdict(_)
             | Fact::PatchApplied(_)

@@ -9,7 +9,7 @@ use crate::workspace::Captured;
 use crate::{Keys, Result};
 use contract::session::{Decision, Permission};
 use contract::{
-    AgentRequest, ApprovalWait, Digest, Item, Landing, ProcessEnd, PromptBlocks, SessionEvent, SessionOutcome,
+    AgentRequest, ApprovalWait, Digest, Item, Landing, ProcessEnd, PromptBlocks, SessionEvent, SessionOutcome, TreeId,
 };
 use gateway::{Gateway, Ledger};
 use run::redact::Redactor;
@@ -58,6 +58,8 @@ pub struct Again {
 pub trait Witness {
     /// Something happened; what is kept goes on record by itself.
     fn saw(&self, event: SessionEvent, kept: bool);
+    /// What the agent has made so far was kept as this tree.
+    fn saved(&self, _tree: TreeId) {}
     /// The agent asks whether it may.
     fn decide(&self, permission: &Permission) -> Answered;
     /// Wakes the turn when a person has answered something; none if nobody is ever asked.

@@ -106,6 +106,12 @@ pub fn conversations(kind: Kind) -> &'static [&'static str] {
     of(kind).map_or(&[], |provider| &provider.conversations)
 }
 
+/// Whether a conversation can go on that was cut off in the middle of a turn. gemini (0.61) writes the file anew then, and
+/// what was said in the turn is gone.
+pub fn resumes_when_cut_off(kind: Kind) -> bool {
+    kind != Kind::Gemini && !conversations(kind).is_empty()
+}
+
 /// The variables that may hold a key, in the order they are looked for.
 pub fn keys(kind: Kind) -> &'static [KeyPlace<'static>] {
     of(kind).map_or(&[], |provider| &provider.keys)

@@ -195,6 +195,11 @@ impl Session {
         self.notes.ended().is_some()
     }
 
+    /// The agent's own name for the conversation, if it has said one, and what was used so far.
+    pub fn so_far(&self) -> (Option<&str>, Usage) {
+        (self.notes.session_id.as_deref(), self.notes.usage())
+    }
+
     /// What came of it, now that the process is gone. The exit code alone says nothing: agents leave with 0 after
     /// a signal, a refused permission or a tool that failed.
     pub fn finish(&self, exit: Exit) -> Outcome {

@@ -127,6 +127,11 @@ impl Layout {
         self.state.join("worktrees").join(slug)
     }
 
+    /// `conversations/<slug>/`: what agents of the run were told and said, so that it can go on.
+    pub fn conversations(&self, slug: &str) -> PathBuf {
+        self.state.join("conversations").join(slug)
+    }
+
     /// A path as rows and views spell it: relative to the repository where it lies inside it.
     pub fn shown(&self, path: &Path) -> String {
         path.strip_prefix(&self.root).unwrap_or(path).to_string_lossy().into_owned()

@@ -19,6 +19,8 @@ pub struct OpenTurn {
     pub since: Timestamp,
     /// The commit that it starts from, where it has one of its own.
     pub base: Option<ItemBase>,
+    /// What it had made when that was last kept.
+    pub saved: Option<TreeId>,
 }
 
 /// A turn that is over, as the run remembers it.
@@ -40,6 +42,12 @@ pub struct StepRecord {
     pub usage: Option<Usage>,
     /// What its agent had made when it was cut off.
     pub unfinished: Option<Unfinished>,
+}
+
+impl OpenTurn {
+    fn unfinished(&self, made: Option<TreeId>) -> Option<Unfinished> {
+        self.base.as_ref().zip(made).map(|(base, tree)| Unfinished { base: base.tree, tree })
+    }
 }
 
 /// What an agent that was cut off had made, which nobody has judged.
@@ -146,6 +154,17 @@ impl Core {
         }
     }
 
+    /// Keeps what an open turn has made so far of the commit that it started from.
+    pub(crate) fn save(&mut self, step: StepRef, tree: TreeId) -> Outcome {
+        self.require_open(step)?;
+        let turn = self.open.iter_mut().find(|turn| turn.step == step).expect("BUG: it was just found");
+        if turn.base.is_none() {
+            return Err("what is kept of a turn is kept of an item's".into());
+        }
+        Arc::make_mut(turn).saved = Some(tree);
+        Ok(())
+    }
+
     fn take_open(&mut self, step: StepRef) -> Result<Arc<OpenTurn>, String> {
         self.require_open(step)?;
         self.forget_waits_of(step);
@@ -165,8 +184,12 @@ impl Core {
         if done.reason == Some(Reason::ProviderLimit) {
             self.limited = Some(RateLimit { until: done.until });
         }
-        let made = done.tree.filter(|_| done.end != TurnEnd::Answered);
-        let unfinished = turn.base.as_ref().zip(made).map(|(base, tree)| Unfinished { base: base.tree, tree });
+        let made = match done.end {
+            TurnEnd::Answered => None,
+            TurnEnd::Interrupted => done.tree.or(turn.saved),
+            TurnEnd::Failed | TurnEnd::ProtocolError | TurnEnd::TimedOut => done.tree,
+        };
+        let unfinished = turn.unfinished(made);
         Ok(self.record(StepRecord {
             step: done.step,
             status: done.status,
@@ -184,9 +207,10 @@ impl Core {
         if dir.as_ref().is_some_and(|dir| *dir != step_dir(step)) {
             return Err("a step's directory is named after it".into());
         }
-        let since = self.take_open(step)?.since;
+        let turn = self.take_open(step)?;
+        let (since, unfinished) = (turn.since, turn.unfinished(turn.saved));
         let (status, end) = (StepStatus::Fail, TurnEnd::Interrupted);
-        Ok(self.record(StepRecord { step, status, end, dir, since, took_ms: 0, usage: None, unfinished: None }))
+        Ok(self.record(StepRecord { step, status, end, dir, since, took_ms: 0, usage: None, unfinished }))
     }
 
     fn record(&mut self, record: StepRecord) -> Arc<StepRecord> {

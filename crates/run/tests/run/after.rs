@@ -99,6 +99,43 @@ fn the_tree_of_a_turn_that_was_cut_off_is_kept_and_never_judged() {
     history.refuse(answered);
 }
 
+#[test]
+fn a_turn_that_was_interrupted_goes_on_where_it_was_and_one_that_failed_does_not() {
+    let shown_after = |saved: Option<&str>, end: &dyn Fn(&mut History, contract::StepRef)| {
+        let mut history = History::of_items(contract());
+        let step = history.due_turn();
+        history.record(Fact::StepStarted { step, base: Some(history.run.base_for(0)) });
+        if let Some(name) = saved {
+            history.record(Fact::WorkSaved { step, tree: tree(name) });
+        }
+        end(&mut history, step);
+        let item = &history.run.items()[0];
+        item.shown_on(&history.run.base_for(0))
+    };
+    let lost = |history: &mut History, step| {
+        history.record(Fact::StepInterrupted { step });
+    };
+    let ended = |end: TurnEnd, left: Option<&'static str>| {
+        move |history: &mut History, step| {
+            let mut done = history::committed(step, end, false);
+            done.tree = left.map(tree);
+            history.record(Fact::StepCommitted(done));
+        }
+    };
+    assert_eq!(shown_after(None, &lost), history::BASE_TREE);
+    assert_eq!(shown_after(Some("half"), &lost), tree("half"));
+    assert_eq!(shown_after(Some("half"), &ended(TurnEnd::Interrupted, None)), tree("half"));
+    assert_eq!(shown_after(Some("half"), &ended(TurnEnd::Interrupted, Some("more"))), tree("more"));
+    assert_eq!(shown_after(Some("half"), &ended(TurnEnd::Failed, None)), history::BASE_TREE);
+}
+
+#[test]
+fn what_is_kept_of_a_turn_is_kept_while_it_is_open() {
+    let mut history = History::of_items(contract());
+    let step = history.due_turn();
+    history.refuse(Fact::WorkSaved { step, tree: tree("half") });
+}
+
 /// How a run of one item ends whose turn took so long and used so many tokens, and ended like this.
 fn check(minutes: u64, tokens: u64, (end, reason): (TurnEnd, Reason), expected: (Status, &str)) {
     let mut terms = contract();

@@ -2,6 +2,7 @@
 //! with its provider. A sign-in that the agent renewed is brought back, since the old one may be worth nothing any more:
 //! from a turn that ended well only, and only if nothing but its tokens differs.
 
+use super::ongoing;
 use crate::{Error, Result};
 use contract::time::Timestamp;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -40,12 +41,12 @@ impl Home {
         dir: PathBuf,
         launch: &Launch,
         sign_in: Option<(Kind, &Path)>,
-        ongoing: Option<&Path>,
+        ongoing: Option<(Kind, &Path)>,
     ) -> Result<Home> {
         store::remove_tree(&dir)?;
-        match ongoing {
-            Some(files) => std::fs::rename(files, &dir).map_err(|source| Error::io("rename", files, source))?,
-            None => make_dir(&dir)?,
+        make_dir(&dir)?;
+        if let Some((kind, files)) = ongoing {
+            ongoing::bring(kind, files, &dir)?;
         }
         let mut home = Home { dir, copied: Vec::new(), sign_in: sign_in.map(|(kind, home)| (kind, home.to_owned())) };
         for (path, content) in &launch.files {

@@ -4,6 +4,7 @@
 mod access;
 mod home;
 mod ongoing;
+mod saving;
 pub(crate) mod spool;
 mod talk;
 
@@ -18,12 +19,13 @@ use contract::session::{ErrorKind, SessionError};
 use contract::work::NetworkRight;
 use contract::{AgentConfig, AgentType, PromptBlocks, Sent, SessionOutcome, Usage};
 use home::{Home, TurnEnd};
-pub(crate) use ongoing::Conversations;
-use ongoing::Ongoing;
+use ongoing::{Known, Ongoing, Place};
 use run::TurnRights;
 use run::prompt::blocks;
 use run::redact::Redactor;
 use sandbox::{Overlay, Root, Upper};
+use saving::Saving;
+pub(crate) use saving::Work;
 use serde_json::Value;
 use session::{Brief, Exit, Kind, Launch, Mode, Rights, launch};
 use spool::{Exchanges, Spool};
@@ -70,8 +72,10 @@ pub(crate) struct Engaged {
     terms: Terms,
     launch: Launch,
     home: Home,
-    /// Where the files of a conversation are kept that may go on.
-    keep: Option<PathBuf>,
+    /// Where its conversation is kept, to go on.
+    place: Place,
+    /// Whether the next turn of its role goes on with it.
+    continues: bool,
     spool: Option<Spool>,
     /// What waits for the agent outside of any sandbox.
     free_door: Option<TcpListener>,
@@ -92,11 +96,12 @@ pub(crate) struct Extra {
     pub(crate) door: Option<u16>,
 }
 
+/// How a conversation is kept.
+type Keep = fn(&Place, &Known, &[&OwnedFd]) -> Result<()>;
+
 /// What a turn of an agent came to.
 pub(crate) struct Ended {
     pub(crate) spoken: Spoken,
-    /// The conversation, if it can go on.
-    pub(crate) ongoing: Option<Ongoing>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -119,8 +124,6 @@ pub(crate) struct Engaging<'e> {
     pub(crate) private: PathBuf,
     /// Finds the secrets that must not be kept.
     pub(crate) redactor: Arc<Redactor>,
-    /// What agents of a loop were told before.
-    pub(crate) conversations: &'e mut Conversations,
 }
 
 impl Engaging<'_> {
@@ -133,7 +136,7 @@ impl Engaging<'_> {
         cwd: &Path,
         inside: Option<&Path>,
     ) -> Result<std::result::Result<Engaged, String>> {
-        let Engaging { context, private, redactor, conversations } = self;
+        let Engaging { context, private, redactor } = self;
         let (spec, name) = (order.spec, order.spec.step.dir_name());
         let home_dir = private.join(format!("home-{name}"));
         let limits = &order.run.started.contract.limits;
@@ -162,10 +165,15 @@ impl Engaging<'_> {
             Some(again) => again.prompt.clone(),
             None => blocks(order.request, &context.templates),
         };
+        let place = Place::of(kind, &conversations(context, order), spec.step);
         let ongoing = match order.again {
             Some(again) if again.prompt.sent == Sent::Full => None,
-            _ => conversations.take(spec.step.role, &prompt),
+            _ if agent.resume == Some(false) => None,
+            _ => place.find(&prompt),
         };
+        if order.again.is_some_and(|again| again.prompt.sent == Sent::Delta) && ongoing.is_none() {
+            return Ok(Err("the conversation that it went on with was cut off, and is not on record".to_owned()));
+        }
         prompt.sent = if ongoing.is_some() { Sent::Delta } else { Sent::Full };
         let terms = Terms {
             kind,
@@ -186,10 +194,19 @@ impl Engaging<'_> {
         let launch = launch(&terms.brief(&[&terms.step_dir]), terms.mode);
         let user_home = context.user_env.get(OsStr::new("HOME")).map(PathBuf::from);
         let sign_in = user_home.as_deref().filter(|_| matches!(terms.access, Access::SignIn));
-        let files = terms.ongoing.as_ref().map(|ongoing| ongoing.files.as_path());
+        let files = terms.ongoing.as_ref().map(|ongoing| (kind, ongoing.files.as_path()));
         let home = Home::furnish(home_dir, &launch, sign_in.map(|home| (kind, home)), files)?;
-        let keep = spec.continues.then(|| private.join(format!("conversation-{}", spec.step.role)));
-        Ok(Ok(Engaged { terms, launch, home, keep, spool: Some(spool), free_door }))
+        let (spool, continues) = (Some(spool), spec.continues);
+        Ok(Ok(Engaged { terms, launch, home, place, continues, spool, free_door }))
+    }
+}
+
+/// Where the conversations of a run are kept. One that is taken again from the record has others than the run itself.
+fn conversations(context: &Context, order: &TurnOrder<'_>) -> PathBuf {
+    let (layout, slug) = (&context.layout, order.run.id.slug());
+    match order.again {
+        Some(_) => layout.worktree(&slug).join("conversations"),
+        None => layout.conversations(&slug),
     }
 }
 
@@ -208,6 +225,11 @@ fn rights(given: &TurnRights) -> Rights {
 }
 
 impl Terms {
+    /// What the conversation that it goes on with had used.
+    fn used_before(&self) -> Usage {
+        self.ongoing.as_ref().map(|ongoing| ongoing.known.used).unwrap_or_default()
+    }
+
     fn brief<'b>(&'b self, extra_write: &'b [&'b str]) -> Brief<'b> {
         Brief {
             kind: self.kind,
@@ -221,8 +243,8 @@ impl Terms {
             extra_write,
             rights: self.rights.clone(),
             output_schema: Some(&self.schema),
-            resume: self.ongoing.as_ref().map(|ongoing| &*ongoing.id),
-            used: self.ongoing.as_ref().map(|ongoing| ongoing.used).unwrap_or_default(),
+            resume: self.ongoing.as_ref().map(|ongoing| &*ongoing.known.id),
+            used: self.used_before(),
             args: &self.args,
         }
     }
@@ -272,6 +294,7 @@ impl Engaged {
         &mut self,
         order: &TurnOrder<'t>,
         door: Option<TcpListener>,
+        work: Option<Work>,
     ) -> Result<(Conversation<'t>, Option<Answering>)> {
         let spool = self.spool.take().expect("BUG: a turn is begun once");
         spool::configured(&spool, &self.launch.configured, matches!(self.terms.access, Access::Gateway(..)))?;
@@ -282,15 +305,19 @@ impl Engaged {
         let failed = |source| Error::io("speak with", Path::new(self.terms.kind.as_str()), source);
         let step_dir = [self.terms.step_dir.as_str()];
         let prompt = match &self.terms.ongoing {
-            Some(ongoing) => self.terms.prompt.delta(&ongoing.told),
+            Some(ongoing) => self.terms.prompt.delta(&ongoing.known.told),
             None => self.terms.prompt.full(),
         };
-        let talk = Conversation::open(&self.terms.brief(&step_dir), self.terms.mode, &prompt, spool, order.witness);
+        let saving = work.zip(ongoing::home(&self.home.dir)).map(|(work, home)| {
+            Saving::new(work, self.place.clone(), home, self.terms.prompt.clone(), self.terms.used_before())
+        });
+        let (brief, mode) = (self.terms.brief(&step_dir), self.terms.mode);
+        let talk = Conversation::open(&brief, mode, &prompt, spool, order.witness, saving);
         Ok((talk.map_err(failed)?, answering))
     }
 
     /// What came of it, once nothing of the agent is alive. `home` is what it changed of its home. A conversation that came
-    /// to a good end can go on.
+    /// to a good end can go on, and so can one that was cut off.
     pub(crate) fn end(
         self,
         mut talk: Conversation<'_>,
@@ -307,10 +334,14 @@ impl Engaged {
             _ => Exit::Killed,
         };
         let ended = talk.finish(exit);
-        let ongoing = match &ended.session_id {
-            Some(id) if ended.ok => self.kept(id, ended.usage, home)?,
-            _ => None,
-        };
+        let error = ended.error.map(|said| self.explained(said));
+        let is_limited = error.as_ref().is_some_and(|error| matches!(error.kind, ErrorKind::RateLimited { .. }));
+        let is_cut_off = exit == Exit::Killed || is_limited;
+        match &ended.session_id {
+            Some(id) if ended.ok && self.continues => self.keep(Place::keep, id, ended.usage, home)?,
+            Some(id) if is_cut_off => self.keep(Place::keep_cut_off, id, ended.usage, home)?,
+            _ => self.place.forget()?,
+        }
         let (usage, out_of_budget) = self.usage(ended.usage);
         let said = SessionOutcome {
             agent: self.terms.kind.as_str().to_owned(),
@@ -318,7 +349,7 @@ impl Engaged {
             ok: ended.ok && !out_of_budget,
             session_id: ended.session_id,
             usage,
-            error: ended.error.map(|said| self.explained(said)),
+            error,
             tool_ops: ended.tool_ops,
             out_of_budget,
             redacted: talk.spool.redacted(),
@@ -334,19 +365,17 @@ impl Engaged {
         notes.extend(self.home.bring_back(home, end)?);
         let spool = talk.spool.dir.clone();
         let spoken = Spoken { outcome: said, answer: ended.answer, prompt: self.terms.prompt.clone(), spool };
-        Ok(Ended { spoken, ongoing, notes })
+        Ok(Ended { spoken, notes })
     }
 
-    /// The conversation as it can be gone on with, if it is one of those that are.
-    fn kept(&self, id: &str, used: Usage, home: Option<&OwnedFd>) -> Result<Option<Ongoing>> {
-        let Some(files) = self.keep.clone() else { return Ok(None) };
-        let is_kept = match home {
-            Some(layer) => ongoing::copy(self.terms.kind, layer, &files)?,
-            None => ongoing::copy_from(self.terms.kind, &self.home.dir, &files)?,
-        };
-        let mut all = self.terms.ongoing.as_ref().map(|before| before.used).unwrap_or_default();
+    /// Keeps the conversation: as the agent found it, with what it changed.
+    fn keep(&self, how: Keep, id: &str, used: Usage, changed: Option<&OwnedFd>) -> Result<()> {
+        let mut all = self.terms.used_before();
         all.add(&used);
-        Ok(is_kept.then(|| Ongoing { id: id.to_owned(), told: self.terms.prompt.clone(), used: all, files }))
+        let known = Known { id: id.to_owned(), told: self.terms.prompt.clone(), used: all };
+        let found = ongoing::home(&self.home.dir);
+        let homes: Vec<&OwnedFd> = found.iter().chain(changed).collect();
+        how(&self.place, &known, &homes)
     }
 
     /// What went wrong: what the provider last did to the agent, where it does not know or had no time to say.

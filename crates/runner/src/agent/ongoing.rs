@@ -1,16 +1,17 @@
-//! Conversations that go on. The next turn of the same role in the same loop is told only what it does not know yet: the
-//! files in which the command line keeps its conversations are taken from the home of one turn and put into that of the
-//! next. Nothing else of a home lives longer than its turn, and a norma that was started anew begins anew: the agent is
-//! then told everything.
+//! Conversations that go on: that of a role in a loop, whose next turn is told only what it does not know yet, and that of
+//! a turn which was cut off. The files in which the command line keeps its conversations are taken from the home of one
+//! turn and put into that of the next, and lie in the state directory meanwhile, so that they outlive norma's own process.
+//! Nothing else of a home lives longer than its turn.
 
 use super::home::make_dir;
 use crate::evidence::left_files::{Visitor, open, visit};
 use crate::git::sweep::open_below;
 use crate::{Error, Result};
-use contract::{BlockName, PromptBlocks, Role, Usage};
+use contract::{BlockName, PromptBlocks, StepRef, Usage};
+use serde::{Deserialize, Serialize};
 use session::Kind;
-use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -19,79 +20,126 @@ use std::path::{Path, PathBuf};
 const BYTES_MAX: u64 = 64 << 20;
 const FILES_MAX: u32 = 4096;
 
-/// A conversation that can be gone on with.
-pub(crate) struct Ongoing {
+/// In the directory of a conversation: its files as they lie in a home, and what is known of it.
+const FILES: &str = "files";
+const KNOWN: &str = "conversation.json";
+
+/// What is known of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Known {
     /// The agent's own name for it.
     pub(super) id: String,
     /// What the agent was told last.
     pub(super) told: PromptBlocks,
     /// What was used so far, by the agent's own count.
     pub(super) used: Usage,
+}
+
+/// A conversation that can be gone on with.
+pub(super) struct Ongoing {
+    pub(super) known: Known,
     /// Its files, as they lie in a home.
     pub(super) files: PathBuf,
 }
 
-/// The conversations of one loop, by role.
-#[derive(Default)]
-pub(crate) struct Conversations {
-    by_role: BTreeMap<Role, Ongoing>,
+/// Where the conversation of one role of a loop, or about one item, is kept.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    kind: Kind,
+    dir: PathBuf,
 }
 
-impl Conversations {
+impl Place {
+    /// Below the conversations of a run.
+    pub(super) fn of(kind: Kind, conversations: &Path, step: StepRef) -> Place {
+        let name = step.item.map_or_else(|| step.role.to_string(), |item| format!("item-{item}"));
+        Place { kind, dir: conversations.join(name) }
+    }
+
     /// The conversation in which a prompt can be said, if there is one. A role of which it is said differently what it is
     /// begins anew.
-    pub(super) fn take(&mut self, role: Role, prompt: &PromptBlocks) -> Option<Ongoing> {
-        let ongoing = self.by_role.remove(&role)?;
-        let same = |name| ongoing.told.block(name) == prompt.block(name);
-        (same(BlockName::System) && same(BlockName::Role)).then_some(ongoing)
+    pub(super) fn find(&self, prompt: &PromptBlocks) -> Option<Ongoing> {
+        let known: Known = serde_json::from_slice(&std::fs::read(self.dir.join(KNOWN)).ok()?).ok()?;
+        let same = |name| known.told.block(name) == prompt.block(name);
+        (same(BlockName::System) && same(BlockName::Role)).then(|| Ongoing { known, files: self.dir.join(FILES) })
     }
 
-    pub(crate) fn put(&mut self, role: Role, ongoing: Option<Ongoing>) {
-        if let Some(ongoing) = ongoing {
-            self.by_role.insert(role, ongoing);
+    /// Keeps the conversations that an agent has in its home, in place of what is kept: those it found there, and over
+    /// them those that it changed. Nothing is kept if there are none, or too much of them.
+    pub(super) fn keep(&self, known: &Known, homes: &[&OwnedFd]) -> Result<()> {
+        let new = self.dir.with_extension("new");
+        store::remove_tree(&new)?;
+        let mut copier = Copier::new(self.kind, new.join(FILES));
+        for home in homes {
+            copier.copy(home)?;
         }
-    }
-}
-
-/// Copies the conversations that an agent left in its home to `to`; false if there are none, or too much of them.
-pub(super) fn copy(kind: Kind, home: &OwnedFd, to: &Path) -> Result<bool> {
-    store::remove_tree(to)?;
-    let mut copier = Copier { kind, to, below: "", bytes_left: BYTES_MAX, files_left: FILES_MAX, complete: true };
-    let mut found = false;
-    for below in session::conversations(kind) {
-        if let Ok(dir) = open_below(home, below.as_bytes()) {
-            (copier.below, found) = (below, true);
-            visit(dir, &mut copier)?;
+        if !copier.found || !copier.complete {
+            store::remove_tree(&new)?;
+            return self.forget();
         }
+        let text = serde_json::to_vec(known).expect("BUG: a conversation is plain data");
+        let path = new.join(KNOWN);
+        std::fs::write(&path, text).map_err(|source| Error::io("write", &path, source))?;
+        self.forget()?;
+        std::fs::rename(&new, &self.dir).map_err(|source| Error::io("rename", &new, source))
     }
-    if !copier.complete {
-        store::remove_tree(to)?;
+
+    /// The same of a conversation that is cut off, or may be: where such a one cannot go on, the next turn begins anew.
+    pub(super) fn keep_cut_off(&self, known: &Known, homes: &[&OwnedFd]) -> Result<()> {
+        if session::resumes_when_cut_off(self.kind) { self.keep(known, homes) } else { self.forget() }
     }
-    Ok(found && copier.complete)
+
+    /// Has the next turn begin anew.
+    pub(super) fn forget(&self) -> Result<()> {
+        Ok(store::remove_tree(&self.dir)?)
+    }
 }
 
-/// The same from a home that no layer lies on.
-pub(super) fn copy_from(kind: Kind, home: &Path, to: &Path) -> Result<bool> {
-    open(home).map_or(Ok(false), |home| copy(kind, &home, to))
+/// Copies the files of a conversation into a home.
+pub(super) fn bring(kind: Kind, files: &Path, home: &Path) -> Result<()> {
+    let mut copier = Copier::new(kind, home.to_owned());
+    open(files).map_or(Ok(()), |files| copier.copy(&files))
 }
 
-struct Copier<'c> {
+/// Opens a home that no layer lies on.
+pub(super) fn home(dir: &Path) -> Option<OwnedFd> {
+    open(dir)
+}
+
+struct Copier {
     kind: Kind,
-    to: &'c Path,
+    to: PathBuf,
     below: &'static str,
     bytes_left: u64,
     files_left: u32,
+    found: bool,
     complete: bool,
 }
 
-impl Visitor for Copier<'_> {
+impl Copier {
+    fn new(kind: Kind, to: PathBuf) -> Copier {
+        Copier { kind, to, below: "", bytes_left: BYTES_MAX, files_left: FILES_MAX, found: false, complete: true }
+    }
+
+    fn copy(&mut self, home: &OwnedFd) -> Result<()> {
+        for below in session::conversations(self.kind) {
+            if let Ok(dir) = open_below(home, below.as_bytes()) {
+                (self.below, self.found) = (below, true);
+                visit(dir, self)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Visitor for Copier {
     fn wants(&mut self, name: &str) -> bool {
         let path = format!("{}/{name}", self.below);
         // A sign-in is copied from the user's own home each time.
         !session::sign_in_files(self.kind).any(|file| file == path)
     }
 
-    fn file(&mut self, mut file: File, path: &str) -> Result<()> {
+    fn file(&mut self, file: File, path: &str) -> Result<()> {
         let size = file.metadata().map_or(u64::MAX, |meta| meta.len());
         if !self.complete || self.files_left == 0 || size > self.bytes_left {
             self.complete = false;
@@ -99,10 +147,11 @@ impl Visitor for Copier<'_> {
         }
         (self.files_left, self.bytes_left) = (self.files_left - 1, self.bytes_left - size);
         let to = self.to.join(self.below).join(path);
-        make_dir(to.parent().unwrap_or(self.to))?;
-        let copied = File::options().write(true).create_new(true).mode(0o600).open(&to);
+        make_dir(to.parent().unwrap_or(&self.to))?;
+        let copied = File::options().write(true).create(true).truncate(true).mode(0o600).open(&to);
         copied
-            .and_then(|mut copy| std::io::copy(&mut file, &mut copy))
+            // No more than it was said to be, however fast it grows.
+            .and_then(|mut copy| std::io::copy(&mut file.take(size), &mut copy))
             .map_err(|source| Error::io("copy", &to, source))?;
         Ok(())
     }
@@ -114,7 +163,7 @@ impl Visitor for Copier<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::{PromptBlock, Sent};
+    use contract::{PromptBlock, Role, Sent};
 
     fn prompt(role: &str, task: &str) -> PromptBlocks {
         let block = |name, text: &str| PromptBlock { name, source: "built-in".to_owned(), text: text.to_owned() };
@@ -122,45 +171,62 @@ mod tests {
         PromptBlocks { version: 1, sent: Sent::Full, blocks }
     }
 
-    fn ongoing() -> Ongoing {
-        Ongoing {
-            id: "t".to_owned(),
-            told: prompt("plan", "one"),
-            used: Usage::default(),
-            files: PathBuf::from("conversation-plan"),
-        }
+    fn known() -> Known {
+        Known { id: "t".to_owned(), told: prompt("plan", "one"), used: Usage::default() }
+    }
+
+    fn step(role: Role, item: Option<u32>) -> StepRef {
+        StepRef { index: 1, role, iteration: 1, attempt: 1, item }
     }
 
     #[test]
-    fn a_conversation_goes_on_once_in_its_role_and_only_if_the_role_is_the_same() {
-        let mut conversations = Conversations::default();
-        conversations.put(Role::Plan, Some(ongoing()));
-        assert!(conversations.take(Role::Check, &prompt("plan", "two")).is_none());
-        assert!(conversations.take(Role::Plan, &prompt("plan", "two")).is_some());
-        assert!(conversations.take(Role::Plan, &prompt("plan", "two")).is_none());
-        conversations.put(Role::Plan, Some(ongoing()));
-        conversations.put(Role::Plan, None);
-        assert!(conversations.take(Role::Plan, &prompt("another plan", "two")).is_none());
+    fn a_conversation_goes_on_in_its_role_and_only_if_the_role_is_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let (kept, left) = (dir.path().join("kept"), dir.path().join("home"));
+        std::fs::create_dir_all(left.join(".codex/sessions")).unwrap();
+        std::fs::write(left.join(".codex/sessions/a.jsonl"), "a").unwrap();
+        let place = |step| Place::of(Kind::Codex, &kept, step);
+        place(step(Role::Plan, None)).keep(&known(), &[&home(&left).unwrap()]).unwrap();
+        assert!(place(step(Role::Check, None)).find(&prompt("plan", "two")).is_none());
+        assert!(place(step(Role::Worker, Some(0))).find(&prompt("plan", "two")).is_none());
+        assert!(place(step(Role::Plan, None)).find(&prompt("another plan", "two")).is_none());
+        let ongoing = place(step(Role::Plan, None)).find(&prompt("plan", "two")).unwrap();
+        assert_eq!(ongoing.known, known());
+        let next = dir.path().join("next");
+        bring(Kind::Codex, &ongoing.files, &next).unwrap();
+        assert_eq!(std::fs::read_to_string(next.join(".codex/sessions/a.jsonl")).unwrap(), "a");
+        place(step(Role::Plan, None)).forget().unwrap();
+        assert!(place(step(Role::Plan, None)).find(&prompt("plan", "two")).is_none());
     }
 
     #[test]
     fn only_what_belongs_to_a_conversation_is_taken_from_a_home() {
         let dir = tempfile::tempdir().unwrap();
-        let (home, to) = (dir.path().join("home"), dir.path().join("kept"));
-        let data = home.join(".local/share/opencode");
+        let (left, kept) = (dir.path().join("home"), dir.path().join("kept"));
+        let data = left.join(".local/share/opencode");
         std::fs::create_dir_all(data.join("storage")).unwrap();
         for file in ["opencode.db", "storage/a", "auth.json"] {
             std::fs::write(data.join(file), file).unwrap();
         }
-        std::fs::write(home.join(".profile"), "").unwrap();
+        std::fs::write(left.join(".profile"), "").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", data.join("link")).unwrap();
-        assert!(copy_from(Kind::Opencode, &home, &to).unwrap());
-        let kept = to.join(".local/share/opencode");
-        assert_eq!(std::fs::read_to_string(kept.join("storage/a")).unwrap(), "storage/a");
-        for gone in [kept.join("auth.json"), kept.join("link"), to.join(".profile")] {
+        let changed = dir.path().join("changed");
+        std::fs::create_dir_all(changed.join(".local/share/opencode")).unwrap();
+        std::fs::write(changed.join(".local/share/opencode/opencode.db"), "more").unwrap();
+        let (left, changed) = (home(&left).unwrap(), home(&changed).unwrap());
+        let homes = [&left, &changed];
+        let place = |kind| Place::of(kind, &kept, step(Role::Worker, Some(3)));
+        place(Kind::Opencode).keep(&known(), &homes).unwrap();
+        let to = kept.join("item-3/files");
+        let below = to.join(".local/share/opencode");
+        assert_eq!(std::fs::read_to_string(below.join("storage/a")).unwrap(), "storage/a");
+        assert_eq!(std::fs::read_to_string(below.join("opencode.db")).unwrap(), "more");
+        for gone in [below.join("auth.json"), below.join("link"), to.join(".profile")] {
             assert!(gone.symlink_metadata().is_err(), "{gone:?}");
         }
-        assert!(!copy_from(Kind::Codex, &home, &to).unwrap(), "it kept none");
-        assert!(!copy_from(Kind::Acp, &home, &to).unwrap(), "nobody knows where it would");
+        for kind in [Kind::Codex, Kind::Acp] {
+            place(kind).keep(&known(), &homes).unwrap();
+            assert!(place(kind).find(&prompt("plan", "two")).is_none(), "{kind:?} has none, or nobody knows where");
+        }
     }
 }

@@ -1,13 +1,15 @@
 //! A conversation with an agent: lines from its process become acts of the session, and these become words, records,
 //! news and questions. Nothing here waits; a question that a person has to answer is looked at when one was answered.
 
+use super::saving::Saving;
 use super::spool::{Side, Spool};
 use crate::process::{Talk, Wake};
 use crate::world::{Answered, Witness};
-use contract::session::{Decision, Permission};
+use contract::session::{Decision, Permission, SessionEvent};
 use session::{Act, Brief, Mode, Session, limits};
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 /// How many events of a turn go on record by themselves; the rest is in its files.
@@ -25,6 +27,8 @@ pub(crate) struct Conversation<'a> {
     over: bool,
     waiting: VecDeque<Asked>,
     facts: usize,
+    /// Keeps what the agent makes.
+    saving: Option<Saving>,
 }
 
 /// A question that waits for somebody.
@@ -40,6 +44,7 @@ impl<'a> Conversation<'a> {
         prompt: &str,
         spool: Spool,
         witness: &'a dyn Witness,
+        saving: Option<Saving>,
     ) -> io::Result<Conversation<'a>> {
         let (session, acts) = Session::open(brief, mode, prompt);
         let mut conversation = Conversation {
@@ -52,12 +57,15 @@ impl<'a> Conversation<'a> {
             over: false,
             waiting: VecDeque::new(),
             facts: 0,
+            saving,
         };
         conversation.perform(acts)?;
         Ok(conversation)
     }
 
-    pub(super) fn finish(&self, exit: session::Exit) -> session::Outcome {
+    pub(super) fn finish(&mut self, exit: session::Exit) -> session::Outcome {
+        // What is being kept is not in the way of what is kept at the end.
+        let _ = self.saving.take().and_then(|mut saving| saving.finish());
         self.session.finish(exit)
     }
 
@@ -71,6 +79,9 @@ impl<'a> Conversation<'a> {
                 }
                 Act::Tell(event) => {
                     let event = self.spool.cleared(event);
+                    if let (SessionEvent::ToolCompleted { .. }, Some(saving)) = (&event, &mut self.saving) {
+                        saving.worked();
+                    }
                     self.spool.event(&event)?;
                     let kept = event.is_fact() && self.facts < FACTS_MAX;
                     self.facts += usize::from(kept);
@@ -156,11 +167,22 @@ impl Talk for Conversation<'_> {
         self.witness.wake()
     }
 
-    fn next_look(&self) -> Option<Instant> {
-        self.waiting.iter().map(|asked| asked.question.until).min()
+    fn started(&mut self, layers: &[OwnedFd]) {
+        if let Some(saving) = &mut self.saving {
+            saving.started(layers);
+        }
     }
 
-    fn look(&mut self, _: Instant) -> io::Result<()> {
+    fn next_look(&self) -> Option<Instant> {
+        let answered = self.waiting.iter().map(|asked| asked.question.until).min();
+        answered.into_iter().chain(self.saving.as_ref().and_then(Saving::next_look)).min()
+    }
+
+    fn look(&mut self, now: Instant) -> io::Result<()> {
+        let so_far = self.session.so_far();
+        if let Some(tree) = self.saving.as_mut().and_then(|saving| saving.look(now, so_far)) {
+            self.witness.saved(tree);
+        }
         for asked in std::mem::take(&mut self.waiting) {
             match self.witness.answer(&asked.question) {
                 None => self.waiting.push_back(asked),

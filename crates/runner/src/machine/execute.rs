@@ -1,7 +1,7 @@
 //! How an agent takes a turn on this machine: confined by a sandbox, or, where a trusted configuration says so,
 //! by nothing. Both get ready while the turn's intent is on its way to the disk, and start nothing before.
 
-use crate::agent::{self, Engaged, Engaging};
+use crate::agent::{self, Engaged, Engaging, Work};
 use crate::context::confinement::level;
 use crate::git::id;
 use crate::machine::Machine;
@@ -118,8 +118,7 @@ impl Machine {
     ) -> Result<std::result::Result<Engaged, String>> {
         let private = self.directory(&Ground::of(order.run, order.spec));
         let redactor = self.redactor();
-        let (context, conversations) = (&*self.context, &mut self.conversations);
-        Engaging { context, private, redactor, conversations }.engage(order, agent, kind, cwd, inside)
+        Engaging { context: &self.context, private, redactor }.engage(order, agent, kind, cwd, inside)
     }
 
     /// What of the machine is seen inside; looked for once.
@@ -174,7 +173,10 @@ impl Machine {
             return Ok(not_started(ProcessEnd::Canceled, confinement(&policy, &Value::Null, &Value::Null)));
         }
         let mut conversation = match &mut engaged {
-            Some(engaged) => Some(engaged.begin(order, ready.take_door())?),
+            Some(engaged) => {
+                let work = engaged.home_layer(&policy).and_then(|home| self.work(order, home));
+                Some(engaged.begin(order, ready.take_door(), work)?)
+            }
             None => None,
         };
         let bytes = if engaged.is_some() { Vec::new() } else { stdin(order) };
@@ -201,7 +203,6 @@ impl Machine {
                 let home = home.and_then(|place| finished.layers.get(place));
                 let ended = engaged.end(talk, answering, &mut finished.outcome, home)?;
                 notes.extend(ended.notes);
-                self.conversations.put(order.spec.step.role, ended.ongoing);
                 Some(ended.spoken)
             }
             _ => None,
@@ -219,6 +220,14 @@ impl Machine {
             notes,
             sandbox: record,
         })
+    }
+
+    /// What is kept of a turn while it is under way: what an item's agent makes of its tree. The workspace's layer is the
+    /// first.
+    fn work(&self, order: &TurnOrder<'_>, home: usize) -> Option<Work> {
+        let kept = order.spec.product == Product::Tree && order.again.is_none() && self.workspace.has_stand();
+        let (objects, tree, rules) = (self.objects.clone(), id(order.spec.tree), self.capture_rules(named(order)));
+        kept.then(|| Work { objects, tree, rules, layers: (0, home) })
     }
 
     /// What a turn made of its workspace, where that is kept. Its layer is the first; the steps' come after it.
@@ -258,7 +267,7 @@ impl Machine {
         prepare(self, Some(order))?;
         let ready = self.waiting.supervisor.take().expect("BUG: a supervisor was just made ready");
         let mut conversation = match &mut engaged {
-            Some(engaged) => Some(engaged.begin(order, None)?),
+            Some(engaged) => Some(engaged.begin(order, None, None)?),
             None => None,
         };
         let said = match &mut conversation {
@@ -277,7 +286,6 @@ impl Machine {
             (Some(engaged), Some((talk, answering))) => {
                 let ended = engaged.end(talk, answering, &mut outcome, None)?;
                 notes = ended.notes;
-                self.conversations.put(order.spec.step.role, ended.ongoing);
                 Some(ended.spoken)
             }
             _ => None,

@@ -9,7 +9,6 @@ pub(crate) mod state_hash;
 pub(crate) mod trial;
 pub(crate) mod view;
 
-use crate::agent::Conversations;
 use crate::change::acceptance::Acceptance;
 use crate::git::id;
 use crate::git::{ObjectId, Objects};
@@ -49,8 +48,6 @@ pub struct Machine {
     pub(crate) waiting: Waiting,
     /// State hashes that are known.
     memo: Option<Memo>,
-    /// What agents of a loop were told before.
-    pub(crate) conversations: Conversations,
     /// Knows the user's secrets.
     redactor: Option<Arc<Redactor>>,
 }
@@ -69,7 +66,6 @@ impl Machine {
             tools: None,
             waiting: Waiting::default(),
             memo: None,
-            conversations: Conversations::default(),
             redactor: None,
         }
     }
@@ -148,9 +144,9 @@ impl World for Machine {
 
     fn release(&mut self, run: &Run) -> Result<()> {
         (self.workspace, self.waiting) = (Workspace::default(), Waiting::default());
-        self.conversations = Conversations::default();
         let slug = run.id.slug();
         store::remove_tree(&self.context.layout.worktree(&slug))?;
+        store::remove_tree(&self.context.layout.conversations(&slug))?;
         if !run.started.contract.workspace.setup.is_empty() {
             SetupLayers::open(&self.context.layout.cache())?.forget_run(&slug)?;
         }

@@ -134,6 +134,11 @@ impl Machine {
         Ok(dir)
     }
 
+    pub(crate) fn capture_rules(&self, named: BTreeSet<Vec<u8>>) -> CaptureRules {
+        let state = self.context.layout.state_in_repository().map(|path| path.as_str().as_bytes().to_vec());
+        CaptureRules { state_directory: state, named, ..CaptureRules::default() }
+    }
+
     /// What a worker left, once everything that could write there is dead: in the layer over the tree, or in the
     /// directory that was its own. `named` are the files that count even if they are ignored.
     pub(crate) fn capture(
@@ -142,8 +147,7 @@ impl Machine {
         layer: Option<OwnedFd>,
         named: BTreeSet<Vec<u8>>,
     ) -> Result<Captured> {
-        let state = self.context.layout.state_in_repository().map(|path| path.as_str().as_bytes().to_vec());
-        let rules = CaptureRules { state_directory: state, named, ..CaptureRules::default() };
+        let rules = self.capture_rules(named);
         let captured = match (layer, &mut self.workspace.checkout) {
             (Some(layer), _) => capture(&self.objects, id(on.tree), layer.as_fd(), &rules)?,
             (None, Some((plain, _))) => plain.capture(&self.objects, &rules)?,

@@ -61,10 +61,13 @@ impl Ready {
     }
 
     /// Runs the program to its end. Nothing of it is alive when this returns.
-    pub fn go(self, said: Said<'_>, limits: Limits, cancel: &Cancel) -> Result<Finished, sandbox::Error> {
+    pub fn go(self, mut said: Said<'_>, limits: Limits, cancel: &Cancel) -> Result<Finished, sandbox::Error> {
         let started = Instant::now();
         let mut confined = self.prepared.start()?;
         let (effective, layers, pid) = (confined.effective().clone(), confined.take_layers(), confined.pid());
+        if let Said::Talk(talk) = &mut said {
+            talk.started(&layers);
+        }
         let turn = Turn::new(Keeper::Confined(confined), self.stdin, self.output, (said, limits)).map_err(lost)?;
         let Watched { keeper: Keeper::Confined(confined), stopped, rest } = turn.watch(cancel).map_err(lost)? else {
             unreachable!("BUG: the keeper was given above")

@@ -12,6 +12,8 @@ use super::Wake;
 /// Somebody who speaks with a program while it runs. Called from the loop that watches the program, one at a time, and
 /// must not wait for anything.
 pub trait Talk {
+    /// The program has started; what it changes is in these layers.
+    fn started(&mut self, _layers: &[OwnedFd]) {}
     /// The program said this.
     fn hear(&mut self, bytes: &[u8]) -> io::Result<()>;
     /// Takes what is to be said next; asked after everything that is heard.

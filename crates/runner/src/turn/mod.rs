@@ -117,7 +117,9 @@ fn seal(
     let judged = worth(driver.reader, &driver.run, step, kept)?;
     evidence.write("output.json", &pretty(&judged.response))?;
     let answered = judged.end == TurnEnd::Answered;
-    let is_cut_off = matches!(judged.reason, Some(Reason::BudgetExceeded | Reason::AgentTimeout));
+    // An agent that is spoken with goes on from there; a program that is only started again starts on its base.
+    let is_interrupted = judged.end == TurnEnd::Interrupted && session.is_some();
+    let is_cut_off = matches!(judged.reason, Some(Reason::BudgetExceeded | Reason::AgentTimeout)) || is_interrupted;
     let left = execution.captured.filter(|_| (answered || is_cut_off) && spec.product == Product::Tree);
     if let Some(found) = left.as_ref().filter(|_| answered).and_then(|left| lying_about(driver, spec, left)) {
         evidence.write("workspace.json", &pretty(&found))?;

@@ -10,7 +10,7 @@ use crate::world::{Answered, Question, Witness};
 use crate::{Error, Result};
 use contract::session::{Decision, Permission, ToolKind};
 use contract::work::{Gate, NetworkRight, ShellRight};
-use contract::{ApprovalTerms, Fact, Policies, RepoPath, SessionEvent};
+use contract::{ApprovalTerms, Fact, Policies, RepoPath, SessionEvent, TreeId};
 use run::gate::command::{self, Origin};
 use run::{Run, TurnSpec};
 use serde_json::Value;
@@ -273,6 +273,13 @@ impl Witness for OnRecord<'_, '_> {
             }
         } else {
             self.shared.show(self.spec.step, &event);
+        }
+    }
+
+    fn saved(&self, tree: TreeId) {
+        self.submit(Fact::WorkSaved { step: self.spec.step, tree });
+        if let Err(error) = self.settle() {
+            self.failed.borrow_mut().get_or_insert(error);
         }
     }
 

@@ -2,12 +2,17 @@
 //! agent goes on.
 
 use super::{Agent, Lab, for_each_agent, item, lab, shell, then_answer, write};
-use crate::environment::eventually;
+use crate::environment::{Running, eventually};
 use scripted_model::Step;
 use serde_json::{Value, json};
 use std::time::Instant;
 
-for_each_agent!(a_canceled_agent_is_gone, a_killed_norma_is_resumed_and_lands, a_used_up_budget_ends_the_calls);
+for_each_agent!(
+    a_canceled_agent_is_gone,
+    a_killed_norma_is_resumed_and_lands,
+    an_interrupted_agent_goes_on_where_it_was,
+    a_used_up_budget_ends_the_calls
+);
 
 /// A command that is found among all processes, and that nobody waits for.
 const SLEEP: &str = "sleep 86399";
@@ -51,20 +56,45 @@ fn four_makes_are_at_work_at_once_and_one_cancel_ends_them_all() {
     assert_eq!(lab.env.last()["status"], "canceled");
 }
 
-fn a_killed_norma_is_resumed_and_lands(agent: Agent) {
-    let half = vec![write("hello.txt", "half done\n"), Step::Hang];
-    let scripts = [("step 1 ·", half), ("step 2 ·", then_answer([write("hello.txt", "hello\n")]))];
-    let Some(lab) = lab(&[agent], scripts) else { return };
+/// An agent that has written its file and waits for its model, and an attempt after it that has nothing more to do.
+fn with_work_done(agent: Agent) -> Option<(Lab, Running)> {
+    let half = vec![write("hello.txt", "hello\n"), Step::Hang];
+    let lab = lab(&[agent], [("step 1 ·", half), ("step 2 ·", then_answer([]))])?;
     lab.env.write("item.json", &item("a", agent, &json!({})).to_string());
     let running = lab.env.spawn(&["run", "item.json"]);
     eventually("the model hangs", || lab.calls().len() == 2);
-    running.signal("KILL");
-    assert_eq!(running.wait().code(), None);
-    eventually("nothing of it is left", || of_run(&slug(&lab)).is_empty());
+    Some((lab, running))
+}
+
+/// What it had written lands, and it is told only what is new. gemini's own record of a turn that is cut off does not hold
+/// what was said in it, so it is told everything again.
+fn goes_on_where_it_was(lab: &Lab, agent: Agent) {
+    eventually("nothing of it is left", || of_run(&slug(lab)).is_empty());
     assert!(!lab.env.root.join("hello.txt").exists());
     lab.env.norma(&["resume", "@last"]).success();
     assert_eq!(lab.env.read("hello.txt"), "hello\n");
+    let step = lab.env.run_dir().join("steps/002-worker");
+    let blocks: Value = serde_json::from_slice(&std::fs::read(step.join("prompt.blocks.json")).unwrap()).unwrap();
+    assert_eq!(blocks["sent"], if agent == Agent::Gemini { "full" } else { "delta" });
     lab.env.norma(&["verify", "@last"]).success();
+    lab.env.norma(&["replay", "@last"]).success();
+    let kept = lab.env.root.join(".norma/conversations").join(slug(lab));
+    assert!(!kept.exists(), "a run that has ended has no conversations");
+}
+
+fn a_killed_norma_is_resumed_and_lands(agent: Agent) {
+    let Some((lab, running)) = with_work_done(agent) else { return };
+    eventually("what it made is kept", || !lab.events("work_saved").is_empty());
+    running.signal("KILL");
+    assert_eq!(running.wait().code(), None);
+    goes_on_where_it_was(&lab, agent);
+}
+
+fn an_interrupted_agent_goes_on_where_it_was(agent: Agent) {
+    let Some((lab, running)) = with_work_done(agent) else { return };
+    running.signal("INT");
+    running.wait().exits(130);
+    goes_on_where_it_was(&lab, agent);
 }
 
 fn slug(lab: &Lab) -> String {
