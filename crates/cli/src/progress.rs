@@ -109,7 +109,8 @@ impl Reporter {
             Fact::AgentEvent { step, event } => self.agent_event(run, *step, event),
             Fact::ApprovalAsked { step, wait } => {
                 self.detail(&format!("{}waits for you:", whose(run, *step)));
-                wait.reasons.iter().for_each(|reason| self.detail(&format!("  {}", short(reason, 200))));
+                // All of it: whoever says yes says yes to the end of the command, too.
+                wait.reasons.iter().for_each(|reason| self.detail(&format!("  {}", safe(reason))));
                 self.detail(&format!("  norma approve {0} · norma deny {0} --reason …", wait.approval));
             }
             Fact::Asked(wait) => wait.reasons.iter().take(5).for_each(|reason| self.detail(&safe(reason))),

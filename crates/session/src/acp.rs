@@ -393,7 +393,9 @@ fn permission(call: &Call, input: Value) -> Permission {
     let raw = &input["rawInput"];
     let mut command = command_of(&raw["command"]);
     if command.is_none() && call.kind == ToolKind::Shell {
-        command = Some(call.tool.clone()).filter(|title| !title.is_empty());
+        // The name of the tool is the same title, but cut where it is long: what is not whole is no command.
+        let told_before = || Some(call.tool.clone()).filter(|title| title.len() + 4 <= limits::NAME_BYTES_MAX);
+        command = wire::some_text(&input, "title").or_else(told_before).filter(|title| !title.is_empty());
     }
     let named = wire::list(&input, "locations").iter().chain(wire::list(&input, "content"));
     let mut paths: Vec<String> = named.filter_map(|place| wire::some_text(place, "path")).collect();

@@ -42,6 +42,7 @@ impl<T> Open<T> {
         permission.id = self.name();
         let mut told = permission.clone();
         told.input = wire::bounded(told.input, limits::INPUT_BYTES_MAX);
+        told.command = told.command.map(|command| wire::ends(&command, limits::MESSAGE_BYTES_MAX));
         out.push(Act::Tell(SessionEvent::PermissionRequested(told)));
         let refusal = rights.refusal(permission.kind);
         if let Some(decision) = refusal.or_else(|| self.no_room(bytes)) {

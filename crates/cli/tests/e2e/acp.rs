@@ -27,22 +27,65 @@ say '{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}'
 read -r more
 "#;
 
-/// Has it carry out an item, and answers its question.
-#[track_caller]
-fn carried_out(verb: &str, exit: i32) -> TestEnvironment {
+/// What the script above asks to run.
+const COMMAND: &str = "cp README.md made.txt";
+const COMMAND_ASKED: &str = r#""command":"cp README.md made.txt""#;
+
+/// An item whose agent asks to run this.
+fn with_request(command: &str) -> TestEnvironment {
     let env = TestEnvironment::initialized();
-    env.write("agent.sh", AGENT);
+    env.write("agent.sh", &AGENT.replace(COMMAND_ASKED, &format!("\"command\":\"{command}\"")));
     env.commit("an agent");
     env.configure(|config| config["agents"] = json!({"worker": {"type": "acp", "cmd": ["sh", "agent.sh"]}}));
     env.write("item.json", &json!({"id": "a", "agent_id": "worker", "description": "make it"}).to_string());
+    env
+}
+
+/// Has it carry out an item, and answers its question.
+#[track_caller]
+fn carried_out(verb: &str, exit: i32) -> TestEnvironment {
+    let env = with_request(COMMAND);
     let running = env.spawn(&["run", "item.json"]);
     eventually("it asks", || env.json(&["approvals"])[0]["id"].is_string());
     let asked = env.json(&["approvals"])[0].take();
-    assert!(asked["reasons"].to_string().contains("cp README.md made.txt"), "{asked}");
+    assert!(asked["reasons"].to_string().contains(COMMAND), "{asked}");
     env.norma(&[verb, asked["id"].as_str().unwrap(), "--reason", "as I say"]).success();
     running.wait().exits(exit);
     env.norma(&["verify", "@last"]).success();
     env
+}
+
+/// What an agent wants to run is shown, bound and stored to its last character, wherever a person looks.
+#[test]
+fn a_long_command_is_shown_to_its_end() {
+    let padding = "x".repeat(3000);
+    let command = format!("cp README.md made.txt # {padding}\\n rm -rf the-end");
+    let env = with_request(&command);
+    let running = env.spawn(&["run", "item.json"]);
+    eventually("it asks", || env.json(&["approvals"])[0]["id"].is_string());
+    let asked = env.json(&["approvals"])[0].take();
+    let whole = format!("command: cp README.md made.txt # {padding}\n rm -rf the-end");
+    assert!(asked["reasons"].as_array().unwrap().contains(&json!(whole)), "{asked}");
+    let shown = format!("made.txt # {padding}\\u{{a}} rm -rf the-end");
+    assert!(env.norma(&["approvals"]).raw.contains(&shown));
+    env.norma(&["approve", asked["id"].as_str().unwrap()]).success();
+    let output = running.wait();
+    assert!(output.success().raw.contains(&shown), "{output}");
+    assert_eq!(env.read("made.txt"), "hello\n");
+    env.norma(&["verify", "@last"]).success();
+}
+
+#[test]
+fn nobody_is_asked_about_a_command_that_cannot_be_shown() {
+    for length in [20 << 10, 300 << 10] {
+        let env = with_request(&format!("cp README.md made.txt # {}", "x".repeat(length)));
+        env.norma(&["run", "item.json"]).success();
+        assert!(!env.root.join("made.txt").exists());
+        assert_eq!(env.json(&["approvals", "--all"]), json!([]));
+        let events = env.norma(&["events", "@last", "--json"]).success().raw.clone();
+        assert!(events.contains("nobody can be asked about a request that takes"), "{events}");
+        env.norma(&["verify", "@last"]).success();
+    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! its contract and the reasons; using the answer is the run's own fact ([`contract::Fact::ApprovalUsed`]), and the store
 //! lets it into the log only with an approval that is there to be used.
 
-use crate::Result;
 use crate::git::{ObjectId, Objects};
+use crate::{Error, Result};
 use contract::{
     ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalWait, Item, Policies, RepoPath, approval_bound,
 };
@@ -70,6 +70,9 @@ pub fn redeem(store: &Store, run: &Run, wait: &ApprovalWait) -> Result<Redeemed>
     }
 }
 
+/// Longer lists of reasons are refused: what a person approves is shown and bound whole.
+const REASONS_BYTES_MAX: usize = 64 << 10;
+
 /// Why a person has to say yes to items that start from a tree.
 pub fn reasons<'i>(
     objects: &Objects,
@@ -86,7 +89,11 @@ pub fn reasons<'i>(
         let reasons = needs_approval(item, policies, extent);
         all.extend(reasons.into_iter().map(|reason| format!("{}: {reason}", item.id)));
     }
-    Ok(run::bounded(all))
+    if all.iter().map(String::len).sum::<usize>() > REASONS_BYTES_MAX {
+        let problem = format!("approving this needs {} reasons to be read, which nobody does", all.len());
+        return Err(Error::usage(problem, "split it into smaller batches, or narrow what the items may change"));
+    }
+    Ok(all)
 }
 
 /// How many files a tree has, and how many of them a scope holds.

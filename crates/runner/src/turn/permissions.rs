@@ -24,6 +24,9 @@ use store::Store;
 /// So many different violations of a turn are put on record; what follows is in the conversation.
 const VIOLATIONS_MAX: usize = 100;
 
+/// A longer request is denied: nobody reads it to its end, and an approval is bound to all of what was shown.
+const SHOWN_BYTES_MAX: usize = 16 << 10;
+
 /// See the module.
 pub(crate) struct OnRecord<'w, 'a> {
     shared: Arc<SharedRun<'a>>,
@@ -125,7 +128,14 @@ impl<'w, 'a> OnRecord<'w, 'a> {
         reasons.extend(same_as(permission));
         reasons.push(format!("tree: {}", self.spec.tree));
         reasons.push(format!("step: {} {}", self.spec.step.dir_name(), permission.id));
-        match approval::ask(self.store, &self.run, run::bounded(reasons)) {
+        let bytes: usize = reasons.iter().map(|reason| contract::printable(reason).len()).sum();
+        if bytes > SHOWN_BYTES_MAX {
+            return deny(format!(
+                "nobody can be asked about a request that takes {bytes} bytes to show; at most {SHOWN_BYTES_MAX} are \
+                 shown. Split it, or write it to a file and run that"
+            ));
+        }
+        match approval::ask(self.store, &self.run, reasons) {
             Ok(wait) => {
                 self.submit(Fact::ApprovalAsked { step: self.spec.step, wait: wait.clone() });
                 // A question is told only when it is on record.
@@ -237,13 +247,16 @@ impl<'w, 'a> OnRecord<'w, 'a> {
     }
 }
 
-/// What makes two requests the same.
+/// What makes two requests the same: the whole command, or all arguments of a tool that has none.
 fn same_as(permission: &Permission) -> Vec<String> {
     let command = permission.command.iter().map(|command| format!("command: {command}"));
     let paths = permission.paths.iter().map(|path| format!("path: {path}"));
     let cwd = permission.cwd.iter().map(|cwd| format!("directory: {cwd}"));
     let tool = std::iter::once(format!("tool: {}", permission.tool));
-    tool.chain(command).chain(paths).chain(cwd).collect()
+    let arguments = permission.input.get("rawInput").unwrap_or(&permission.input);
+    let has_others = permission.command.is_none() && !arguments.is_null();
+    let arguments = has_others.then(|| format!("arguments: {arguments}"));
+    tool.chain(command).chain(arguments).chain(paths).chain(cwd).collect()
 }
 
 /// The arguments of a tool with another command in them.
