@@ -235,7 +235,7 @@ impl ScopeConfig {
 
     /// What it means where the state directory lies here, or every violation with its JSON pointer.
     pub fn compile(&self, state_dir: Option<&RepoPath>) -> Result<Scope, Vec<Violation>> {
-        let mut scope = Scope { allowed_paths: Vec::new(), allow_binary: self.allow_binary };
+        let mut scope = Scope { allow_binary: self.allow_binary, ..Scope::default() };
         let mut problems = Vec::new();
         for (index, text) in self.allowed_paths.iter().flatten().enumerate() {
             match allowed_path_outside(text, state_dir) {

@@ -106,6 +106,10 @@ pub struct Scope {
     pub allowed_paths: Vec<RepoPath>,
     /// Whether files may have binary content.
     pub allow_binary: bool,
+    /// What the git configuration of the machine names as something to run or to read settings from. It is protected:
+    /// the user's own git would run what an agent put there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub named_by_git: Vec<RepoPath>,
 }
 
 impl Scope {

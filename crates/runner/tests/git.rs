@@ -796,27 +796,38 @@ fn edits_after_a_finished_landing_are_not_mistaken_for_an_unfinished_one() {
     assert_eq!(world.state(), before);
 }
 
+/// A world whose `git` does this instead of moving files.
+fn with_git_that_fails(instead: &str) -> World {
+    let World { temp, root, .. } = World::new();
+    let path = std::env::var_os("PATH").unwrap();
+    let real = std::env::split_paths(&path).map(|dir| dir.join("git")).find(|file| file.is_file()).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \" $* \" in\n*\" read-tree \"*\" -n \"*) ;;\n*\" read-tree -m \"*) {instead} ;;\nesac\nexec {} \"$@\"\n",
+        real.display()
+    );
+    let dir = temp.path().join("bin");
+    write(&dir.join("git"), script);
+    fs::set_permissions(dir.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut environment = environment(temp.path());
+    environment.path = Some(std::env::join_paths([dir].into_iter().chain(std::env::split_paths(&path))).unwrap());
+    let user = Repository::discover(&root, environment).unwrap();
+    let objects = Objects::open_or_create(&root.join(".norma/git"), &user).unwrap();
+    World { temp, root, user, objects }
+}
+
 #[test]
 fn files_git_cannot_write_take_the_reference_back() {
-    let world = World::new();
-    let filter = "[filter \"broken\"]\n\tsmudge = false\n\tclean = cat\n\trequired = true\n";
-    write(&world.root.join(".git/info/attributes"), "y.txt filter=broken\n");
-    let config = fs::read_to_string(world.root.join(".git/config")).unwrap();
-    write(&world.root.join(".git/config"), config + filter);
+    let world = with_git_that_fails("mkdir -p new/x; echo y > new/x/y.txt; echo no room >&2; exit 128");
     let (base, _) = world.base();
     let new = world.change(&format!("{MODIFY_A}{ADD_NEW}"));
     let before = world.state();
-    assert!(matches!(world.land(base, new), Land::CheckoutRefused(words) if words.contains("smudge filter")));
+    assert_eq!(world.land(base, new), Land::CheckoutRefused("no room".to_owned()));
     assert_eq!((world.state(), world.status().as_str()), (before, ""));
 }
 
 #[test]
 fn git_killed_while_it_moves_files_takes_the_landing_back() {
-    let world = World::new();
-    let filter = "[filter \"kill\"]\n\tsmudge = kill -9 $PPID\n\tclean = cat\n";
-    write(&world.root.join(".git/info/attributes"), "y.txt filter=kill\n");
-    let config = fs::read_to_string(world.root.join(".git/config")).unwrap();
-    write(&world.root.join(".git/config"), config + filter);
+    let world = with_git_that_fails("mkdir -p new/x; echo y > new/x/y.txt; : > .git/index.lock; kill -9 $$");
     let (base, _) = world.base();
     let new = world.change(&format!("{ADD_NEW}{MODIFY_A}{DELETE_B}"));
     let before = world.state();
@@ -827,20 +838,84 @@ fn git_killed_while_it_moves_files_takes_the_landing_back() {
     assert_eq!(world.status(), "");
 }
 
-#[test]
-fn the_users_own_filters_count_in_the_users_checkout() {
+/// A world whose user has this filter for `y.txt`; each of its commands leaves the canary.
+fn with_filter(name: &str, commands: &[&str]) -> (World, PathBuf) {
     let world = World::new();
+    let canary = world.temp.path().join("canary");
     let path = world.temp.path().join("home/.gitconfig");
-    let config = fs::read_to_string(&path).unwrap() + "[filter \"up\"]\n\tsmudge = tr a-z A-Z\n\tclean = tr A-Z a-z\n";
+    let mut config = fs::read_to_string(&path).unwrap() + &format!("[filter \"{name}\"]\n\trequired = true\n");
+    for command in commands {
+        config += &format!("\t{command} = \"touch {}; cat\"\n", canary.display());
+    }
     write(&path, config);
-    write(&world.root.join(".git/info/attributes"), "y.txt filter=up\n");
+    write(&world.root.join(".git/info/attributes"), format!("*.txt filter={name}\n"));
+    (world, canary)
+}
+
+#[test]
+fn no_filter_runs_and_a_file_that_needs_one_is_left_to_the_users_git() {
+    let (world, canary) = with_filter("a=b.c", &["smudge", "clean", "process"]);
     let (base, _) = world.base();
+    // The index knows nothing of this file's time, so git has to look into it.
+    write(&world.root.join("src/a.txt"), "one\ntwo\nthree\n");
+    assert!(world.user.dirty().unwrap().is_empty());
     let new = world.change(ADD_NEW);
+    let before = world.state();
+    let land = world.land(base, new);
+    let expected = "new/x/y.txt goes through the git filter \"a=b.c\", which norma does not run";
+    assert!(matches!(&land, Land::CheckoutRefused(words) if words.starts_with(expected)), "{land:?}");
+    assert_eq!(world.state(), before);
+    let other = world.change(&ADD_NEW.replace("y.txt", "y.md"));
+    assert_eq!(world.land(base, other), Land::Done);
+    assert!(!canary.exists());
+    // The user's own git is as it was.
+    assert_eq!(world.status(), "");
+}
+
+#[test]
+fn a_file_that_is_only_cleaned_lands_and_leaves_a_clean_status() {
+    let (world, canary) = with_filter("strip", &["clean"]);
+    let (base, _) = world.base();
+    let new = world.change(&format!("{ADD_NEW}{MODIFY_A}"));
     assert_eq!(world.land(base, new), Land::Done);
+    assert!(!canary.exists());
     assert_eq!(
         (fs::read(world.root.join("new/x/y.txt")).unwrap().as_slice(), world.status().as_str()),
-        (b"Y\n".as_slice(), "")
+        (&b"y\n"[..], "")
     );
+}
+
+#[test]
+fn a_filter_that_comes_with_the_change_is_found() {
+    let (world, canary) = with_filter("up", &["smudge"]);
+    write(&world.root.join(".git/info/attributes"), "");
+    let (base, _) = world.base();
+    let attributes = add(".gitattributes", "100644").replace("+x", "+*.txt filter=up");
+    let new = world.change(&format!("{attributes}{ADD_NEW}"));
+    let land = world.land(base, new);
+    assert!(matches!(&land, Land::CheckoutRefused(words) if words.contains("filter \"up\"")), "{land:?}");
+    assert!(!canary.exists());
+}
+
+#[test]
+fn what_the_configuration_names_is_found_wherever_it_is_written() {
+    let world = World::new();
+    let root = world.root.canonicalize().unwrap();
+    write(&root.join("strip.py"), "");
+    write(&root.join("store/x"), "");
+    let config = fs::read_to_string(root.join(".git/config")).unwrap();
+    let more = format!(
+        "[core]\n\thooksPath = .githooks\n\tfsmonitor = ./tools/watch\n[include]\n\tpath = ../tools/config\n\
+         [filter \"x.y\"]\n\tclean = python3 strip.py --all %f\n\tsmudge = \"{}/tools/smudge\" %f\n\
+         [credential]\n\thelper = store\n[alias]\n\tgo = !sh tools/go.sh\n\tlog1 = log src/a.txt\n[diff \"d\"]\n\ttextconv = /bin/cat\n",
+        root.display()
+    );
+    write(&root.join(".git/config"), config + &more);
+    write(&root.join("tools/config"), "[merge \"m\"]\n\tdriver = later/merge.sh %A\n");
+    let named: Vec<String> = world.user.named_by_git().unwrap().iter().map(ToString::to_string).collect();
+    let expected =
+        [".githooks", "later/merge.sh", "strip.py", "tools/config", "tools/go.sh", "tools/smudge", "tools/watch"];
+    assert_eq!(named, expected);
 }
 
 #[test]

@@ -112,12 +112,19 @@ pub struct Scope {
     pub scratch_paths: Arc<ScratchPaths>,
     /// Whether files may have binary content.
     pub allow_binary: bool,
+    /// What the user's git configuration names.
+    pub named_by_git: Vec<RepoPath>,
 }
 
 impl Scope {
     /// The scope of a contract, with the scratch paths of the policy it is bound to.
     pub fn new(contract: &contract::Scope, scratch_paths: Arc<ScratchPaths>) -> Scope {
-        Scope { allowed_paths: contract.allowed_paths.clone(), scratch_paths, allow_binary: contract.allow_binary }
+        Scope {
+            allowed_paths: contract.allowed_paths.clone(),
+            scratch_paths,
+            allow_binary: contract.allow_binary,
+            named_by_git: contract.named_by_git.clone(),
+        }
     }
 
     fn allows(&self, path: &RepoPath) -> bool {
@@ -193,7 +200,19 @@ impl Judge<'_> {
             let way = if rule.contractable { "; a contract can name it in allowed_paths" } else { "" };
             Finding::at(Rule::ProtectedPath, path.as_str().as_bytes(), format!("protected: it {}{way}", rule.reason))
         };
-        binding.map(finding).collect()
+        binding.map(finding).chain(self.named_by_git(path)).collect()
+    }
+
+    /// What the user's own git would run, or take settings from, is changed only by a contract that names it.
+    fn named_by_git(&self, path: &RepoPath) -> Option<Finding> {
+        let covers = |named: &&RepoPath| {
+            let names_it = |entry: &RepoPath| path.is_within(entry) && lies_within(entry, named);
+            lies_within(path, named) && !self.scope.allowed_paths.iter().any(names_it)
+        };
+        self.scope.named_by_git.iter().find(covers)?;
+        let message = "protected: your git configuration names it, so git would run it; a contract can name it in \
+                       allowed_paths";
+        Some(Finding::at(Rule::ProtectedPath, path.as_str().as_bytes(), message))
     }
 
     /// Ignored files never land, so only a protected one is a finding: it would be missed, or was meant to be. Below a

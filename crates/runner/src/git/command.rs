@@ -1,11 +1,13 @@
 //! The one place that starts the program `git`.
 //!
-//! Every child gets an empty environment plus a fixed list. Hooks, the file-system monitor, replace refs,
-//! lazy fetching, prompts and all transports are off for every command. Commands on norma's own repository
+//! Every child gets an empty environment plus a fixed list. Hooks, the file-system monitor, content filters, replace
+//! refs, lazy fetching, prompts and all transports are off for every command. Commands on norma's own repository
 //! see no configuration but the one file norma wrote; commands on the user's repository see the user's and
-//! the machine's configuration as well, because content filters (line endings, large-file storage) must
-//! work in a checkout that belongs to the user.
+//! the machine's configuration as well, because line endings must be the user's in a checkout that belongs to the
+//! user. What that configuration would have git run stays off: an agent may have written it.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
@@ -46,6 +48,24 @@ const FLAGS: &[&str] = &["--no-pager", "--literal-pathspecs", "-c", HOOKS_OFF, "
 /// Has git find no hook.
 const HOOKS_OFF: &str = "core.hooksPath=/dev/null";
 
+/// Commands that open no file of the work tree, so that no filter can run. All others have filters off, which costs a
+/// question first.
+const OPENS_NO_FILE: &[&str] = &[
+    "check-attr",
+    "check-ignore",
+    "config",
+    // With --cached, as it is used here.
+    "diff-index",
+    "for-each-ref",
+    "init",
+    "ls-files",
+    "merge-base",
+    "rev-parse",
+    "show-ref",
+    "symbolic-ref",
+    "update-ref",
+];
+
 /// The program `git` and the search path it gets, looked up once: what runs cannot change during a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
@@ -78,9 +98,11 @@ pub(crate) struct GitCommand {
     subcommand: &'static str,
     flags: Vec<OsString>,
     arguments: Vec<OsString>,
-    environment: Vec<(&'static str, OsString)>,
+    environment: Vec<(Cow<'static, str>, OsString)>,
     directory: PathBuf,
     input: Vec<u8>,
+    /// Whether it sees a configuration that norma did not write.
+    configured: bool,
 }
 
 /// Starts the description of `git <subcommand>` at a place.
@@ -93,6 +115,7 @@ pub(crate) fn git(program: &Program, place: &Place<'_>, subcommand: &'static str
         environment: Vec::new(),
         directory: PathBuf::new(),
         input: Vec::new(),
+        configured: !matches!(place, Place::Own { .. }),
     };
     match place {
         Place::Own { git_dir, empty_config } => {
@@ -119,7 +142,7 @@ pub(crate) fn git(program: &Program, place: &Place<'_>, subcommand: &'static str
 
 impl GitCommand {
     fn set(&mut self, name: &'static str, value: impl AsRef<OsStr>) {
-        self.environment.push((name, value.as_ref().to_owned()));
+        self.environment.push((name.into(), value.as_ref().to_owned()));
     }
 
     fn keep(&mut self, environment: &UserEnvironment) {
@@ -205,11 +228,53 @@ impl GitCommand {
     }
 
     /// Runs the child and leaves the judgement of its exit code to the caller.
-    pub(crate) fn outcome(self) -> Result<Output, GitError> {
+    pub(crate) fn outcome(mut self) -> Result<Output, GitError> {
+        if self.configured && !OPENS_NO_FILE.contains(&self.subcommand) {
+            self.switch_filters_off()?;
+        }
+        self.start()
+    }
+
+    /// Has git convert nothing through a filter that any configuration names: each gets empty commands, which git takes
+    /// for none. Through the environment, since a name may hold what `-c` would take for its end.
+    fn switch_filters_off(&mut self) -> Result<(), GitError> {
+        let question = GitCommand {
+            program: self.program.clone(),
+            subcommand: "config",
+            flags: self.flags.clone(),
+            arguments: ["-z", "--name-only", "--get-regexp", r"^filter\."].map(OsString::from).to_vec(),
+            environment: self.environment.clone(),
+            directory: self.directory.clone(),
+            input: Vec::new(),
+            configured: self.configured,
+        };
+        let output = question.start()?;
+        // 1: nobody names one.
+        if !matches!(output.status.code(), Some(0 | 1)) {
+            let (status, stderr) = (output.status.to_string(), words(&output.stderr));
+            return Err(GitError::Failed { command: "config".to_owned(), status, stderr });
+        }
+        let keys = output.stdout.split(|byte| *byte == 0);
+        let drivers: BTreeSet<&[u8]> =
+            keys.filter_map(|key| Some(&key[..key.iter().rposition(|byte| *byte == b'.')?])).collect();
+        let off = [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")];
+        let settings = drivers.iter().flat_map(|driver| off.map(|(name, value)| (*driver, name, value)));
+        let mut count = 0;
+        for (driver, name, value) in settings {
+            let key = OsString::from_vec([driver, b".", name.as_bytes()].concat());
+            self.environment.push((format!("GIT_CONFIG_KEY_{count}").into(), key));
+            self.environment.push((format!("GIT_CONFIG_VALUE_{count}").into(), value.into()));
+            count += 1;
+        }
+        self.environment.push(("GIT_CONFIG_COUNT".into(), count.to_string().into()));
+        Ok(())
+    }
+
+    fn start(self) -> Result<Output, GitError> {
         let failed = |source| GitError::Spawn { command: self.subcommand.to_owned(), source };
         let mut command = Command::new(&self.program.file);
         command.env_clear().env("PATH", &self.program.path).envs(ENVIRONMENT.iter().copied());
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.envs(self.environment.iter().map(|(name, value)| (&**name, value)));
         command.args(&self.flags).arg(self.subcommand).args(&self.arguments);
         command.current_dir(&self.directory);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -177,6 +177,12 @@ impl<'a> Step<'a> {
         if !dirty.is_empty() {
             return Ok(Some(Land::DirtyPaths(dirty.into_iter().collect())));
         }
+        if let Some((path, filter)) = self.user.filtered(self.objects, self.to, &self.changes)?.first_key_value() {
+            let path = String::from_utf8_lossy(path);
+            return Ok(Some(Land::CheckoutRefused(format!(
+                "{path} goes through the git filter {filter:?}, which norma does not run; your own git does: git merge"
+            ))));
+        }
         self.refresh_index()?;
         Ok(self.read_tree(&["-n"])?.err().map(Land::CheckoutRefused))
     }
@@ -370,7 +376,7 @@ impl<'a> Step<'a> {
         Ok(entries)
     }
 
-    /// What the files of the touched paths would be as objects, filters applied as the user's git would.
+    /// What the files of the touched paths would be as objects, with the line endings of the user's git and no filter.
     fn file_entries(&self) -> Result<BTreeMap<&[u8], Entry>, GitError> {
         let mut entries = BTreeMap::new();
         let mut regular = Vec::new();

@@ -14,6 +14,7 @@
 //! | `contents.rs` | trees and blobs for those who read a whole state |
 //! | `merge.rs` | three trees become one, line by line |
 //! | `patch.rs` | a patch: what it names, whether it is safe to try, and how it becomes a tree |
+//! | `configured.rs` | what the user's configuration would have git run: filters, and paths that it names |
 //! | `checkout.rs` | private checkouts for agents |
 //! | `sweep.rs` | removing files an agent left, without ever following a symlink |
 //! | `landing.rs` | moving the user's branch and files, and taking that back |
@@ -23,6 +24,7 @@
 
 mod checkout;
 mod command;
+mod configured;
 mod contents;
 mod landing;
 mod merge;

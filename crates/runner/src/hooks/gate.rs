@@ -154,7 +154,7 @@ impl Active {
         let scope = Scope {
             allowed_paths: self.allowed_paths.clone(),
             scratch_paths: policies.scratch_paths(),
-            allow_binary: false,
+            ..Scope::default()
         };
         scope::judge(&observed, &scope, policies.protected_paths(), layout.state_in_repository().as_ref())
     }

@@ -151,7 +151,8 @@ impl Service<'_> {
             return Err(Error::declined(message, "start them as a batch of their own: norma batch FILE"));
         }
         let mut additions = Vec::with_capacity(items.len());
-        for item in items {
+        for mut item in items {
+            item.scope.named_by_git.clone_from(&run.started.contract.scope.named_by_git);
             let configured = || self.settings.config.agent(&item.worker);
             let agent = run.worker_of(&item).cloned().or_else(configured);
             let agent = agent.ok_or_else(|| start::no_such_agent(&item.worker))?;

@@ -152,10 +152,13 @@ impl Starting<'_> {
         &self,
         base: Base,
         terms: Contract,
-        items: Vec<ItemAdded>,
+        mut items: Vec<ItemAdded>,
         parent: Option<Slug>,
         submitted: Option<&[u8]>,
     ) -> Result<(Run, RunLog)> {
+        for added in &mut items {
+            added.item.scope.named_by_git.clone_from(&terms.scope.named_by_git);
+        }
         let workers = self.workers(items.iter().map(|added| &added.item))?;
         self.preflight(workers.iter().map(|(name, agent)| (name.as_str(), agent)), base.tree)?;
         let contract = Contract {
@@ -212,7 +215,8 @@ impl Starting<'_> {
     fn terms(&self, workflow: Workflow) -> Result<Contract> {
         let Settings { config, path, policies, .. } = self.settings;
         let state_dir = self.store.layout.state_in_repository();
-        let scope = config.scope.compile(state_dir.as_ref()).map_err(|violations| invalid(path, &violations))?;
+        let mut scope = config.scope.compile(state_dir.as_ref()).map_err(|violations| invalid(path, &violations))?;
+        scope.named_by_git = self.user.named_by_git()?;
         Ok(Contract {
             schema: ContractSchema::V1,
             workflow,

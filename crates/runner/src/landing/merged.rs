@@ -72,7 +72,11 @@ impl Merging<'_> {
         }
         let anything = scopes.iter().any(|scope| scope.allowed_paths.is_empty());
         let paths = scopes.iter().flat_map(|scope| scope.allowed_paths.clone()).filter(|_| !anything).collect();
-        Scope { allowed_paths: paths, allow_binary: scopes.iter().any(|scope| scope.allow_binary) }
+        Scope {
+            allowed_paths: paths,
+            allow_binary: scopes.iter().any(|scope| scope.allow_binary),
+            named_by_git: scopes.iter().flat_map(|scope| scope.named_by_git.clone()).collect(),
+        }
     }
 
     /// Runs the tests of every item that succeeded; what they say against the tree.

@@ -77,7 +77,7 @@ impl Trial<'_> {
         let named = self.allowed_paths.iter().map(|path| path.as_str().as_bytes().to_vec()).collect();
         let rules = CaptureRules { state_directory: state_in(layout), named, ..CaptureRules::default() };
         let captured = capture(&objects, stand.tree, layers[0].as_fd(), &rules)?;
-        let scope = contract::Scope { allowed_paths: self.allowed_paths, allow_binary: false };
+        let scope = contract::Scope { allowed_paths: self.allowed_paths, ..contract::Scope::default() };
         let scope = Scope::new(&scope, self.policies.scratch_paths());
         let state = layout.state_in_repository();
         let findings = judge(&observed(&objects, &captured)?, &scope, self.policies.protected_paths(), state.as_ref());

@@ -34,7 +34,7 @@ fn whatever_came_of_an_item_it_is_judged_the_same_again() {
     place.agent("agent", r#"echo 1 > b; echo '{"type":"tool_completed","id":1,"name":"sh"}' > "$step/events.jsonl""#);
     place.agent("other", "echo 2 > a; echo 2 > c");
     place.agent("third", "echo 3 > a");
-    let scope = |allowed: &str| Scope { allowed_paths: vec![path(allowed)], allow_binary: false };
+    let scope = |allowed: &str| Scope { allowed_paths: vec![path(allowed)], ..Scope::default() };
     let good: &[&[&str]] = &[&["test", "-f", "b"]];
     // By name, as they are taken.
     let items = vec![

@@ -50,7 +50,7 @@ fn item(dice: &mut Dice, number: u64) -> Item {
         worker: WORKER.into(),
         goal: format!("do {name}"),
         needs,
-        scope: Scope { allowed_paths, allow_binary: false },
+        scope: Scope { allowed_paths, ..Scope::default() },
         read_only: dice.percent(8),
         rights: Default::default(),
         input_files: dice.percent(4).then(|| path("nothing.txt")).into_iter().collect(),

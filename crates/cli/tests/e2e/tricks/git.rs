@@ -3,6 +3,7 @@
 //! it leaves can only come from a git outside that read what the agent wrote.
 
 use super::{attempt, confining};
+use crate::batches::{batch, item, with_worker};
 use crate::environment::{PATCH, TestEnvironment};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
@@ -155,4 +156,28 @@ fn nothing_planted_by_an_agent_of_a_run_is_started_by_norma() {
         assert_eq!(std::fs::read(env.root.join(".git/config")).unwrap(), config, "{what}");
         assert!(!Path::new(&env.root).join("src/e").exists(), "{what}");
     }
+}
+
+/// The user's own filter is a tracked file. An agent that may write beside it does not get to change it, and where a
+/// contract lets it, norma's next run does not run what it wrote.
+#[test]
+fn a_filter_of_the_users_that_an_agent_wrote_is_never_run() {
+    let env = with_worker("printf '#!/bin/sh\\ntouch ran-on-host\\ncat\\n' > tools/clean.sh; date > src/made.txt");
+    env.write("tools/clean.sh", "#!/bin/sh\ncat\n");
+    std::fs::set_permissions(env.root.join("tools/clean.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    env.write(".gitattributes", "*.txt filter=x\n");
+    env.commit("a filter");
+    env.git(&["config", "--global", "filter.x.clean", "./tools/clean.sh"]);
+    let denied = batch(&env, &[item("a", json!({"allowed_paths": ["tools", "src/made.txt"]}))], 1);
+    assert_eq!(denied[0]["status"], "denied", "{denied:?}");
+    let gates = std::fs::read_to_string(env.run_dir().join("changes/001/gates.json")).unwrap();
+    assert!(gates.contains("tools/clean.sh") && gates.contains("your git configuration names it"), "{gates}");
+    batch(&env, &[item("b", json!({"allowed_paths": ["tools/clean.sh", "src/made.txt"]}))], 0);
+    assert!(env.read("tools/clean.sh").contains("ran-on-host"));
+    // The index does not know this file's time: whoever wants to know whether it changed has to look into it.
+    env.write("src/lib.txt", &env.read("src/lib.txt"));
+    env.norma(&["doctor"]);
+    batch(&env, &[item("c", json!({"allowed_paths": ["src/made.txt"]}))], 0);
+    env.norma(&["undo", "@last"]).success();
+    assert!(!env.root.join("ran-on-host").exists());
 }

@@ -46,7 +46,7 @@ impl CompileRequest {
             worker: worker.to_owned(),
             goal: self.goal(),
             needs: Vec::new(),
-            scope: Scope { allowed_paths: Vec::new(), allow_binary: false },
+            scope: Scope::default(),
             read_only: true,
             rights: Rights::default(),
             input_files: Vec::new(),

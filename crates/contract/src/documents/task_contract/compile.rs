@@ -45,7 +45,7 @@ fn compile_one(contract: &TaskContract, submitted: &[u8], terms: &Terms<'_>, pro
         needs: Vec::new(),
         scope: Scope {
             allowed_paths: problems.paths("/allowed_paths", &contract.allowed_paths, terms),
-            allow_binary: false,
+            ..Scope::default()
         },
         read_only,
         rights: Rights {

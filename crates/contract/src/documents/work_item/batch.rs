@@ -78,7 +78,7 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
         needs: work.dependencies.clone(),
         scope: Scope {
             allowed_paths: problems.paths("/allowed_paths", work.allowed_paths.as_deref().unwrap_or_default(), terms),
-            allow_binary: false,
+            ..Scope::default()
         },
         read_only: work.read_only.unwrap_or(false),
         rights: Rights {

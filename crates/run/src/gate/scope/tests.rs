@@ -26,7 +26,7 @@ fn scope(allowed: &[&str]) -> Scope {
     Scope {
         allowed_paths: allowed.iter().map(|path| RepoPath::parse(path).unwrap()).collect(),
         scratch_paths: SCRATCH.clone().into(),
-        allow_binary: false,
+        ..Scope::default()
     }
 }
 
@@ -168,6 +168,22 @@ fn the_state_directory_is_never_contractable() {
     let observed = Observed { changes: vec![added("var/state/x"), added("var/stately")], ..Observed::default() };
     let found = judge(&observed, &scope(&[]), &PROTECTED, Some(&moved));
     assert_eq!(found.iter().map(|finding| finding.rule).collect::<Vec<_>>(), [Rule::StateDirectory]);
+}
+
+#[test]
+fn what_the_git_configuration_names_is_protected_unless_a_contract_names_it() {
+    let named = |allowed: &[&str]| Scope {
+        named_by_git: ["tools/clean.sh", "our-hooks"].map(|path| RepoPath::parse(path).unwrap()).to_vec(),
+        ..scope(allowed)
+    };
+    let refused = |path: &str, allowed: &[&str]| {
+        let observed = Observed { changes: vec![added(path)], ..Observed::default() };
+        judged(&observed, &named(allowed)).iter().any(|finding| finding.rule == Rule::ProtectedPath)
+    };
+    assert!(refused("tools/clean.sh", &["tools"]) && refused("Tools/CLEAN.sh", &["Tools"]));
+    assert!(refused("our-hooks/pre-commit", &[]) && refused("our-hooks/pre-commit", &["src"]));
+    assert!(!refused("tools/clean.sh", &["tools/clean.sh"]) && !refused("our-hooks/a", &["our-hooks"]));
+    assert!(!refused("tools/other.sh", &["tools"]));
 }
 
 #[test]
