@@ -20,10 +20,11 @@ type Outcome = Result<String, Vec<String>>;
 
 const USAGE: &str = "usage: cargo xtask <verb>
 
-  test [ARGS]             agents if they can be had, build, every test that ARGS select, as for cargo test; seeds, tidy
+  test [ARGS]             agents if they can be had, build, every test that ARGS select, as for cargo test; seeds, tidy,
+                          and advisories where cargo-deny is installed
   soak [--seeds N] [days|crashes|syscalls|power|recovery|capture|cases]…
                           the long series of the suites that kill, cut the power and simulate
-  ci                      fmt, clippy, test, deny: what must hold before a commit
+  ci                      fmt, clippy, test: what must hold before a commit
   tidy                    the rules of this code base that no other tool knows
   seeds [--json]
                           docs/conformance.md promises nothing that is not there

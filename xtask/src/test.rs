@@ -7,7 +7,7 @@ mod schedule;
 mod tally;
 
 use crate::parts::{Parts, print, tell};
-use crate::{Outcome, agents, packages, seeds, tidy};
+use crate::{Outcome, agents, packages, seeds, tidy, verbs};
 use build::Built;
 use std::path::Path;
 use tally::Tally;
@@ -101,6 +101,7 @@ pub(crate) fn test_parts(root: &Path, args: &[String], parts: &mut Parts) -> Tal
     }
     parts.run("seeds", || seeds::check(root, &[]));
     parts.run("tidy", || tidy::check(root));
+    verbs::deny(root, parts);
     tally
 }
 

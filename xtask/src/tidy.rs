@@ -6,6 +6,7 @@ mod dependencies;
 mod links;
 mod map;
 mod modules;
+mod supply;
 mod text;
 
 use crate::Outcome;
@@ -25,6 +26,9 @@ pub(crate) fn check(root: &Path) -> Outcome {
     let files = tracked(root).map_err(|problem| vec![problem])?;
     let metadata = metadata(root).map_err(|problem| vec![problem])?;
     let mut problems = dependencies::check(&metadata, root);
+    let build = build(root).map_err(|problem| vec![problem])?;
+    let deny = files.iter().find(|file| file.path == "deny.toml").map_or("", |file| &file.text);
+    problems.extend(supply::check(&build, deny));
     problems.extend(text::check(&files));
     problems.extend(links::check(&files, root));
     problems.extend(map::check(&files));
@@ -34,7 +38,16 @@ pub(crate) fn check(root: &Path) -> Outcome {
 
 /// What cargo knows of the workspace's own packages.
 pub(crate) fn metadata(root: &Path) -> Result<serde_json::Value, String> {
-    let mut command = cargo(root, &["metadata", "--no-deps", "--format-version", "1"]);
+    ask_cargo(root, &["--no-deps"])
+}
+
+/// What cargo knows of everything that any build of the workspace for Linux takes in, with every feature on.
+fn build(root: &Path) -> Result<serde_json::Value, String> {
+    ask_cargo(root, &["--locked", "--all-features", "--filter-platform", "x86_64-unknown-linux-gnu"])
+}
+
+fn ask_cargo(root: &Path, args: &[&str]) -> Result<serde_json::Value, String> {
+    let mut command = cargo(root, &[&["metadata", "--format-version", "1"], args].concat());
     let output = command.output().map_err(|error| format!("could not run cargo metadata: {error}"))?;
     if !output.status.success() {
         return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
