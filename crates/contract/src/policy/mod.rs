@@ -34,6 +34,9 @@ pub struct PolicyFile {
     pub name: &'static str,
     /// What counts where there is no file.
     pub default: &'static str,
+    /// The SHA-256 of what earlier versions of norma wrote as their default: a state directory of that time still has it,
+    /// and nobody has to look at it again.
+    pub earlier: &'static [&'static str],
     /// Everything that is wrong with such a file.
     pub check: fn(&[u8]) -> Result<(), Vec<Violation>>,
 }
@@ -43,36 +46,43 @@ pub const POLICY_FILES: [PolicyFile; 7] = [
     PolicyFile {
         name: AgentRegistry::FILE,
         default: AgentRegistry::BUILTIN,
+        earlier: &[],
         check: |bytes| AgentRegistry::parse(bytes).map(drop),
     },
     PolicyFile {
         name: CommandAllowlist::FILE,
         default: CommandAllowlist::BUILTIN,
+        earlier: &[],
         check: |bytes| CommandAllowlist::parse(bytes).map(drop),
     },
     PolicyFile {
         name: ForbiddenActions::FILE,
         default: ForbiddenActions::BUILTIN,
+        earlier: &[],
         check: |bytes| ForbiddenActions::parse(bytes).map(drop),
     },
     PolicyFile {
         name: McpAllowlist::FILE,
         default: McpAllowlist::BUILTIN,
+        earlier: &[],
         check: |bytes| McpAllowlist::parse(bytes).map(drop),
     },
     PolicyFile {
         name: "protected_paths.json",
         default: PROTECTED_PATHS_DEFAULT,
+        earlier: &[],
         check: |bytes| ProtectedPaths::parse(bytes).map(drop),
     },
     PolicyFile {
         name: "scratch_paths.json",
         default: SCRATCH_PATHS_DEFAULT,
+        earlier: &["be14f12acdd4e3eb532d225a49021e2df6c4febd6a5f011edc6847d919ff2ae2"],
         check: |bytes| ScratchPaths::parse(bytes).map(drop),
     },
     PolicyFile {
         name: "wide_paths.json",
         default: WIDE_PATHS_DEFAULT,
+        earlier: &[],
         check: |bytes| WidePaths::parse(bytes).map(drop),
     },
 ];
@@ -151,10 +161,13 @@ impl Policies {
         self.files.iter().map(|(name, bytes)| ((*name).to_owned(), hash::sha256(bytes))).collect()
     }
 
-    /// The policies that are not the built-in ones, each with its digest.
+    /// The policies that are neither the built-in ones nor those of an earlier version, each with its digest.
     pub fn changed(&self) -> BTreeMap<&'static str, Digest> {
-        let differs = |file: &&PolicyFile| self.bytes(file.name) != file.default.as_bytes();
-        POLICY_FILES.iter().filter(differs).map(|file| (file.name, hash::sha256(self.bytes(file.name)))).collect()
+        let digests = POLICY_FILES.iter().map(|file| (file, hash::sha256(self.bytes(file.name))));
+        let written = |(file, digest): &(&PolicyFile, Digest)| {
+            self.bytes(file.name) != file.default.as_bytes() && !file.earlier.contains(&digest.to_string().as_str())
+        };
+        digests.filter(written).map(|(file, digest)| (file.name, digest)).collect()
     }
 
     /// The digest that trust in these policies is bound to; none if all of them are the built-in ones, which need

@@ -147,7 +147,8 @@ pub struct ScratchPathsFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScratchPathRule {
-    /// A name means that directory at any depth; a path with `/` is taken from the repository's root.
+    /// A name means that directory or file at any depth; a path with `/` is taken from the repository's root. One `*` in
+    /// a component stands for any characters of it.
     pub path: String,
     /// Who leaves what there.
     #[schemars(length(min = 1))]
@@ -157,8 +158,37 @@ pub struct ScratchPathRule {
 /// Where tools may leave what never lands. Names count exactly: a list that allows does not guess.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScratchPaths {
-    names: Vec<String>,
-    paths: Vec<RepoPath>,
+    /// Meant at any depth.
+    names: Vec<ScratchName>,
+    /// Meant from the root, component by component.
+    paths: Vec<Vec<ScratchName>>,
+}
+
+/// What one component must be, byte by byte.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ScratchName {
+    before: String,
+    /// What comes after a `*`, if there is one.
+    after: Option<String>,
+}
+
+impl ScratchName {
+    fn new(text: &str) -> ScratchName {
+        match text.split_once('*') {
+            Some((before, after)) => ScratchName { before: before.to_owned(), after: Some(after.to_owned()) },
+            None => ScratchName { before: text.to_owned(), after: None },
+        }
+    }
+
+    fn is(&self, name: &[u8]) -> bool {
+        let before = self.before.as_bytes();
+        match self.after.as_ref().map(String::as_bytes) {
+            None => name == before,
+            Some(after) => {
+                name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after)
+            }
+        }
+    }
 }
 
 impl ScratchPaths {
@@ -168,9 +198,9 @@ impl ScratchPaths {
         let mut scratch = ScratchPaths::default();
         let mut problems = Vec::new();
         for (index, rule) in file.rules.iter().enumerate() {
-            match allowed_path(&rule.path) {
-                Ok(path) if rule.path.trim_end_matches('/').contains('/') => scratch.paths.push(path),
-                Ok(path) => scratch.names.push(path.as_str().to_owned()),
+            match scratch_path(&rule.path) {
+                Ok(parts) if rule.path.trim_end_matches('/').contains('/') => scratch.paths.push(parts),
+                Ok(parts) => scratch.names.extend(parts),
                 Err(message) => problems.push(Violation { pointer: format!("/rules/{index}/path"), message }),
             }
         }
@@ -190,11 +220,27 @@ impl ScratchPaths {
             return None;
         }
         (1..=components.len()).find_map(|count| {
-            let named = self.names.iter().any(|name| name.as_bytes() == components[count - 1]);
-            let directory = RepoPath::parse_bytes(&components[..count].join(&b'/')).ok()?;
-            (named || self.paths.contains(&directory)).then_some(directory)
+            let found = &components[..count];
+            let named = self.names.iter().any(|name| name.is(found[count - 1]));
+            let is_path = |parts: &Vec<ScratchName>| {
+                parts.len() == count && parts.iter().zip(found).all(|(part, name)| part.is(name))
+            };
+            let directory = RepoPath::parse_bytes(&found.join(&b'/')).ok()?;
+            (named || self.paths.iter().any(is_path)).then_some(directory)
         })
     }
+}
+
+/// Reads a line of `scratch_paths.json`, which is an allowed path but for its stars.
+fn scratch_path(text: &str) -> Result<Vec<ScratchName>, String> {
+    let component = |name: &str| match name.matches('*').count() {
+        1 if name == "*" => Err("a `*` by itself would mean everything".to_owned()),
+        0 | 1 => Ok(ScratchName::new(name)),
+        _ => Err(format!("{name:?} has more than one `*`")),
+    };
+    // A star is as good as a letter here: what is left must be a path that a repository can hold.
+    allowed_path(&text.replace('*', "x"))?;
+    text.trim_matches('/').split('/').map(component).collect()
 }
 
 /// Reads an entry of a list of allowed paths: an exact path or a directory, in one spelling. A leading `/` means
@@ -339,8 +385,9 @@ mod tests {
             ["/rules/1/pattern", "/rules/2/except/0", "/rules/2/match/0", "/rules/2/not_match/0", "/rules/3/match/0"];
         assert_eq!(pointers(json!([rule("x"), rule("/x"), wrong, rule("y")])), expected);
         assert_eq!(pointers(json!([{"pattern": "x", "reason": "", "match": [], "not_match": ["b"]}])).len(), 3);
-        let text = r#"{"rules":[{"path":"a/*","reason":"r"},{"path":"","reason":"r"},{"path":"../a","reason":"r"}]}"#;
-        assert_eq!(ScratchPaths::parse(text.as_bytes()).unwrap_err().len(), 3);
+        let text = r#"{"rules":[{"path":"a/*","reason":"r"},{"path":"","reason":"r"},{"path":"../a","reason":"r"},
+            {"path":"**/a","reason":"r"},{"path":"a*b*","reason":"r"},{"path":"a?","reason":"r"}]}"#;
+        assert_eq!(ScratchPaths::parse(text.as_bytes()).unwrap_err().len(), 6);
     }
 
     #[test]
@@ -363,6 +410,26 @@ mod tests {
             (b".git/target/x", None),
         ] {
             assert_eq!(found(path).as_deref(), expected, "{}", String::from_utf8_lossy(path));
+        }
+    }
+
+    #[test]
+    fn a_star_in_a_scratch_path_stands_for_characters_of_one_component() {
+        let text = r#"{"rules":[{"path":"cmake-build-*","reason":"r"},{"path":"*.o","reason":"r"},{"path":"gen/*.tmp/","reason":"r"}]}"#;
+        let scratch = ScratchPaths::parse(text.as_bytes()).unwrap();
+        let found = |path: &str| scratch.directory_of(path.as_bytes()).map(|path| path.as_str().to_owned());
+        for (path, expected) in [
+            ("cmake-build-debug/x", Some("cmake-build-debug")),
+            ("a/cmake-build-/x", Some("a/cmake-build-")),
+            ("src/a.o", Some("src/a.o")),
+            ("gen/1.tmp/x", Some("gen/1.tmp")),
+            ("a/gen/1.tmp/x", None),
+            ("gen/x/1.tmp", None),
+            ("CMAKE-BUILD-debug/x", None),
+            ("src/a.obj", None),
+            (".git/a.o", None),
+        ] {
+            assert_eq!(found(path).as_deref(), expected, "{path}");
         }
     }
 
