@@ -57,8 +57,10 @@ pub use prompt::{BlockName, PromptBlock, PromptBlocks, Sent};
 pub use receipt::{LeftOut, Receipt};
 pub use session::{SessionEvent, SessionOutcome, Usage};
 pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
-pub use terms::{Contract, ContractSchema, RULES, RULES_ALL_FINDINGS, RULES_MERGE_LINES, Scope, Workflow};
+pub use terms::{
+    Contract, ContractSchema, RULES, RULES_ALL_FINDINGS, RULES_ALL_TESTS, RULES_MERGE_LINES, Scope, Workflow,
+};
 pub use time::Timestamp;
-pub use view::{Check, LeftOutView, RunView, StepView, TaskView};
+pub use view::{Check, LeftOutView, RunDetails, RunView, StepView, TaskView, TestsView};
 pub use wait::{Answered, CHOICE_MORE, CHOICE_STOP, Wait, WaitId, WaitKind};
 pub use work::{Item, ItemStatus};

@@ -3,7 +3,7 @@
 //! (no ids, no times), the *receipt hash* whether this document is the one that was written.
 
 use crate::schema::JsonSchema;
-use crate::work::{GateResult, ItemStatus, TestCounts, ToolOpsSource};
+use crate::work::{GateResult, ItemStatus, TestCounts, TestStatus, ToolOpsSource};
 use crate::{ApprovalId, CommitId, Digest, Domain, ObjectId, Reason, Slug, Timestamp, TreeId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -74,9 +74,9 @@ pub struct Receipt {
     pub tool_ops_source: ToolOpsSource,
     /// What each gate said, in order.
     pub gates: Vec<GateResult>,
-    /// What the tests counted.
+    /// What came of the tests; none if there were none to run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tests: Option<TestCounts>,
+    pub tests: Option<ReceiptTests>,
     /// The log of the tests, below the run's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_log_path: Option<String>,
@@ -123,6 +123,67 @@ pub struct ReceiptGit {
     pub candidate_tree: Option<TreeId>,
     /// The tree that lands.
     pub after_tree: TreeId,
+}
+
+/// What came of the tests of a change. Counts are there as far as a runner said so; receipts of the first two versions of
+/// the rules have nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReceiptTests {
+    /// All of them together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<TestStatus>,
+    /// Every command, in order, once for each version of the tests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<TestedCommand>,
+    /// Tests that passed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passed: Option<u64>,
+    /// Tests that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<u64>,
+    /// Tests that did neither.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<u64>,
+}
+
+/// What one command came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TestedCommand {
+    /// What it is called.
+    pub name: String,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Whether the change is refused if it fails.
+    pub must_pass: bool,
+    /// Whether it ran with the tests as they were before the change.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub baseline: bool,
+    /// What it came to.
+    pub status: TestStatus,
+    /// The number for it; none if it was not tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+}
+
+impl ReceiptTests {
+    /// Nothing but counts.
+    pub fn counted(counts: TestCounts) -> ReceiptTests {
+        let TestCounts { passed, failed, skipped } = counts;
+        ReceiptTests { passed: Some(passed), failed: Some(failed), skipped: Some(skipped), ..ReceiptTests::default() }
+    }
+
+    /// The counts, if a runner said so.
+    pub fn counts(&self) -> Option<TestCounts> {
+        Some(TestCounts { passed: self.passed?, failed: self.failed?, skipped: self.skipped? })
+    }
+
+    /// Whether something failed, be it that it need not pass.
+    pub fn has_failures(&self) -> bool {
+        let failed = |command: &TestedCommand| matches!(command.status, TestStatus::Fail | TestStatus::Error);
+        self.failed.is_some_and(|failed| failed > 0) || self.commands.iter().any(failed)
+    }
 }
 
 /// A file that differs.

@@ -35,12 +35,9 @@ pub struct RunView {
     /// Its turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<StepView>>,
-    /// Ignored files that agents left beside changes that landed, item by item; not in a list.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOutView>,
-    /// What its models used, as far as somebody counted; not in a list.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
+    /// What only `show` tells.
+    #[serde(flatten)]
+    pub details: Option<RunDetails>,
     /// The commit it started from.
     pub base: CommitId,
     /// The commit it made.
@@ -76,11 +73,40 @@ impl RunView {
     }
 }
 
+/// What is told of a run by itself, and not in a list.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RunDetails {
+    /// What came of the tests that its contract asks for; null if it asks for none.
+    pub tests: Option<TestsView>,
+    /// Ignored files that agents left beside changes that succeeded: at most 100 for each change.
+    pub left_out: Vec<String>,
+    /// The same item by item, for people.
+    #[serde(skip)]
+    pub left_out_of: Vec<LeftOutView>,
+    /// The ids of the receipts of its changes, in order.
+    pub receipts: Vec<String>,
+    /// What its models used; null if nobody counted.
+    pub usage: Option<Usage>,
+}
+
+/// What came of the tests of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct TestsView {
+    /// Whether any was run.
+    pub ran: bool,
+    /// Whether those of every item were run, and passed.
+    pub passed: bool,
+    /// The commands that were run, each as one line.
+    pub commands: Vec<String>,
+}
+
 /// What an item's agent left out of its change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOutView {
     /// The item's id.
     pub task_id: String,
+    /// Its change.
+    pub change: u32,
     /// The ignored files.
     pub left_out: LeftOut,
 }

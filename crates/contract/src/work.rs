@@ -3,7 +3,7 @@
 //! agent may do.
 
 use crate::schema::JsonSchema;
-use crate::{Digest, RepoPath, Scope};
+use crate::{Digest, ProcessEnd, RepoPath, Scope};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -280,6 +280,56 @@ pub enum ToolOpsSource {
     /// Nobody.
     #[default]
     None,
+}
+
+/// What a command came to, or all of them together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum TestStatus {
+    /// What must hold was tried, and holds.
+    Pass,
+    /// It was tried, and does not hold.
+    Fail,
+    /// It could not be found out.
+    Error,
+    /// It was not tried.
+    Skipped,
+}
+
+impl TestStatus {
+    /// The word as stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TestStatus::Pass => "PASS",
+            TestStatus::Fail => "FAIL",
+            TestStatus::Error => "ERROR",
+            TestStatus::Skipped => "SKIPPED",
+        }
+    }
+
+    /// What the end of a command means; none is one that was not run.
+    pub fn of(end: Option<&ProcessEnd>) -> TestStatus {
+        match end {
+            None => TestStatus::Skipped,
+            Some(ProcessEnd::Exited(0)) => TestStatus::Pass,
+            Some(ProcessEnd::Exited(_) | ProcessEnd::Signaled(_)) => TestStatus::Fail,
+            Some(
+                ProcessEnd::WallDeadline
+                | ProcessEnd::IdleDeadline
+                | ProcessEnd::Canceled
+                | ProcessEnd::NotStarted(_)
+                | ProcessEnd::LimitReached(_)
+                | ProcessEnd::NotConfined(_)
+                | ProcessEnd::NotSetUp(_),
+            ) => TestStatus::Error,
+        }
+    }
+}
+
+impl fmt::Display for TestStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
 }
 
 /// How many tests there were, as far as a runner said so.

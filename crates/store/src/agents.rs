@@ -1,24 +1,28 @@
 //! Who took the turns of a run and what that used, read from its log for the views. A line that cannot be read is left
 //! out here: `norma verify` is who names it.
 
+use contract::work::Gate;
 use contract::{
-    AgentConfig, Contract, EventLine, Fact, ItemStatus, LeftOutView, RunView, SessionEvent, StepRef, StepView, Usage,
+    AgentConfig, Contract, EventLine, Fact, Item, ItemEnded, ItemStatus, LeftOutView, RunDetails, RunView,
+    SessionEvent, StepRef, StepView, TestsView, Usage,
 };
 use std::collections::BTreeMap;
 
 /// The kinds of events that [`Agents`] is made of.
-pub(crate) const TELLING: &str = "type IN ('run_started', 'item_added', 'item_ended', 'step_committed') \
+pub(crate) const TELLING: &str = "type IN ('run_started', 'item_added', 'item_ended', 'patch_applied', \
+                                  'change_dropped', 'step_committed') \
                                   OR type = 'agent_event' AND data_json LIKE '%\"type\":\"session\"%'";
 
 /// What the turns of a run tell about its agents.
 #[derive(Default)]
 pub(crate) struct Agents {
     contract: Option<Contract>,
-    /// The workers of items, by the item's place.
-    workers: BTreeMap<u32, String>,
-    /// The ids of items, by their place.
-    ids: BTreeMap<u32, String>,
+    /// The items, by their place.
+    items: BTreeMap<u32, Item>,
     left_out: Vec<LeftOutView>,
+    receipts: Vec<String>,
+    /// The items whose tests were run, and whether they passed.
+    tested: BTreeMap<u32, bool>,
     turns: BTreeMap<u32, Turn>,
 }
 
@@ -35,19 +39,17 @@ impl Agents {
     /// Hears the next line that is told, in the log's order.
     pub(crate) fn hear(&mut self, line: &str) {
         let fact = EventLine::parse(line.as_bytes()).ok().and_then(|line| line.event().ok()).map(|event| event.fact);
+        let end = fact.as_ref().and_then(Fact::change_end);
+        self.receipts.extend(end.and_then(|end| end.receipt).map(|receipt| receipt.id.clone()));
         match fact {
             Some(Fact::RunStarted(started)) => self.contract = Some(started.contract),
             Some(Fact::ItemAdded(added)) => {
                 if let (Some(agent), Some(contract)) = (added.addition.and_then(|it| it.agent), &mut self.contract) {
                     contract.workers.insert(added.item.worker.clone(), agent);
                 }
-                self.workers.insert(added.index, added.item.worker);
-                self.ids.insert(added.index, added.item.id);
+                self.items.insert(added.index, added.item);
             }
-            Some(Fact::ItemEnded(ended)) if ended.status == ItemStatus::Success => {
-                let task_id = self.ids.get(&ended.item).cloned().unwrap_or_default();
-                self.left_out.extend(ended.left_out.map(|left_out| LeftOutView { task_id, left_out }));
-            }
+            Some(Fact::ItemEnded(ended)) => self.ended(*ended),
             Some(Fact::AgentEvent { step, event }) => self.opened(step, *event),
             Some(Fact::StepCommitted(done)) => {
                 let turn = self.turns.entry(done.step.index).or_default();
@@ -55,6 +57,26 @@ impl Agents {
             }
             _ => {}
         }
+    }
+
+    fn ended(&mut self, ended: ItemEnded) {
+        let tests = ended.gates.iter().find(|result| result.gate == Gate::Tests);
+        self.tested.extend(tests.map(|result| (ended.item, result.passed)));
+        if ended.status == ItemStatus::Success {
+            let task_id = self.items.get(&ended.item).map(|item| item.id.clone()).unwrap_or_default();
+            let view = |left_out| LeftOutView { task_id, change: ended.change, left_out };
+            self.left_out.extend(ended.left_out.map(view));
+        }
+    }
+
+    /// What came of the tests; none if no item has any.
+    fn tests(&self) -> Option<TestsView> {
+        let with_tests: Vec<_> = self.items.iter().filter(|(_, item)| !item.tests.is_empty()).collect();
+        let ran = with_tests.iter().filter(|(place, _)| self.tested.contains_key(place));
+        let commands = ran.flat_map(|(_, item)| &item.tests).map(|test| contract::policy::join(&test.argv));
+        let commands: Vec<String> = commands.collect();
+        let passed = with_tests.iter().all(|(place, _)| self.tested.get(place) == Some(&true));
+        (!with_tests.is_empty()).then_some(TestsView { ran: !commands.is_empty(), passed, commands })
     }
 
     fn opened(&mut self, step: StepRef, event: SessionEvent) {
@@ -69,7 +91,7 @@ impl Agents {
         let contract = self.contract.as_ref()?;
         match step.item {
             None => contract.agents.get(&step.role),
-            Some(place) => contract.workers.get(self.workers.get(&place)?),
+            Some(place) => contract.workers.get(&self.items.get(&place)?.worker),
         }
     }
 
@@ -78,13 +100,19 @@ impl Agents {
         for step in view.steps.iter_mut().flatten() {
             self.tell_step(step);
         }
-        view.left_out.clone_from(&self.left_out);
         let mut all = self.turns.values().filter_map(|turn| turn.usage);
-        view.usage = all.next().map(|first| {
+        let usage = all.next().map(|first| {
             all.fold(first, |mut sum, more| {
                 sum.add(&more);
                 sum
             })
+        });
+        view.details = Some(RunDetails {
+            tests: self.tests(),
+            left_out: Vec::new(),
+            left_out_of: self.left_out.clone(),
+            receipts: self.receipts.clone(),
+            usage,
         });
     }
 

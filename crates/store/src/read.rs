@@ -7,8 +7,8 @@ use crate::index::QUARANTINED;
 use crate::log::now;
 use crate::{Error, IoContext, Layout, Result, RunLog, db};
 use contract::{
-    ApprovalState, ApprovalView, Digest, Event, EventLine, Fact, LogName, Role, RunId, RunView, Slug, Status,
-    StepStatus, StepView, TaskStatus, TaskView, Verdict,
+    ApprovalState, ApprovalView, Digest, Event, EventLine, Fact, LeftOutView, LogName, Role, RunId, RunView, Slug,
+    Status, StepStatus, StepView, TaskStatus, TaskView, Verdict,
 };
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
@@ -71,7 +71,23 @@ impl Reader {
         let mut view = view?;
         view.steps = Some(self.steps(slug)?);
         self.agents(slug)?.tell(&mut view);
+        for details in view.details.iter_mut() {
+            for item in &details.left_out_of {
+                details.left_out.extend(self.left_out(slug, item));
+            }
+        }
         Ok(Some(view))
+    }
+
+    /// The files that an item's agent left out of its change: its receipt lists more of them than the log.
+    fn left_out(&self, slug: &str, item: &LeftOutView) -> Vec<String> {
+        let receipt = || -> Option<contract::Receipt> {
+            let bytes = self.evidence(slug, &format!("changes/{:03}", item.change), "RECEIPT.json").ok()??;
+            serde_json::from_slice(&bytes).ok()
+        };
+        // A receipt that cannot be read is for `norma verify` to name.
+        let listed = receipt().and_then(|receipt| receipt.left_out).unwrap_or_else(|| item.left_out.clone());
+        listed.files.into_iter().map(|file| file.path).collect()
     }
 
     /// Who took the turns of a run.
@@ -523,7 +539,6 @@ fn run_row(row: &Row<'_>) -> RowView<RunView> {
         let landing: Option<contract::Landing> =
             landing.map(|text| serde_json::from_str(&text).map_err(|_| damaged_row("a landing"))).transpose()?;
         Ok(RunView {
-            left_out: Vec::new(),
             run_id: required(run_id)?,
             id: required(id)?,
             goal,
@@ -535,7 +550,7 @@ fn run_row(row: &Row<'_>) -> RowView<RunView> {
             created_at: required(created)?,
             ended_at: word(ended)?,
             steps: None,
-            usage: None,
+            details: None,
             base: required(base)?,
             result: word(result)?,
             landed: landing.as_ref().filter(|landing| landing.checkout).map(|landing| landing.commit),

@@ -3,7 +3,7 @@
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::{duration, left_out, safe, short, short_id};
-use contract::{RunView, StepView, Usage, Usd};
+use contract::{RunDetails, RunView, StepView, TestsView, Usage, Usd};
 use std::process::ExitCode;
 use std::time::Duration;
 use store::Reader;
@@ -50,12 +50,7 @@ fn describe(view: &RunView) -> String {
         text.push_str(&line(step));
         text.extend(spoken(step));
     }
-    for item in &view.left_out {
-        text.push_str(&left_out(&item.task_id, &item.left_out));
-    }
-    if let Some(usage) = &view.usage {
-        text.push_str(&format!("used: {}\n", used(usage)));
-    }
+    text.extend(view.details.as_ref().map(details));
     let landed = match (&view.landed, &view.result) {
         (Some(commit), _) => format!("landed {}", short_id(commit)),
         (None, Some(commit)) => format!("result {}, not landed", short_id(commit)),
@@ -64,6 +59,27 @@ fn describe(view: &RunView) -> String {
     text.push_str(&format!("base {} · {landed} · sandbox {}\n", short_id(view.base), view.sandbox));
     text.push_str(&format!("evidence: {}", view.run_dir));
     text
+}
+
+/// What is told of a run by itself: its tests, what was left out of its changes, what it used.
+fn details(details: &RunDetails) -> String {
+    let mut text = details.tests.as_ref().map(tests).unwrap_or_default();
+    for item in &details.left_out_of {
+        text.push_str(&left_out(&item.task_id, &item.left_out));
+    }
+    if let Some(usage) = &details.usage {
+        text.push_str(&format!("used: {}\n", used(usage)));
+    }
+    text
+}
+
+fn tests(tests: &TestsView) -> String {
+    let commands: Vec<String> = tests.commands.iter().map(|line| safe(line)).collect();
+    match (tests.ran, tests.passed) {
+        (false, _) => "tests: none was run\n".to_owned(),
+        (true, true) => format!("tests: passed: {}\n", commands.join(", ")),
+        (true, false) => format!("tests: not passed: {}\n", commands.join(", ")),
+    }
 }
 
 /// Who took a turn with an interactive session; of others there is nothing to tell.

@@ -1,6 +1,6 @@
 //! Keys and bundles: what is signed, what is given away, and what somebody elsewhere finds in it.
 
-use crate::batches::{item, with_worker};
+use crate::batches::{batch, item, with_worker};
 use crate::environment::{PATCH, TestEnvironment};
 use crate::terminals::waiting_run;
 use serde_json::{Value, json};
@@ -224,4 +224,51 @@ fn the_same_items_in_another_order_end_with_the_same_tree_and_one_receipt_covers
     for order in [["z", "y", "x"], ["y", "z", "x"]] {
         assert_eq!(run(order), (tree.clone(), content.clone()), "{order:?}");
     }
+}
+
+/// The statement in an envelope.
+fn statement(path: &Path) -> Value {
+    let opened = contract::attestation::Envelope::open(&std::fs::read(path).unwrap()).unwrap();
+    serde_json::from_slice(&opened.payload).unwrap()
+}
+
+#[test]
+fn every_test_has_a_signed_result_whether_or_not_its_output_has_counts() {
+    let env = with_worker("echo a > a.txt");
+    let work = item("a", json!({"allowed_paths": ["a.txt"], "test_command": "test -f 'a.txt'"}));
+    let result = batch(&env, &[work], 0).remove(0);
+    let receipt = receipt(&env, &env.run_dir(), 1);
+    let command = json!({"name": "test_command", "argv": ["test", "-f", "a.txt"], "must_pass": true, "status": "PASS", "exit_code": 0});
+    assert_eq!(receipt["tests"], json!({"status": "PASS", "commands": [command]}));
+    let said = statement(&env.run_dir().join("changes/001/test-result.dsse.json"));
+    assert_eq!(said["predicate"]["result"], "PASSED");
+    assert_eq!(said["predicate"]["passedTests"], json!(["test_command"]));
+    let shown = env.last();
+    assert_eq!(shown["tests"], json!({"ran": true, "passed": true, "commands": ["test -f a.txt"]}));
+    assert_eq!(shown["receipts"], json!([result["receipt_id"]]));
+    assert_eq!((&shown["left_out"], &shown["usage"]), (&json!([]), &Value::Null));
+    env.norma(&["verify", "@last"]).success();
+    env.norma(&["replay", "@last"]).success();
+
+    let failing = item("b", json!({"allowed_paths": ["a.txt"], "test_command": "test -f b.txt"}));
+    env.write("agents/do.sh", "echo b > a.txt");
+    env.commit("another");
+    batch(&env, &[failing], 1);
+    let said = statement(&env.run_dir().join("changes/001/test-result.dsse.json"));
+    assert_eq!(
+        (&said["predicate"]["result"], &said["predicate"]["failedTests"]),
+        (&json!("FAILED"), &json!(["test_command"]))
+    );
+    assert_eq!(env.last()["tests"], json!({"ran": true, "passed": false, "commands": ["test -f b.txt"]}));
+}
+
+#[test]
+fn a_run_whose_tests_were_not_run_says_so_and_one_without_tests_has_none() {
+    let env = with_worker("echo a > a.txt; echo b > b.txt");
+    batch(&env, &[item("a", json!({"allowed_paths": ["b.txt"], "test_command": "test -f a.txt"}))], 1);
+    assert_eq!(env.last()["tests"], json!({"ran": false, "passed": false, "commands": []}));
+    let shown = env.norma(&["show", "@last"]).to_string();
+    assert!(shown.contains("tests: none was run"), "{shown}");
+    batch(&env, &[item("b", json!({"allowed_paths": ["a.txt", "b.txt"]}))], 0);
+    assert_eq!(env.last()["tests"], Value::Null);
 }

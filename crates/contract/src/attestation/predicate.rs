@@ -4,8 +4,8 @@
 //! a state directory's log.
 
 use super::{Statement, Subject};
-use crate::receipt::Phase;
-use crate::work::{Gate, ItemStatus};
+use crate::receipt::{Phase, ReceiptTests, TestedCommand};
+use crate::work::{Gate, ItemStatus, TestStatus};
 use crate::{AuditHead, CommitId, Digest, Receipt, Slug};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -77,19 +77,33 @@ pub fn provenance(receipt: &Receipt, bytes: &[u8], commit: Option<CommitId>) -> 
 
 /// What the tests of a change said; nothing if none were run.
 pub fn test_result(receipt: &Receipt, bytes: &[u8]) -> Option<Statement> {
-    let counts = receipt.tests?;
-    let predicate = json!({
+    let tests = receipt.tests.as_ref()?;
+    let mut predicate = json!({
         "result": tested(receipt),
         "configuration": [{"name": "submitted", "digest": {"sha256": receipt.submitted}}],
-        "counts": counts,
     });
+    if let Some(counts) = tests.counts() {
+        predicate["counts"] = json!(counts);
+    }
+    let of = |expected: &dyn Fn(&TestedCommand) -> bool| -> Vec<&str> {
+        tests.commands.iter().filter(|it| expected(it)).map(|it| it.name.as_str()).collect()
+    };
+    if !tests.commands.is_empty() {
+        predicate["passedTests"] = json!(of(&|it| it.status == TestStatus::Pass));
+        predicate["warnedTests"] = json!(of(&|it| !it.must_pass && failed(it)));
+        predicate["failedTests"] = json!(of(&|it| it.must_pass && failed(it)));
+    }
     Some(Statement::new(TEST_RESULT, subjects(receipt, bytes, None), predicate))
+}
+
+fn failed(command: &TestedCommand) -> bool {
+    matches!(command.status, TestStatus::Fail | TestStatus::Error)
 }
 
 /// A failure that the gate let pass was of a test that need not pass.
 fn tested(receipt: &Receipt) -> &'static str {
     let passed = receipt.gates.iter().filter(|result| result.gate == Gate::Tests).all(|result| result.passed);
-    match (passed, receipt.tests.is_some_and(|counts| counts.failed > 0)) {
+    match (passed, receipt.tests.as_ref().is_some_and(ReceiptTests::has_failures)) {
         (false, _) => "FAILED",
         (true, true) => "WARNED",
         (true, false) => "PASSED",

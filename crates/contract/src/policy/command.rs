@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 pub use allow::{AllowRule, Fit};
 pub use contracted::{forbidden_word, is_trivial};
 pub use refuse::{RefuseRule, Wrapper};
-pub use split::{SplitError, split};
+pub use split::{SplitError, join, split};
 pub use words::{Operands, Style, Words};
 
 /// `command_allowlist.json`: what agents may have started.

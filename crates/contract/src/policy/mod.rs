@@ -10,7 +10,7 @@ mod wide;
 
 pub use command::{
     AllowRule, CommandAllowlist, CommandPolicy, Fit, ForbiddenActions, Operands, RefuseRule, SplitError, Style, Words,
-    Wrapper, forbidden_word, is_trivial, split,
+    Wrapper, forbidden_word, is_trivial, join, split,
 };
 pub use mcp::McpAllowlist;
 pub use pattern::{FoldedPath, PathPattern};

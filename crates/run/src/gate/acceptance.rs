@@ -15,8 +15,7 @@ pub use counts::{counted, total};
 pub use junit::{counted as counted_in_junit, file_named as junit_file_named};
 
 use contract::ProcessEnd;
-use serde::{Deserialize, Serialize};
-use std::fmt;
+pub use contract::work::TestStatus;
 
 /// The exit code of a command whose time was up, as `timeout` has it.
 const EXIT_TIMEOUT: i32 = 124;
@@ -28,56 +27,6 @@ const EXIT_NOT_STARTED: i32 = 127;
 const EXIT_SIGNAL: i32 = 128;
 
 const SIGKILL: i32 = 9;
-
-/// What a command came to, or all of them together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum TestStatus {
-    /// What must hold was tried, and holds.
-    Pass,
-    /// It was tried, and does not hold.
-    Fail,
-    /// It could not be found out.
-    Error,
-    /// It was not tried.
-    Skipped,
-}
-
-impl TestStatus {
-    /// The word as stored and shown.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TestStatus::Pass => "PASS",
-            TestStatus::Fail => "FAIL",
-            TestStatus::Error => "ERROR",
-            TestStatus::Skipped => "SKIPPED",
-        }
-    }
-
-    /// What the end of a command means; none is one that was not run.
-    pub fn of(end: Option<&ProcessEnd>) -> TestStatus {
-        match end {
-            None => TestStatus::Skipped,
-            Some(ProcessEnd::Exited(0)) => TestStatus::Pass,
-            Some(ProcessEnd::Exited(_) | ProcessEnd::Signaled(_)) => TestStatus::Fail,
-            Some(
-                ProcessEnd::WallDeadline
-                | ProcessEnd::IdleDeadline
-                | ProcessEnd::Canceled
-                | ProcessEnd::NotStarted(_)
-                | ProcessEnd::LimitReached(_)
-                | ProcessEnd::NotConfined(_)
-                | ProcessEnd::NotSetUp(_),
-            ) => TestStatus::Error,
-        }
-    }
-}
-
-impl fmt::Display for TestStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
 
 /// The end of a command as the one number that reports have for it.
 pub fn exit_code(end: &ProcessEnd) -> i32 {

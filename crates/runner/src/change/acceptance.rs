@@ -3,8 +3,9 @@
 
 use crate::Result;
 use crate::git::{Entry, ObjectId, Objects, PatchProblem, TreeChange};
-use contract::Digest;
+use contract::receipt::{ReceiptTests, TestedCommand};
 use contract::work::{TestCounts, TestsPolicy};
+use contract::{Digest, RULES_ALL_TESTS};
 use run::gate::acceptance::{TestStatus, total, verdict};
 use run::gate::test_files::TestFiles;
 use run::gate::{Finding, Rule};
@@ -96,6 +97,24 @@ impl Acceptance {
     /// The log that people look at first, if anything was tried.
     pub fn first_log(&self) -> Option<String> {
         self.commands.iter().find_map(|command| command.stdout.as_ref()).map(|log| log.path.clone())
+    }
+
+    /// The same as a receipt tells it; under earlier rules, the counts alone.
+    pub(crate) fn told(&self, rules: u32) -> Option<ReceiptTests> {
+        let counted = self.counts.map(ReceiptTests::counted);
+        if rules < RULES_ALL_TESTS {
+            return counted;
+        }
+        let command = |it: &CommandOutcome| TestedCommand {
+            name: it.name.clone(),
+            argv: it.argv.clone(),
+            must_pass: it.must_pass,
+            baseline: it.tests == Side::Baseline,
+            status: it.status,
+            exit_code: it.exit_code,
+        };
+        let commands = self.commands.iter().map(command).collect();
+        Some(ReceiptTests { status: Some(self.status), commands, ..counted.unwrap_or_default() })
     }
 
     /// What is put on record beside the files.

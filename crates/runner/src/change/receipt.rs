@@ -8,7 +8,7 @@ use crate::change::acceptance::Acceptance;
 use crate::git::CommitSpec;
 use crate::git::id;
 use contract::RULES_ALL_FINDINGS;
-use contract::receipt::{LeftOut, Phase, Receipt, ReceiptGit, ReceiptSchema};
+use contract::receipt::{LeftOut, Phase, Receipt, ReceiptGit, ReceiptSchema, ReceiptTests};
 use contract::work::{Gate, GateResult, TestCounts};
 use contract::{
     ChangeDropped, CommitId, Digest, Fact, ItemEnded, ItemStatus, PatchApplied, Reason, ReceiptRef, Timestamp, TreeId,
@@ -118,7 +118,7 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
         tool_ops: ending.judged.tool_ops,
         tool_ops_source: ending.judged.tool_ops_source,
         gates: ending.judged.results(),
-        tests: tests.as_ref().and_then(|tests| tests.counts),
+        tests: tests.as_ref().and_then(|tests| tests.told(contract.rules)),
         test_log_path: tests
             .as_ref()
             .and_then(Acceptance::first_log)
@@ -183,12 +183,16 @@ pub(crate) fn end(run: &Run, ending: Ending, receipt: &Receipt, made: Made) -> F
     match (&ending.judged.proposal, ending.judged.place, ending.status) {
         (Proposal::Patch { bytes, .. }, _, ItemStatus::Success) => {
             let patch_bytes = bytes.len() as u64;
-            Fact::PatchApplied(applied(ending, patch_bytes, receipt.tests, made))
+            Fact::PatchApplied(applied(ending, patch_bytes, counts(receipt), made))
         }
         (Proposal::Patch { .. }, _, _) => Fact::ChangeDropped(dropped(ending, made)),
         (_, Some(place), _) => Fact::ItemEnded(Box::new(ended(run, place, ending, receipt, made))),
         (_, None, _) => unreachable!("BUG: what is no patch is of an item"),
     }
+}
+
+fn counts(receipt: &Receipt) -> Option<TestCounts> {
+    receipt.tests.as_ref().and_then(ReceiptTests::counts)
 }
 
 fn applied(ending: Ending, patch_bytes: u64, tests: Option<TestCounts>, made: Made) -> PatchApplied {
@@ -248,7 +252,7 @@ fn ended(run: &Run, place: u32, ending: Ending, receipt: &Receipt, made: Made) -
         delta_size: ending.judged.change.deltas.size(),
         tool_ops: ending.judged.tool_ops,
         tool_ops_source: ending.judged.tool_ops_source,
-        tests: receipt.tests,
+        tests: counts(receipt),
         took_ms: since.map_or(0, |since| receipt.timestamp_iso.unix_ms().saturating_sub(since.unix_ms())),
         gates,
         receipt: made.receipt,

@@ -245,7 +245,7 @@ impl Driving<'_> {
             patch_bytes: 16,
             risky: vec![],
             risky_count: 0,
-            tests: receipt.tests,
+            tests: receipt.tests.as_ref().and_then(contract::receipt::ReceiptTests::counts),
             gates: receipt.gates.clone(),
             receipt: Some(ReceiptRef {
                 id: receipt.id.clone(),
@@ -315,7 +315,7 @@ fn receipt(run: &Run, change: u32, before: TreeId, after: TreeId) -> Receipt {
         tool_ops: 0,
         tool_ops_source: ToolOpsSource::None,
         gates: vec![GateResult { gate: Gate::Tests, passed: true, findings: Vec::new() }],
-        tests: Some(TestCounts { passed: 3, failed: 0, skipped: 0 }),
+        tests: Some(contract::receipt::ReceiptTests::counted(TestCounts { passed: 3, failed: 0, skipped: 0 })),
         test_log_path: None,
         approvals: Vec::new(),
         previous_receipt_hash: None,

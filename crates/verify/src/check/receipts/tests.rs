@@ -56,7 +56,7 @@ fn ended(receipt: &Receipt) -> ItemEnded {
         delta_size: 0,
         tool_ops: 0,
         tool_ops_source: receipt.tool_ops_source,
-        tests: receipt.tests,
+        tests: receipt.tests.as_ref().and_then(ReceiptTests::counts),
         took_ms: 1,
         receipt: ReceiptRef {
             id: receipt.id.clone(),
