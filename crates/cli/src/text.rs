@@ -24,6 +24,12 @@ pub(crate) fn bytes_out(bytes: &[u8]) {
     }
 }
 
+/// Asks on stderr; the answer is typed behind it.
+pub(crate) fn prompt(question: &str) {
+    let _ = std::io::stderr().write_all(question.as_bytes());
+    let _ = std::io::stderr().flush();
+}
+
 /// Prints a line to stderr.
 pub(crate) fn err(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");

@@ -187,6 +187,14 @@ impl Filesystem {
     }
 }
 
+/// What a change may bring besides text in the allowed paths. Each needs a person's approval.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScopeTerms {
+    /// Whether files may have binary content.
+    pub allow_binary: bool,
+}
+
 /// How much is at stake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

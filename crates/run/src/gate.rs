@@ -12,6 +12,7 @@ pub mod policy;
 pub mod scope;
 pub mod secret;
 pub mod test_files;
+pub mod text;
 pub mod tool_ops;
 pub mod verdict;
 

@@ -621,7 +621,16 @@ fn a_patch_over_a_budget_is_refused() {
 fn both_sides_of_a_change_are_judged() {
     let gone = ChangedPath { path: b".git/hooks/x".to_vec(), old_mode: Some(0o100_644), ..ChangedPath::default() };
     let observed = Observed { changes: vec![gone], ..Observed::default() };
-    assert_eq!(judge_scope(&observed, &Scope::default(), &ProtectedPaths::built_in(), None).len(), 1);
+    assert_eq!(
+        judge_scope(
+            &observed,
+            &Scope::new(&contract::Scope::default(), Default::default(), contract::RULES),
+            &ProtectedPaths::built_in(),
+            None
+        )
+        .len(),
+        1
+    );
 }
 
 #[test]

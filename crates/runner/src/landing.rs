@@ -60,7 +60,7 @@ fn plan(driver: &mut Driver<'_, '_>) -> Result<Option<(Landing, Option<String>)>
         let Some(at) = driver.world.moved_to(&landing)?.filter(|_| landing.checkout) else {
             return Ok(Some((landing, None)));
         };
-        let rules = Rules::new(driver.policies, &driver.store.layout);
+        let rules = Rules::new(driver.policies, &driver.store.layout, driver.run.started.contract.rules);
         let merging = Merging { objects: driver.objects, run: &driver.run, rules, onto: at };
         let merged = merging.commit(Some(&mut *driver.world))?;
         if driver.control.requested().is_some() {
@@ -187,7 +187,7 @@ impl Later<'_> {
         }
         let policies = crate::load_policies(&store.layout)?;
         crate::context::policy::same_policies(run, &policies)?;
-        let rules = Rules::new(&policies, &store.layout);
+        let rules = Rules::new(&policies, &store.layout, run.started.contract.rules);
         let merging = Merging { objects, run, rules, onto: head.commit };
         let merged = match machine {
             None => merging.commit(None)?,

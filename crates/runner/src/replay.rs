@@ -78,7 +78,7 @@ impl Replay<'_> {
         crate::context::policy::same_policies(&end, self.policies)?;
         let run = Run::start(id, &events[0]).map_err(damaged)?;
         let dir = self.reader.layout().run(slug);
-        let rules = Rules::new(self.policies, self.reader.layout());
+        let rules = Rules::new(self.policies, self.reader.layout(), run.started.contract.rules);
         let line = vec![run.line().head.clone()];
         let mut walk = Walk { with: *self, rules, dir, run, events: &events, line, memo: Memo::empty(), tests };
         go(&mut walk)

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = JOBS_DEFAULT, value_parser = parse_jobs)]
     jobs: usize,
     /// Add the items to this batch, which has not ended, instead of starting another one
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["new", "jobs", "no_wait"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["new", "jobs", "no_wait", "yes_wide"])]
     into: Option<String>,
     /// Start over even if an interrupted batch of the same items could be continued
     #[arg(long)]
@@ -31,15 +31,18 @@ pub(crate) struct Args {
     /// Do nothing if another norma is at work here; exit 4
     #[arg(long)]
     no_wait: bool,
+    /// Approve what it needs approval for, such as a wide scope, as if you were asked; it goes on record as yours
+    #[arg(long)]
+    yes_wide: bool,
 }
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        let Args { file, jobs, new, no_wait, into } = self;
+        let Args { file, jobs, new, no_wait, into, yes_wide } = self;
         if let Some(run) = into {
             return add(here, &file, &run);
         }
-        Work { document: Document::File(file), jobs, new, no_wait, many: true }.run(here)
+        Work { document: Document::File(file), jobs, new, no_wait, yes_wide, many: true }.run(here)
     }
 }
 

@@ -159,6 +159,16 @@ fn submit(here: &Surroundings, context: &Context, bytes: &[u8]) -> Outcome<Submi
     Ok(runner::submit(&context.user, &objects, &context.layout, &settings, bytes, &Default::default())?)
 }
 
+/// Why a document needs a person's approval; nothing for one that is refused, which is told when it is run.
+pub(super) fn approval_reasons(here: &Surroundings, context: &Context, bytes: &[u8]) -> Outcome<Vec<String>> {
+    let settings = settings(here, context)?;
+    let objects = Objects::open_or_create(&context.layout.git(), &context.user)?;
+    let (user, layout) = (&context.user, &context.layout);
+    let submitted = runner::submit(user, &objects, layout, &settings, bytes, &Default::default())?;
+    let Ok(items) = submitted.items else { return Ok(Vec::new()) };
+    Ok(runner::approval_reasons(&objects, user.head()?.tree, items.iter(), &settings.policies)?)
+}
+
 /// A document that is refused leaves a record, as a run would.
 fn record(here: &Surroundings, submitted: &Submitted) -> Outcome<()> {
     match submitted.refusal() {

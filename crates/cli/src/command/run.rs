@@ -13,6 +13,9 @@ use std::process::ExitCode;
 /// How many items are worked on at once, unless told otherwise.
 pub(crate) const JOBS_DEFAULT: usize = 2;
 
+/// Most files that a typed contract without paths may change.
+const TYPED_FILES_MAX: u64 = 50;
+
 /// How long the agent of a typed contract may take.
 const TYPED_MS: u64 = 60 * 60 * 1000;
 
@@ -52,18 +55,21 @@ pub(crate) struct Args {
     /// Do nothing if another norma is at work here; exit 4
     #[arg(long)]
     no_wait: bool,
+    /// Approve what a contract needs approval for, such as a wide scope, as if you were asked; it goes on record as yours
+    #[arg(long)]
+    yes_wide: bool,
 }
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         if let Some(file) = self.what.as_deref().filter(|what| !what.bytes().all(|b| b.is_ascii_digit())) {
-            let (new, no_wait) = (self.new, self.no_wait);
+            let (new, no_wait, yes_wide) = (self.new, self.no_wait, self.yes_wide);
             let document = Document::File(file.into());
-            return Work { document, jobs: JOBS_DEFAULT, new, no_wait, many: false }.run(here);
+            return Work { document, jobs: JOBS_DEFAULT, new, no_wait, yes_wide, many: false }.run(here);
         }
         if let Some(document) = self.contract()? {
-            let (new, no_wait) = (self.new, self.no_wait);
-            return Work { document, jobs: JOBS_DEFAULT, new, no_wait, many: false }.run(here);
+            let (new, no_wait, yes_wide) = (self.new, self.no_wait, self.yes_wide);
+            return Work { document, jobs: JOBS_DEFAULT, new, no_wait, yes_wide, many: false }.run(here);
         }
         if let Some(goal) = &self.goal {
             super::task::require_words(goal, &self.ac)?;
@@ -148,10 +154,11 @@ impl Args {
             "agent_id": agent,
             "description": description,
             // One person's goal, not one of many small items: the limits are there to stop what runs away.
-            "constraints": {"max_files": 200, "max_tool_ops": 2000, "max_delta_size": 200, "timeout_ms": TYPED_MS},
+            "constraints": {"max_tool_ops": 2000, "timeout_ms": TYPED_MS},
         });
-        if !self.allow.is_empty() {
-            item["allowed_paths"] = self.allow.clone().into();
+        match self.allow.is_empty() {
+            true => item["constraints"]["max_files"] = TYPED_FILES_MAX.into(),
+            false => item["allowed_paths"] = self.allow.clone().into(),
         }
         if !self.test.is_empty() {
             item["test_commands"] = self.test.clone().into();

@@ -2,15 +2,19 @@
 
 use super::contract::read;
 use super::run::exit_code;
-use crate::error::{CommandError, Outcome};
+use crate::error::{CommandError, Outcome, code};
 use crate::session::Session;
 use crate::surroundings::Surroundings;
-use crate::text::{safe, short};
+use crate::text::{err, prompt, safe, short};
 use contract::documents::RunResult;
-use contract::{ItemStatus, RunView};
+use contract::{ApprovalView, ItemStatus, RunView, Status};
 use runner::Start;
+use std::io::{BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// How much of an answer is read.
+const LINE_BYTES_MAX: u64 = 1024;
 
 /// Where a document comes from.
 pub(crate) enum Document {
@@ -30,6 +34,8 @@ pub(crate) struct Work {
     pub(crate) new: bool,
     /// Do not wait for another norma.
     pub(crate) no_wait: bool,
+    /// Approve what it needs approval for.
+    pub(crate) yes_wide: bool,
     /// Whether the answer is a list, however many there are.
     pub(crate) many: bool,
 }
@@ -44,9 +50,16 @@ impl Work {
         let text = text(&name, bytes)?;
         let asked = ids(&text);
         let mut session = Session::open(here, self.no_wait)?;
-        let typed_by = matches!(self.document, Document::Typed(_)).then(|| session.person());
+        let approved_by = match approval(here, text.as_bytes(), self.yes_wide)? {
+            Approval::NotNeeded | Approval::Later => None,
+            Approval::Given => Some(session.person()),
+            Approval::Refused => {
+                let hint = "make the scope narrower, or approve it: --yes-wide";
+                return Err(CommandError::new(code::WAITING, "not approved, so nothing was started".to_owned(), hint));
+            }
+        };
         let (jobs, new) = (self.jobs, self.new);
-        let view = session.carry_out(&Start::Document { name, text, jobs, new, typed_by })?;
+        let view = session.carry_out(&Start::Document { name, text, jobs, new, approved_by })?;
         self.finish(&session, &view, &asked)
     }
 
@@ -57,6 +70,12 @@ impl Work {
         let mut results = runner::results(session.layout(), &run)?;
         results.sort_by_key(|result| asked.iter().position(|id| Some(id) == result.id.as_ref()));
         let text = || format!("{}{}", table(&results), super::run::ending(view, &run));
+        if view.status == Status::Waiting {
+            let approvals = session.reader()?.approvals(true)?;
+            let approvals = approvals.into_iter().filter(|asked| asked.run_id == view.run_id).collect();
+            here.print(&Waiting { run: view, approvals, results: &results }, text);
+            return Ok(exit_code(view));
+        }
         match (self.many, &results[..]) {
             (false, [only]) => here.print(only, text),
             (false, []) => here.print(view, text),
@@ -64,6 +83,47 @@ impl Work {
         };
         Ok(exit_code(view))
     }
+}
+
+/// A run that is left waiting, as programs read it.
+#[derive(serde::Serialize)]
+struct Waiting<'v> {
+    #[serde(flatten)]
+    run: &'v RunView,
+    /// What it waits for, if that is a person's approval.
+    approvals: Vec<ApprovalView>,
+    /// What came of the items that have ended.
+    results: &'v [RunResult],
+}
+
+/// Whether somebody approves what a document needs approval for, before anything starts.
+enum Approval {
+    NotNeeded,
+    Given,
+    Refused,
+    /// Nobody is there to ask: the run waits for it.
+    Later,
+}
+
+/// Asks whoever is at the terminal. `yes` is their answer, if they gave it on the command line.
+fn approval(here: &Surroundings, bytes: &[u8], yes: bool) -> Outcome<Approval> {
+    if yes {
+        return Ok(Approval::Given);
+    }
+    if here.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return Ok(Approval::Later);
+    }
+    let reasons = super::contract::approval_reasons(here, &here.context()?, bytes)?;
+    if reasons.is_empty() {
+        return Ok(Approval::NotNeeded);
+    }
+    err("This needs your approval:");
+    reasons.iter().for_each(|reason| err(&format!("  {}", safe(reason))));
+    prompt("Approve it? [y/N] ");
+    let mut line = String::new();
+    let read = std::io::stdin().lock().take(LINE_BYTES_MAX).read_line(&mut line).unwrap_or_default();
+    let yes = read > 0 && matches!(line.trim().to_lowercase().as_str(), "y" | "yes");
+    Ok(if yes { Approval::Given } else { Approval::Refused })
 }
 
 /// A document as text.

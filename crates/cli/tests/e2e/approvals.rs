@@ -149,12 +149,48 @@ fn the_extent_of_a_scope_is_counted_in_files() {
 }
 
 #[test]
-fn a_typed_contract_needs_no_second_yes_and_says_once_what_it_is() {
+fn a_wide_contract_is_approved_on_the_command_line_or_waits_with_its_ids_as_data() {
     let env = with_worker("echo new > src/new.txt");
-    let ran = env.norma(&["run", "--goal", "make it new", "--agent", "worker", "--allow", "src"]);
+    for name in ["src/a.txt", "src/b.txt", "src/c.txt", "src/d.txt"] {
+        env.write(name, "x\n");
+    }
+    env.commit("most of it is in src");
+    let typed = ["run", "--goal", "make it new", "--agent", "worker", "--allow", "src"];
+    let waiting = env.norma(&[&typed[..], &["--json"]].concat());
+    waiting.exits(3);
+    let value: serde_json::Value = serde_json::from_str(waiting.raw.lines().last().unwrap()).unwrap();
+    let asked = &env.json(&["approvals"])[0];
+    assert_eq!((&value["approvals"][0]["id"], &value["run_id"]), (&asked["id"], &asked["run_id"]), "{value:#}");
+    assert!(value["approvals"][0]["reasons"][0].as_str().unwrap().contains("more than 50 % of the tree"), "{value:#}");
+    let ran = env.norma(&[&typed[..], &["--yes-wide"]].concat());
     ran.success();
     assert_eq!(ran.out().matches("goal: make it new").count(), 1, "{ran}");
     assert_eq!(ran.out().matches("· sandbox ").count(), 1, "{ran}");
     assert!(env.event_types().contains(&"approval_used".to_owned()), "the yes is on record");
     assert_eq!(env.read("src/new.txt"), "new\n");
+    let asked = &env.json(&["approvals", "--all"])[0];
+    assert_eq!((&asked["state"], &asked["reason"]), (&json!("used"), &json!("approved on the command line")));
+}
+
+#[test]
+fn a_person_at_a_terminal_is_asked_there() {
+    let env = with_worker("echo new > src/new.txt");
+    for name in ["src/a.txt", "src/b.txt", "src/c.txt", "src/d.txt"] {
+        env.write(name, "x\n");
+    }
+    env.commit("most of it is in src");
+    let answered = |answer: &str| {
+        let norma = env!("CARGO_BIN_EXE_norma");
+        let typed =
+            format!("echo {answer} | script -qec \"'{norma}' run --goal new --agent worker --allow src\" /dev/null");
+        env.output_of("sh", &["-c", &typed])
+    };
+    let refused = answered("n");
+    assert!(refused.out().contains("files, more than 50 % of the tree"), "{refused}");
+    assert!(refused.out().contains("Approve it? [y/N]") && refused.out().contains("not approved"), "{refused}");
+    assert_eq!(env.json(&["runs"]), json!([]));
+    let ran = answered("y");
+    assert!(ran.out().contains("landed"), "{ran}");
+    assert_eq!(env.read("src/new.txt"), "new\n");
+    assert!(env.event_types().contains(&"approval_used".to_owned()), "the approval is on record");
 }

@@ -63,10 +63,10 @@ fn a_patch_that_may_not_be_is_refused_and_leaves_no_trace() {
     .git: the patch names "a/.git/hooks/post-checkout": it names a git directory
     .GIT: the patch names "a/sub/.GIT/config": it names a git directory
     state directory: .norma/config.json: the state directory is not for agents
-    symlink: link: symbolic links are refused
+    symlink: link: symbolic links are refused, unless allowed_paths names the link itself and it leads to something inside the scope
     gitlink: sub: submodules are refused
     binary: the patch has a binary section
-    NUL: nul.txt: binary content is refused; a contract can allow it (scope.allow_binary)
+    NUL: nul.txt: Windows takes "nul.txt" for a device; nul.txt: binary content is refused; a contract can allow it (scope.allow_binary)
     control characters: a\nb: path "a\nb" contains the control character U+000A
     "#);
 }

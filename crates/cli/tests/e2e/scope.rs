@@ -1,8 +1,10 @@
 //! What a run may change: the scope of its contract, the policies it is bound to, and whose they are.
 
+use crate::batches::{item, with_worker};
 use crate::environment::{PATCH, TestEnvironment};
 use contract::policy::POLICY_FILES;
 use serde_json::{Value, json};
+use std::os::unix::ffi::OsStrExt;
 
 fn new_file(path: &str) -> String {
     format!("diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+x\n")
@@ -69,13 +71,15 @@ fn a_protected_path_is_refused_until_the_scope_names_it() {
     denied(&ran(&patch, json!({})), &[("protected_path", ".github/workflows/ci.yml")]);
     assert_eq!(ran(&patch, json!({"allowed_paths": ["/.github/workflows"]})).last()["status"], "succeeded");
     let modules = new_file(".gitmodules");
-    denied(&ran(&modules, json!({"allowed_paths": [".gitmodules"]})), &[("protected_path", ".gitmodules")]);
+    denied(&ran(&modules, json!({})), &[("protected_path", ".gitmodules")]);
+    // Whoever trusts a configuration that names the file has approved it.
+    assert_eq!(ran(&modules, json!({"allowed_paths": [".gitmodules"]})).last()["status"], "succeeded");
 }
 
 #[test]
 fn every_finding_has_its_rule_and_every_refusal_too() {
     let patch = [new_file(".env"), new_file("a.txt"), new_file("A.txt")].concat();
-    let expected = [("protected_path", ".env"), ("case_twin", "a.txt")];
+    let expected = [("protected_path", ".env"), ("case_twin", "A.txt"), ("case_twin", "a.txt")];
     denied(&ran(&patch, json!({})), &expected);
     denied(&ran(&new_file("../x"), json!({})), &[("odd_name", "")]);
     denied(&ran(&new_file("sub/.git/config"), json!({})), &[("protected_path", "")]);
@@ -145,8 +149,8 @@ fn a_changed_policy_is_untrusted_until_it_is_trusted_and_says_what_it_changes() 
     for part in [
         "error: .norma/config.json with .norma/policies/protected_paths.json is not trusted, so nothing was run",
         ".norma/policies/protected_paths.json is not the built-in one:",
-        "- rules {\"contractable\":false,\"except\":",
-        "and 6",
+        "- rules {\"contractable\":",
+        "and 7",
         "next: if that is what you want: norma trust",
     ] {
         assert!(said.contains(part), "{part:?} is not in {said}");
@@ -181,7 +185,7 @@ fn a_policy_that_cannot_be_used_starts_nothing_and_every_violation_is_named() {
     insta::assert_snapshot!(env.norma(&["run", "1"]), @r#"
     ! error: the policies in .norma/policies cannot be used, so nothing was run:
     !   scratch_paths.json (document): could not be read: it is not a regular file
-    !   protected_paths.json /rules/0/pattern: path "/x" is absolute
+    !   protected_paths.json /rules/0/match/0: the rule "/x" does not match this example
     !   protected_paths.json /rules/1/match/0: the rule "a" does not match this example
     !   protected_paths.json /rules/1/not_match/0: the rule "a" matches this example
     !   protected_path.json (document): there is no such policy; there are agent_registry.json, command_allowlist.json, forbidden_actions.json, mcp_allowlist.json, protected_paths.json, scratch_paths.json, wide_paths.json
@@ -213,4 +217,88 @@ fn a_run_goes_on_only_under_the_policies_it_was_started_under() {
     env.write(".norma/policies/scratch_paths.json", &policy);
     std::fs::write(env.dir.join("script.json"), "{}").unwrap();
     env.norma(&["resume", "@last"]).success();
+}
+
+/// Has an item with these members carried out by a worker that does this, approved if it asks; the run afterwards.
+fn worked(env: &TestEnvironment, script: &str, members: Value) -> Value {
+    env.write("agents/do.sh", script);
+    env.commit("what to do");
+    env.write("items.json", &json!([item("a", members)]).to_string());
+    let ran = env.norma(&["batch", "items.json", "--new"]);
+    if ran.code() == Some(3) {
+        let id = env.json(&["approvals"])[0]["id"].as_str().unwrap().to_owned();
+        env.norma(&["approve", &id]).success();
+        env.norma(&["resume", "@last"]);
+    }
+    env.norma(&["verify", "@last"]).success();
+    env.norma(&["replay", "@last"]).success();
+    env.last()
+}
+
+#[test]
+fn a_contract_that_allows_binary_files_lands_them_with_an_approval() {
+    let env = with_worker("");
+    let script = r"printf 'a\0b' > x.bin";
+    let refused = worked(&env, script, json!({"allowed_paths": ["x.bin"]}));
+    assert_eq!(refused["status"], "denied");
+    let landed = worked(&env, script, json!({"allowed_paths": ["x.bin"], "scope": {"allow_binary": true}}));
+    assert_eq!(landed["status"], "succeeded", "{landed:#}");
+    assert!(env.event_types().contains(&"approval_used".to_owned()));
+    assert_eq!(env.read("x.bin"), "a\0b");
+    // The bytes are known now: another mode, another name and a copy bring nothing new.
+    let script = "chmod +x x.bin; cp x.bin y.bin; mkdir d; cp x.bin d/z.bin; rm x.bin";
+    let moved = worked(&env, script, json!({"allowed_paths": ["x.bin", "y.bin", "d/z.bin"]}));
+    assert_eq!(moved["status"], "succeeded", "{moved:#}");
+    assert_eq!(env.git(&["ls-files", "*.bin"]), "d/z.bin\ny.bin");
+}
+
+#[test]
+fn text_in_utf16_lands_and_its_secrets_do_not() {
+    let env = with_worker("");
+    let script = r"printf '\377\376h\0i\0\n\0' > a.txt";
+    assert_eq!(worked(&env, script, json!({"allowed_paths": ["a.txt"]}))["status"], "succeeded");
+    let key = format!("AKIA{}", "IOSFODNN7EXAMPLQ");
+    let wide: String = format!("k = \"{key}\"\n").chars().map(|c| format!(r"\{:03o}\0", c as u32)).collect();
+    let run = worked(&env, &format!(r"printf '\377\376{wide}' > a.txt"), json!({"allowed_paths": ["a.txt"]}));
+    assert_eq!(run["status"], "denied");
+    assert!(run["message"].as_str().unwrap().contains("adds what looks like"), "{}", run["message"]);
+}
+
+#[test]
+fn case_renames_links_and_odd_names_of_the_base_are_honest_work() {
+    let env = with_worker("");
+    env.write("README.md", "readme\n");
+    std::os::unix::fs::symlink("README.md", env.root.join("old")).unwrap();
+    let odd = std::ffi::OsStr::from_bytes(b"caf\xe9.txt");
+    std::fs::write(env.root.join(odd), "latin\n").unwrap();
+    env.commit("what is there");
+    let script = r#"git mv README.md Readme.md; rm old; echo file > old; ln -s Readme.md new; printf 'utf\n' > "$(printf 'caf\351.txt')""#;
+    let run = worked(&env, script, json!({"constraints": {"max_files": 5}}));
+    assert_eq!((&run["status"], &run["reason"]), (&json!("denied"), &json!("policy_violation")));
+    let why = run["message"].as_str().unwrap();
+    assert!(why.contains("new: symbolic links are refused, unless") && !why.contains("; "), "{why}");
+    let script = script.replace(r#"; printf 'utf\n' > "$(printf 'caf\351.txt')""#, "");
+    let named = json!({"allowed_paths": ["README.md", "Readme.md", "old", "new"]});
+    assert_eq!(worked(&env, &script, named)["status"], "succeeded");
+    let edit = r#"printf 'utf\n' > "$(printf 'caf\351.txt')""#;
+    assert_eq!(worked(&env, edit, json!({}))["status"], "succeeded");
+    assert_eq!(std::fs::read(env.root.join(odd)).unwrap(), b"utf\n");
+}
+
+#[test]
+fn git_s_own_file_lands_only_by_its_exact_name_and_with_an_approval() {
+    let env = with_worker("");
+    let script = "printf '# none\\n' > .gitmodules";
+    assert_eq!(worked(&env, script, json!({}))["status"], "denied");
+    let run = worked(&env, script, json!({"allowed_paths": [".gitmodules"]}));
+    assert_eq!(run["status"], "succeeded", "{run:#}");
+    assert!(env.event_types().contains(&"approval_used".to_owned()));
+}
+
+#[test]
+fn a_line_that_reorders_what_is_shown_is_refused() {
+    let env = with_worker("");
+    let run = worked(&env, r"printf 'if (a \342\200\256 b)\n' > a.c", json!({"allowed_paths": ["a.c"]}));
+    assert_eq!(run["reason"], "policy_violation");
+    assert!(run["message"].as_str().unwrap().contains("a.c: line 1 adds U+202E"), "{}", run["message"]);
 }

@@ -36,6 +36,8 @@ pub struct Terms<'a> {
     pub base: &'a str,
     /// A file of that commit, or why there is none.
     pub file: &'a dyn Fn(&RepoPath) -> Result<Vec<u8>, String>,
+    /// Whether that commit has a directory there.
+    pub is_directory: &'a dyn Fn(&RepoPath) -> bool,
     /// Why a command may not be started, if it may not.
     pub refusal: &'a dyn Fn(&[String]) -> Option<String>,
 }

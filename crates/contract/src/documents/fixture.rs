@@ -87,6 +87,7 @@ pub(super) fn with_terms<T>(each: impl FnOnce(&Terms<'_>) -> T) -> T {
         present: &["here".to_owned()].into(),
         state_dir,
         base: BASE,
+        is_directory: &|path| path.as_str() == "src",
         file: &file,
         refusal: &refusal,
     })

@@ -10,7 +10,7 @@ pub use bound::{schema_artifact, schema_of};
 pub use compile::{compile, read};
 pub use draft::Draft;
 
-use super::{AgentRef, AgentRole, Filesystem, Grade, OrNull, Sha256};
+use super::{AgentRef, AgentRole, Filesystem, Grade, OrNull, ScopeTerms, Sha256};
 use crate::schema::JsonSchema;
 #[cfg(test)]
 use crate::schema::generate::{absent_is_not_null, one_or_more_or_null};
@@ -42,6 +42,9 @@ pub struct TaskContract {
     /// What may change: files, or directories with everything below; no patterns.
     #[schemars(length(min = 1), inner(length(min = 1)))]
     pub allowed_paths: Vec<String>,
+    /// What a change may bring besides text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<ScopeTerms>,
     /// Words that no command of it may contain, besides those of policy.
     pub forbidden_actions: Vec<String>,
     /// What must hold of the result.

@@ -5,7 +5,7 @@ mod batch;
 
 pub use batch::{Batch, ITEMS_MAX, compile_batch, read_batch};
 
-use super::Grade;
+use super::{Grade, ScopeTerms};
 use crate::schema::JsonSchema;
 #[cfg(test)]
 use crate::schema::generate::absent_is_not_null;
@@ -50,6 +50,9 @@ pub struct WorkItem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1), inner(length(min = 1)))]
     pub allowed_paths: Option<Vec<String>>,
+    /// What a change may bring besides text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope: Option<ScopeTerms>,
     /// Whose version of the tests counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests_policy: Option<TestsPolicy>,
@@ -61,13 +64,17 @@ pub struct WorkItem {
 /// How much a work item may come to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(transform = absent_is_not_null)]
 pub struct WorkConstraints {
-    /// Paths that differ.
-    pub max_files: u64,
+    /// Paths that differ. If nothing is said: as many as `allowed_paths` has entries, if none of them is a directory; 50
+    /// if one is; 10 without `allowed_paths`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_files: Option<u64>,
     /// Tool operations of the agent.
     pub max_tool_ops: u64,
-    /// Entries of the four deltas together.
-    pub max_delta_size: u64,
+    /// Entries of the four deltas together. If nothing is said: 100, or as many as paths may differ, if that is more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_delta_size: Option<u64>,
     /// How long the turn may take, and the test.
     #[schemars(range(min = 1))]
     pub timeout_ms: u64,
@@ -75,7 +82,7 @@ pub struct WorkConstraints {
 
 impl Default for WorkConstraints {
     fn default() -> Self {
-        WorkConstraints { max_files: 10, max_tool_ops: 50, max_delta_size: 100, timeout_ms: 300_000 }
+        WorkConstraints { max_files: None, max_tool_ops: 50, max_delta_size: None, timeout_ms: 300_000 }
     }
 }
 

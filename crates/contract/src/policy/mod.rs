@@ -70,7 +70,7 @@ pub const POLICY_FILES: [PolicyFile; 7] = [
     PolicyFile {
         name: "protected_paths.json",
         default: PROTECTED_PATHS_DEFAULT,
-        earlier: &[],
+        earlier: &["6068e0fe8f6454bb9e6183c7cf02339b86fc2be25ecc9ab08761d9e201a56072"],
         check: |bytes| ProtectedPaths::parse(bytes).map(drop),
     },
     PolicyFile {
@@ -82,7 +82,7 @@ pub const POLICY_FILES: [PolicyFile; 7] = [
     PolicyFile {
         name: "wide_paths.json",
         default: WIDE_PATHS_DEFAULT,
-        earlier: &[],
+        earlier: &["6451bfdfff1e741ec8b55ce7b20561334383e1ded70de79103ffb12cb1af97eb"],
         check: |bytes| WidePaths::parse(bytes).map(drop),
     },
 ];

@@ -3,7 +3,7 @@
 //! Windows drops at the end of a name do not count.
 //!
 //! - `name`: that name anywhere, as a file or a directory, and everything below it;
-//! - `dir/`, `dir/name`: from the repository's root, and everything below it;
+//! - `dir/`, `dir/name`, `/name`: from the repository's root, and everything below it;
 //! - `**/dir/name`: the same at any depth.
 //!
 //! One `*` in a component stands for any characters of that component.
@@ -79,6 +79,10 @@ impl PathPattern {
             Some(rest) => (true, rest),
             None => (false, text),
         };
+        let (at_root, rest) = match rest.strip_prefix('/') {
+            Some(name) if !anywhere => (true, name),
+            _ => (false, rest),
+        };
         let path = rest.strip_suffix('/').unwrap_or(rest);
         // A star is as good as a letter here: what is left must be a path that a repository can hold.
         match RepoPath::parse(&path.replace('*', "x")) {
@@ -87,7 +91,7 @@ impl PathPattern {
             Ok(_) => {}
         }
         let parts = path.split('/').map(Part::parse).collect::<Result<Vec<_>, _>>()?;
-        Ok(PathPattern { floating: anywhere || !rest.contains('/'), parts, except: Vec::new() })
+        Ok(PathPattern { floating: anywhere || !at_root && !rest.contains('/'), parts, except: Vec::new() })
     }
 
     /// The same without these names, each with at most one `*`.
@@ -140,6 +144,7 @@ mod tests {
     #[test]
     fn a_path_is_meant_from_the_root_unless_it_floats() {
         check(".github/", &[".github", ".github/a", ".GitHub/a/b"], &["a/.github", ".githubx/a"]);
+        check("/.travis.yml", &[".travis.yml", ".TRAVIS.YML"], &["vendor/.travis.yml", ".travis.yaml"]);
         check("a/b/", &["a/b", "a/b/c"], &["x/a/b", "a/c"]);
         check("**/.cargo/config*", &[".cargo/config.toml", "a/.cargo/config"], &[".cargo/bin", "config"]);
         check("**/migrations/", &["db/migrations/1.sql", "migrations"], &["src/migrations.rs"]);
@@ -163,7 +168,9 @@ mod tests {
     fn a_pattern_that_cannot_be_meant_is_refused() {
         for (pattern, expected) in [
             ("", r#"path "" names no file"#),
-            ("/a", r#"path "/a" is absolute"#),
+            ("//a", r#"path "/a" is absolute"#),
+            ("**//a", r#"path "/a" is absolute"#),
+            ("/", r#"path "" names no file"#),
             ("../a", r#"path "../a" contains a `..` component"#),
             ("a//b", "write it as a/b"),
             ("./a", "write it as a"),

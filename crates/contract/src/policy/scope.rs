@@ -26,7 +26,7 @@ pub struct ProtectedPathsFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProtectedPathRule {
-    /// `name` anywhere, `dir/` or `dir/name` from the root, `**/dir/name` at any depth; one `*` in a component.
+    /// `name` anywhere, `dir/`, `dir/name` or `/name` from the root, `**/dir/name` at any depth; one `*` in a component.
     /// Everything below is meant too. Case does not count.
     pub pattern: String,
     /// Names that the pattern does not mean.
@@ -35,7 +35,8 @@ pub struct ProtectedPathRule {
     /// Why it is protected; shown with every finding.
     #[schemars(length(min = 1))]
     pub reason: String,
-    /// Whether a contract can allow it by naming it, or something below it, in `allowed_paths`.
+    /// Whether a contract can allow it by naming it, or something below it, in `allowed_paths`. If not, it can only name the
+    /// very file, and a person has to approve that.
     pub contractable: bool,
     /// Paths that the rule must match.
     #[serde(rename = "match")]
@@ -360,7 +361,8 @@ mod tests {
             protected.covering(&FoldedPath::new(&path)).all(|rule| rule.is_allowed(&path, std::slice::from_ref(&entry)))
         };
         assert!(allows(".github/workflows", ".github/workflows/ci.yml"));
-        assert!(allows(".github", ".github/workflows/ci.yml"));
+        assert!(!allows(".github", ".github/workflows/ci.yml"));
+        assert!(allows(".github", ".github/CONTRIBUTING.md"));
         assert!(allows("sub/.gitignore", "sub/.gitignore"));
         assert!(!allows("sub", "sub/.gitignore"));
         assert!(!allows(".github/workflows", ".github/actions/a.yml"));
@@ -383,7 +385,7 @@ mod tests {
         wrong["match"] = json!(["../x", "b"]);
         let expected =
             ["/rules/1/pattern", "/rules/2/except/0", "/rules/2/match/0", "/rules/2/not_match/0", "/rules/3/match/0"];
-        assert_eq!(pointers(json!([rule("x"), rule("/x"), wrong, rule("y")])), expected);
+        assert_eq!(pointers(json!([rule("x"), rule("//x"), wrong, rule("y")])), expected);
         assert_eq!(pointers(json!([{"pattern": "x", "reason": "", "match": [], "not_match": ["b"]}])).len(), 3);
         let text = r#"{"rules":[{"path":"a/*","reason":"r"},{"path":"","reason":"r"},{"path":"../a","reason":"r"},
             {"path":"**/a","reason":"r"},{"path":"a*b*","reason":"r"},{"path":"a?","reason":"r"}]}"#;

@@ -37,6 +37,8 @@ pub enum Rule {
     TooLarge,
     /// Could not be looked at.
     Unreadable,
+    /// A line is added that is shown in another order than it is read.
+    ReorderedText,
     /// Something is added that looks like a secret.
     Secret,
     /// The patch did not become a tree.

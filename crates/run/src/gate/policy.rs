@@ -2,8 +2,9 @@
 //! scopes and dangerous rights do. A pure function of the contract and of how many files its scope holds, so that
 //! whoever is asked, and whoever checks later, gets the same reasons.
 
+use contract::policy::FoldedPath;
 use contract::work::NetworkRight;
-use contract::{Item, Policies};
+use contract::{Item, Policies, RepoPath};
 
 /// How much of the tree an item's scope holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,6 +21,9 @@ pub struct Extent {
 /// alone: there is no width to judge. One that may change nothing is not wide, whatever it names.
 pub fn needs_approval(item: &Item, policies: &Policies, extent: Extent) -> Vec<String> {
     let mut reasons = if item.read_only { Vec::new() } else { wide(item, policies, extent) };
+    if !item.read_only {
+        reasons.extend(protected(item, policies));
+    }
     if item.rights.network == NetworkRight::OnRequest {
         reasons.push("network on-request requires approval: the agent may reach what it is configured for".into());
     }
@@ -28,6 +32,16 @@ pub fn needs_approval(item: &Item, policies: &Policies, extent: Extent) -> Vec<S
         reasons.push("binary files require approval: nobody can read what changes in them".into());
     }
     reasons
+}
+
+/// Paths that no contract names by itself, such as git's own.
+fn protected(item: &Item, policies: &Policies) -> Vec<String> {
+    let reason = |path: &RepoPath| {
+        let folded = FoldedPath::new(path);
+        let rule = policies.protected_paths().covering(&folded).find(|rule| !rule.contractable)?;
+        Some(format!("protected paths require approval: {path}: it {}", rule.reason))
+    };
+    item.scope.allowed_paths.iter().filter_map(reason).collect()
 }
 
 fn wide(item: &Item, policies: &Policies, extent: Extent) -> Vec<String> {
@@ -76,16 +90,17 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_scope_is_told_by_its_name_and_by_its_share() {
-        assert_eq!(
-            reasons(json!({"scope": {"allowed_paths": ["src", "x"]}}), (100, 2)),
-            ["wide paths require approval: src: it is where most of a repository's code lies"]
-        );
+    fn a_wide_scope_is_told_by_its_share_of_the_tree_whatever_it_is_called() {
+        assert_eq!(reasons(json!({"scope": {"allowed_paths": ["src", "docs"]}}), (100, 50)), [""; 0]);
         assert_eq!(
             reasons(json!({"scope": {"allowed_paths": ["a", "b"]}}), (100, 51)),
             ["wide paths require approval: they hold 51 of 100 files, more than 50 % of the tree"]
         );
-        assert_eq!(reasons(json!({"scope": {"allowed_paths": ["SRC"]}}), (9, 1)).len(), 1);
+        assert_eq!(
+            reasons(json!({"scope": {"allowed_paths": ["src", "sub/.gitmodules"]}}), (9, 1)),
+            ["protected paths require approval: sub/.gitmodules: it is read by git itself: it can bring in other \
+              repositories or run commands"]
+        );
         assert_eq!(reasons(json!({"scope": {"allowed_paths": ["src/lib"]}}), (9, 1)), [""; 0]);
         assert_eq!(reasons(json!({"scope": {"allowed_paths": ["src"]}, "read_only": true}), (9, 9)), [""; 0]);
         assert_eq!(reasons(json!({"scope": {}}), (100, 100)), [""; 0]);

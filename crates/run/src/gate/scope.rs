@@ -7,9 +7,9 @@
 
 use super::secret::{self, AddedSecret};
 use super::{Finding, Rule};
-use contract::RepoPath;
 use contract::path::{PathProblem, fold, lies_within};
 use contract::policy::{FoldedPath, ProtectedPaths, ScratchPaths};
+use contract::{RULES_RESULT, RepoPath};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,6 +46,14 @@ pub struct ChangedPath {
     pub new_mode: Option<u32>,
     /// Whether the content after looks binary.
     pub binary: bool,
+    /// Whether that is no reason to refuse it: the tree before has the same bytes, or it is text in UTF-16.
+    pub excused: bool,
+    /// For a new name, another one in the tree after that some file system takes for the same.
+    pub twin: Option<String>,
+    /// For a symbolic link, the path that it leads to, if that is in the repository and no other link is on the way.
+    pub leads_to: Option<String>,
+    /// The first line added that is shown in another order than it is read, and the character that does it.
+    pub reordered: Option<(u64, char)>,
     /// What looks like a secret in the content after and was not there before.
     pub secrets: Vec<AddedSecret>,
 }
@@ -104,7 +112,7 @@ impl Odd {
 }
 
 /// What a change may touch.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     /// Files and directories; the whole tree if there are none.
     pub allowed_paths: Vec<RepoPath>,
@@ -114,17 +122,25 @@ pub struct Scope {
     pub allow_binary: bool,
     /// What the user's git configuration names.
     pub named_by_git: Vec<RepoPath>,
+    /// The version of the rules to judge by.
+    pub rules: u32,
 }
 
 impl Scope {
-    /// The scope of a contract, with the scratch paths of the policy it is bound to.
-    pub fn new(contract: &contract::Scope, scratch_paths: Arc<ScratchPaths>) -> Scope {
-        Scope {
-            allowed_paths: contract.allowed_paths.clone(),
-            scratch_paths,
-            allow_binary: contract.allow_binary,
-            named_by_git: contract.named_by_git.clone(),
-        }
+    /// The scope of a contract, with the scratch paths of the policy and the version of the rules it is bound to.
+    pub fn new(contract: &contract::Scope, scratch_paths: Arc<ScratchPaths>, rules: u32) -> Scope {
+        let contract::Scope { allowed_paths, allow_binary, named_by_git } = contract.clone();
+        Scope { allowed_paths, scratch_paths, allow_binary, named_by_git, rules }
+    }
+
+    /// Whether a change is judged by what it brings, and not by what was there before.
+    fn judges_result(&self) -> bool {
+        self.rules >= RULES_RESULT
+    }
+
+    /// Whether an entry is exactly this path.
+    fn names(&self, path: &[u8]) -> bool {
+        self.allowed_paths.iter().any(|allowed| allowed.as_str().as_bytes() == path)
     }
 
     fn allows(&self, path: &RepoPath) -> bool {
@@ -145,7 +161,8 @@ pub fn judge(
     let denied = observed.denies_ignored_outside;
     let ignored = observed.ignored.iter().flat_map(|ignored| judge.ignored(&ignored.path, denied));
     let odd = observed.odd.iter().flat_map(|odd| judge.odd(odd));
-    changes.chain(case_twins(&observed.changes)).chain(ignored).chain(odd).collect()
+    let twins = if scope.judges_result() { Vec::new() } else { case_twins(&observed.changes) };
+    changes.chain(twins).chain(ignored).chain(odd).collect()
 }
 
 struct Judge<'a> {
@@ -156,28 +173,58 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     fn change(&self, change: &ChangedPath) -> Vec<Finding> {
-        let mut findings = match RepoPath::parse_bytes(&change.path) {
-            Ok(path) if path.as_str().as_bytes() == change.path => self.path(&path),
-            Ok(path) => vec![Finding::at(Rule::OddName, &change.path, format!("it is another spelling of {path}"))],
-            Err(problem) => vec![name_finding(&change.path, &problem)],
-        };
-        findings.extend(mode_finding(change));
-        if change.binary && !self.scope.allow_binary {
+        let mut findings = self.name(change);
+        let result = self.scope.judges_result();
+        findings.extend(if result { self.mode(change) } else { mode_finding(change) });
+        if change.binary && !self.scope.allow_binary && !(result && change.excused) {
             let message = "binary content is refused; a contract can allow it (scope.allow_binary)";
             findings.push(Finding::at(Rule::Binary, &change.path, message));
         }
-        findings.extend(secret::findings(&change.path, &change.secrets));
+        if result || !change.binary {
+            findings.extend(secret::findings(&change.path, &change.secrets));
+        }
+        if result {
+            findings.extend(change.twin.as_ref().map(|other| twin(&change.path, other)));
+            findings.extend(change.reordered.map(|found| reordered(&change.path, found)));
+        }
+        findings
+    }
+
+    /// Whether a change may have this name. Of what the base has only where it lies counts: its name is not the
+    /// change's doing.
+    fn name(&self, change: &ChangedPath) -> Vec<Finding> {
+        let known = self.scope.judges_result() && change.old_mode.is_some();
+        let at = |message: String| vec![Finding::at(Rule::OddName, &change.path, message)];
+        match RepoPath::parse_bytes(&change.path) {
+            Ok(path) if path.as_str().as_bytes() == change.path => {
+                let odd = path.components().find_map(odd_name).filter(|_| self.scope.judges_result() && !known);
+                odd.map(at).into_iter().flatten().chain(self.path(&path, known)).collect()
+            }
+            Ok(path) => at(format!("it is another spelling of {path}")),
+            Err(PathProblem::NotUtf8(_)) if known => self.unreadable_name(&change.path),
+            Err(problem) => vec![name_finding(&change.path, &problem)],
+        }
+    }
+
+    /// A name of the base that is not UTF-8. Lists compare it with what can be read of it.
+    fn unreadable_name(&self, name: &[u8]) -> Vec<Finding> {
+        let path = match RepoPath::parse(&String::from_utf8_lossy(name)) {
+            Ok(path) => path,
+            Err(problem) => return vec![name_finding(name, &problem)],
+        };
+        let mut findings = self.path(&path, true);
+        findings.iter_mut().for_each(|finding| *finding = Finding::at(finding.rule, name, finding.message.clone()));
         findings
     }
 
     /// Where a path lies, and what it is called.
-    fn path(&self, path: &RepoPath) -> Vec<Finding> {
+    fn path(&self, path: &RepoPath, known: bool) -> Vec<Finding> {
         let at = |rule, message: String| Finding::at(rule, path.as_str().as_bytes(), message);
         if self.is_state(path) {
             return vec![at(Rule::StateDirectory, "the state directory is not for agents".to_owned())];
         }
         let mut findings = Vec::new();
-        if let Some(name) = path.components().find(|name| is_short_name(name)) {
+        if let Some(name) = path.components().find(|name| !known && is_short_name(name)) {
             findings.push(at(Rule::OddName, format!("Windows can take {name:?} for the short name of another file")));
         }
         if !self.scope.allows(path) {
@@ -185,6 +232,33 @@ impl Judge<'_> {
         }
         findings.extend(self.protection(path));
         findings
+    }
+
+    /// Whether what is there now may be: a file that git keeps, or a link that the contract names and that leads to
+    /// where changes may be. What was there before may be gone, whatever it was, unless it was a submodule.
+    fn mode(&self, change: &ChangedPath) -> Option<Finding> {
+        let modes = [change.old_mode, change.new_mode];
+        if modes.contains(&Some(MODE_GITLINK)) {
+            return Some(Finding::at(Rule::Submodule, &change.path, "submodules are refused"));
+        }
+        match change.new_mode? {
+            MODE_SYMLINK if self.allows_link(change) => None,
+            MODE_SYMLINK => {
+                let message = "symbolic links are refused, unless allowed_paths names the link itself and it leads to \
+                               something inside the scope";
+                Some(Finding::at(Rule::Symlink, &change.path, message))
+            }
+            mode if MODES_PLAIN.contains(&mode) => None,
+            mode => Some(Finding::at(Rule::Mode, &change.path, format!("file mode {mode:o} is refused"))),
+        }
+    }
+
+    fn allows_link(&self, change: &ChangedPath) -> bool {
+        let target = change.leads_to.as_ref().and_then(|target| RepoPath::parse(target).ok());
+        let inside = |target: RepoPath| {
+            self.scope.allows(&target) && !self.is_state(&target) && self.protection(&target).is_empty()
+        };
+        self.scope.names(&change.path) && target.is_some_and(inside)
     }
 
     fn is_state(&self, path: &RepoPath) -> bool {
@@ -195,9 +269,19 @@ impl Judge<'_> {
     fn protection(&self, path: &RepoPath) -> Vec<Finding> {
         let folded = FoldedPath::new(path);
         let binding = self.protected.covering(&folded);
-        let binding = binding.filter(|rule| !rule.is_allowed(path, &self.scope.allowed_paths));
+        let result = self.scope.judges_result();
+        // Whoever names such a file is asked about it before anything starts.
+        let named = |rule: &contract::policy::Protection| {
+            result && !rule.contractable && self.scope.names(path.as_str().as_bytes())
+        };
+        let binding =
+            binding.filter(|rule| !rule.is_allowed(path, &self.scope.allowed_paths)).filter(|rule| !named(rule));
         let finding = |rule: &contract::policy::Protection| {
-            let way = if rule.contractable { "; a contract can name it in allowed_paths" } else { "" };
+            let way = match rule.contractable {
+                true => "; a contract can name it in allowed_paths",
+                false if result => "; a contract can name this very file in allowed_paths, with a person's approval",
+                false => "",
+            };
             Finding::at(Rule::ProtectedPath, path.as_str().as_bytes(), format!("protected: it {}{way}", rule.reason))
         };
         binding.map(finding).chain(self.named_by_git(path)).collect()
@@ -265,6 +349,31 @@ fn name_finding(path: &[u8], problem: &PathProblem) -> Finding {
         _ => Rule::OddName,
     };
     Finding::at(rule, path, problem.to_string())
+}
+
+/// Why a new file should not be called this, if it should not: some system takes the name for something else.
+fn odd_name(name: &str) -> Option<String> {
+    let stem = name.split('.').next().unwrap_or_default().trim_end().to_ascii_uppercase();
+    let numbered = |device: &str| stem.strip_prefix(device).is_some_and(|number| number.len() == 1 && number != "0");
+    let device = ["CON", "PRN", "AUX", "NUL"].contains(&stem.as_str())
+        || (["COM", "LPT"].into_iter().any(numbered) && stem.ends_with(|c: char| c.is_ascii_digit()));
+    match name {
+        _ if device => Some(format!("Windows takes {name:?} for a device")),
+        _ if name.ends_with(['.', ' ']) => Some(format!("Windows drops what {name:?} ends with")),
+        _ if name.starts_with('-') => Some(format!("commands take {name:?} for an option")),
+        _ => None,
+    }
+}
+
+fn twin(path: &[u8], other: &str) -> Finding {
+    let message = format!("it and {other:?} are one name where case or Unicode form does not count");
+    Finding::at(Rule::CaseTwin, path, message)
+}
+
+fn reordered(path: &[u8], (line, character): (u64, char)) -> Finding {
+    let code = u32::from(character);
+    let message = format!("line {line} adds U+{code:04X}, which shows text in another order than it is read");
+    Finding::at(Rule::ReorderedText, path, message)
 }
 
 /// Names of the form that Windows gives a file besides its own (`GITMOD~1`): through them another file could be

@@ -2,7 +2,7 @@
 //! An agent's own list of changes is never looked at.
 
 use crate::Result;
-use crate::change::observed;
+use crate::change::{observed, paths};
 use crate::git::{Objects, TreeChange};
 use crate::git::{id, recorded};
 use contract::hash::{digest, sha256};
@@ -46,7 +46,7 @@ impl Difference {
         }
         let (old, new) = (id(old), id(new));
         let found = objects.diff(old, new)?;
-        let paths = observed::changes(objects, &found)?;
+        let paths = paths::changes(objects, Some((old, new)), &found)?;
         let mut artifacts = Vec::with_capacity(found.len());
         for (number, change) in (1..).zip(&found) {
             artifacts.push(artifact(objects, number, change)?);

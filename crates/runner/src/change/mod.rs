@@ -10,6 +10,7 @@ mod judged;
 mod merge;
 pub(crate) mod observed;
 mod patch;
+pub(crate) mod paths;
 mod receipt;
 mod whole;
 

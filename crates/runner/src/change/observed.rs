@@ -1,13 +1,13 @@
 //! What norma saw of a change, in the words of the gate that judges it.
 
 use crate::Result;
-use crate::git::{Entry, MODE_GITLINK, Objects, TreeChange};
+use crate::change::paths::{changes, is_file};
+use crate::git::{Entry, ObjectId, Objects, TreeChange};
 use crate::workspace::{Captured, IgnoredFile, OddKind};
 use contract::Digest;
 use contract::json::INTEGER_MAX;
 use contract::receipt::{LeftOut, LeftOutFile};
 use run::gate::scope::{ChangedPath, IgnoredPath, Observed, Odd, OddPath};
-use run::gate::secret::{self, AddedSecret};
 use run::gate::shown;
 use run::redact::{Known, Redactor};
 use serde::{Deserialize, Serialize};
@@ -15,42 +15,6 @@ use std::collections::BTreeSet;
 
 /// Most places of ignored files that a note names.
 const NOTED_MAX: usize = 5;
-
-/// How trees differ.
-pub(crate) fn changes(objects: &Objects, changes: &[TreeChange]) -> Result<Vec<ChangedPath>> {
-    let changed = |change: &TreeChange| {
-        let binary = match &change.new {
-            Some(entry) if entry.mode != MODE_GITLINK => objects.looks_binary(entry.id)?,
-            _ => false,
-        };
-        Ok(ChangedPath {
-            path: change.path.clone(),
-            old_mode: change.old.map(|entry| entry.mode),
-            new_mode: change.new.map(|entry| entry.mode),
-            binary,
-            secrets: if binary { Vec::new() } else { secrets(objects, change)? },
-        })
-    };
-    changes.iter().map(changed).collect()
-}
-
-/// What looks like a secret in the lines that a change adds.
-fn secrets(objects: &Objects, change: &TreeChange) -> Result<Vec<AddedSecret>> {
-    let same = change.old.map(|entry| entry.id) == change.new.map(|entry| entry.id);
-    let Some(new) = change.new.filter(|entry| is_file(entry) && !same) else { return Ok(Vec::new()) };
-    if objects.size(new.id)? > secret::BYTES_MAX {
-        return Ok(Vec::new());
-    }
-    let old = || match change.old.filter(is_file) {
-        Some(old) => objects.read_blob(old.id),
-        None => Ok(Vec::new()),
-    };
-    Ok(secret::added(&objects.read_blob(new.id)?, old)?)
-}
-
-fn is_file(entry: &Entry) -> bool {
-    entry.mode & 0o170_000 == 0o100_000
-}
 
 /// A patch as it may be kept: without the secrets, if its change adds any. A patch shows a few lines of a block only, so
 /// what is secret in the files is looked for besides what is secret by its form.
@@ -76,12 +40,17 @@ pub(crate) fn patch_to_keep(
 
 /// Everything that was found in a workspace. Ignored files are judged one by one as far as their names are known, and all
 /// of them by where they are.
-pub fn observed(objects: &Objects, captured: &Captured) -> Result<Observed> {
+pub fn observed(objects: &Objects, base: ObjectId, captured: &Captured) -> Result<Observed> {
     let odd = captured.odd.iter().map(|odd| OddPath { path: odd.path.clone(), what: what(odd.kind) }).collect();
     let listed = captured.ignored.iter().map(|file| &file.path).chain(&captured.ignored_names);
     let ignored = listed.chain(&captured.ignored_at).cloned().collect::<BTreeSet<_>>();
     let ignored = ignored.into_iter().map(|path| IgnoredPath { path }).collect();
-    Ok(Observed { changes: changes(objects, &captured.changes)?, ignored, odd, ..Observed::default() })
+    Ok(Observed {
+        changes: changes(objects, Some((base, captured.tree)), &captured.changes)?,
+        ignored,
+        odd,
+        ..Observed::default()
+    })
 }
 
 fn what(kind: OddKind) -> Odd {
@@ -223,7 +192,7 @@ mod tests {
     fn captured(more: u64) -> Captured {
         let file = |path: &[u8], size| IgnoredFile { path: path.to_vec(), size, sha256: None };
         Captured {
-            tree: crate::git::ObjectId::Sha1([0; 20]),
+            tree: ObjectId::Sha1([0; 20]),
             changes: Vec::new(),
             ignored: vec![file(b"a.o", 2), file(b"build/\xff", u64::MAX)],
             ignored_names: if more > 0 { vec![b"build/.env".to_vec(), b"build/z".to_vec()] } else { Vec::new() },

@@ -26,11 +26,13 @@ const POLICY_BYTES_MAX: u64 = contract::Limits::DOCUMENT.bytes_max as u64;
 pub(crate) struct Rules<'a> {
     policies: &'a Policies,
     state_dir: Option<RepoPath>,
+    /// The version of the rules that a run's contract names.
+    version: u32,
 }
 
 impl<'a> Rules<'a> {
-    pub(crate) fn new(policies: &'a Policies, layout: &Layout) -> Rules<'a> {
-        Rules { policies, state_dir: layout.state_in_repository() }
+    pub(crate) fn new(policies: &'a Policies, layout: &Layout, version: u32) -> Rules<'a> {
+        Rules { policies, state_dir: layout.state_in_repository(), version }
     }
 
     /// Whether the scope gate has something against an ignored file, wherever it lies.
@@ -41,7 +43,7 @@ impl<'a> Rules<'a> {
 
     /// What the scope gate has against what was observed.
     pub(crate) fn scope_findings(&self, scope: &contract::Scope, observed: &Observed) -> Vec<Finding> {
-        let scope = Scope::new(scope, self.policies.scratch_paths());
+        let scope = Scope::new(scope, self.policies.scratch_paths(), self.version);
         scope::judge(observed, &scope, self.policies.protected_paths(), self.state_dir.as_ref())
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn with_gates<T>(
     let run_dir = driver.run_dir();
     let Driver { reader, world, run, control, shared, policies, store, objects, .. } = driver;
     let landed = |content: &Digest| Ok(reader.landed_receipt(content)?);
-    let rules = Rules::new(policies, &store.layout);
+    let rules = Rules::new(policies, &store.layout, run.started.contract.rules);
     let gates = Gates { objects, rules, run, run_dir, landed: &landed };
     let mut try_tests = |item: &Item, tree: TreeId, base: TreeId| {
         if let Some(sealed) = sealed.take() {

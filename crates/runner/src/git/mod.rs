@@ -44,6 +44,7 @@ pub use gix_hash::ObjectId;
 pub use landing::{Land, land_on_branch, undo_on_branch};
 pub use merge::lines::LineConflict;
 pub use merge::{Conflict, ConflictKind, Merged};
+pub(crate) use objects::is_binary;
 pub use objects::{CommitSpec, Objects};
 pub(crate) use patch::is_git_directory;
 pub use patch::{Applied, PatchLimits, PatchProblem};

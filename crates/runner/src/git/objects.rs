@@ -225,6 +225,19 @@ impl Objects {
         Ok(found.map(|entry| (entry.mode, entry.id)))
     }
 
+    /// The names in a directory of a tree; none if it has no such directory.
+    pub(crate) fn names_in(&self, tree: ObjectId, directory: &[u8]) -> Result<Vec<Vec<u8>>, GitError> {
+        let reader = self.reader()?;
+        let found = match directory {
+            b"" => Some(tree),
+            path => {
+                tree::lookup(&reader, tree, path)?.filter(|entry| entry.mode == tree::MODE_TREE).map(|entry| entry.id)
+            }
+        };
+        let lines = found.map(|id| reader.tree(id)).transpose()?.unwrap_or_default();
+        Ok(lines.into_iter().map(|line| line.name).collect())
+    }
+
     /// Calls `each` with path, mode and id of everything in a tree but its directories.
     pub fn walk(&self, tree: ObjectId, each: &mut dyn FnMut(&[u8], u32, ObjectId)) -> Result<(), GitError> {
         tree::walk(&self.reader()?, tree, each)

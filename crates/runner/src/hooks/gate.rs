@@ -2,7 +2,7 @@
 //! agents judges the difference of two trees, and whatever keeps it from being asked is a refusal: no contract, one that
 //! cannot be read, policies that nobody trusts, objects that are not there.
 
-use crate::change::observed;
+use crate::change::paths;
 use crate::context::policy::{load_policies, read};
 use crate::git::{GitError, ObjectId, Objects, Repository, TreeChange};
 use crate::{Error, Result, Trust};
@@ -106,7 +106,7 @@ pub fn judge(user: &Repository, layout: &Layout, trust: &Trust, subject: &Subjec
     let objects = Objects::open_or_create(&layout.git(), user)?;
     let mut findings = Vec::new();
     for Difference { subject, changes } in differences(user, &objects, subject)? {
-        let changes = observed::changes(&objects, &changes)?;
+        let changes = paths::changes(&objects, None, &changes)?;
         let found = active.judge(Observed { changes, ..Observed::default() }, &policies, layout);
         findings.extend(found.into_iter().map(|finding| Refusal { subject: subject.clone(), finding }));
     }
@@ -154,7 +154,9 @@ impl Active {
         let scope = Scope {
             allowed_paths: self.allowed_paths.clone(),
             scratch_paths: policies.scratch_paths(),
-            ..Scope::default()
+            allow_binary: false,
+            named_by_git: Vec::new(),
+            rules: contract::RULES,
         };
         scope::judge(&observed, &scope, policies.protected_paths(), layout.state_in_repository().as_ref())
     }

@@ -2,7 +2,7 @@
 //! this run starts from. What an agent was cut off in is only where the next one begins: it is judged with everything
 //! else that changes, whole, against the base.
 
-use crate::change::observed;
+use crate::change::paths;
 use crate::context::policy::Rules;
 use crate::git::{Merged, Objects};
 use crate::git::{id, recorded};
@@ -88,7 +88,7 @@ fn unfinished(
     let Some(made) = state.unfinished() else { return Ok(None) };
     let merged = objects.merge(id(made.base), id(made.tree), id(base.tree))?;
     let Merged::Tree(tree) = merged else { return Ok(None) };
-    let changes = observed::changes(objects, &objects.diff(id(base.tree), tree)?)?;
+    let changes = paths::between(objects, id(base.tree), tree)?;
     let nothing = changes.is_empty() || state.item.read_only;
     let observed = Observed { changes, ..Observed::default() };
     if nothing || !rules.scope_findings(&state.item.scope, &observed).is_empty() {

@@ -251,8 +251,8 @@ pub enum Start {
         jobs: usize,
         /// Start over, and let a change land that has landed before.
         new: bool,
-        /// Who typed it, and has said yes to it by that.
-        typed_by: Option<String>,
+        /// Who has approved on the command line, or at its terminal, whatever it needs approval for.
+        approved_by: Option<String>,
     },
     /// An intent, to be compiled by an agent; or the run of the same request that was left.
     Compile {

@@ -170,9 +170,9 @@ impl Service<'_> {
                 let task = self.host.state.store.add_task(goal, criteria).wait()?;
                 self.task(task, false, agent)
             }
-            Start::Document { name, text, jobs, new, typed_by } => {
-                let begun = self.document(&name, text.into_bytes(), jobs, new)?;
-                Ok(Begun { consent: typed_by, ..begun })
+            Start::Document { name, text, jobs, new, approved_by } => {
+                let begun = self.document(&name, text.into_bytes(), jobs, new, approved_by.as_ref())?;
+                Ok(Begun { consent: approved_by, ..begun })
             }
             Start::Compile { request, agent } => self.compile(&request, agent),
             Start::Resume { run, jobs } => self.resume(&run, jobs),
@@ -204,9 +204,19 @@ impl Service<'_> {
     }
 
     /// Carries out the items of a document, or goes on with them where they were left.
-    fn document(&self, name: &str, bytes: Vec<u8>, jobs: usize, new: bool) -> Result<Begun> {
+    fn document(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        jobs: usize,
+        new: bool,
+        approved_by: Option<&String>,
+    ) -> Result<Begun> {
         let (kind, items) = self.compiled(name, &bytes, &BTreeSet::new())?;
-        if !new && let Some((slug, _)) = self.left(&goal_of(&items), &items)? {
+        if !new && let Some((slug, run)) = self.left(&goal_of(&items), &items)? {
+            if let (Some(by), Some(wait)) = (approved_by, run.approval_wait()) {
+                approval::grant_pending(&self.host.state.store, &run, &wait, by)?;
+            }
             return self.resume(&slug, jobs);
         }
         let order = self.order(kind, items, bytes, new)?;

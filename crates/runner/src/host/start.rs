@@ -133,7 +133,8 @@ impl Starting<'_> {
         continuation::check(self.store, parent)?;
         let Settings { config, policies, .. } = self.settings;
         same_policies(parent, policies)?;
-        let (base, rules) = (continuation::base(self.objects, parent)?, Rules::new(policies, &self.store.layout));
+        let base = continuation::base(self.objects, parent)?;
+        let rules = Rules::new(policies, &self.store.layout, contract::RULES);
         let items = continuation::items(self.objects, &rules, parent, &base)?;
         let contract = &parent.started.contract;
         let terms = Contract {

@@ -9,9 +9,10 @@ use run::gate::command::{Decision, Origin, decide};
 use std::collections::BTreeSet;
 use store::Layout;
 
-/// The type bits of a mode, and those of a regular file.
+/// The type bits of a mode, and those of a regular file and a directory.
 const MODE_TYPE: u32 = 0o170_000;
 const MODE_FILE: u32 = 0o100_000;
+const MODE_DIRECTORY: u32 = 0o040_000;
 
 /// The largest file that a document may rely on: it is read whole to be hashed.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -72,10 +73,17 @@ pub fn submit(
         state_dir: state_dir.as_ref(),
         base: &head.commit.to_string(),
         file: &|path| file(objects, head.tree, path),
+        is_directory: &|path| is_directory(objects, head.tree, path),
         refusal: &refusal,
     };
     let (kind, items) = documents::compile(bytes, &terms);
     Ok(Submitted { sha256: hash::sha256(bytes), kind, items })
+}
+
+/// Whether a tree has a directory there. What cannot be read is none, and is named when it is needed.
+fn is_directory(objects: &Objects, tree: ObjectId, path: &RepoPath) -> bool {
+    let entry = objects.tree_entry(tree, path.as_str().as_bytes()).ok().flatten();
+    entry.is_some_and(|(mode, _)| mode & MODE_TYPE == MODE_DIRECTORY)
 }
 
 /// A file of a tree, or why there is none.

@@ -2,7 +2,7 @@
 //! another one than the run was judged on, so scope and tests judge it before anything lands (gate `merged`).
 
 use super::merged_pin;
-use crate::change::observed;
+use crate::change::paths;
 use crate::change::{OnTop, Sides, commit_message, identity, merge};
 use crate::context::policy::Rules;
 use crate::git::{CommitSpec, ObjectId, Objects};
@@ -59,7 +59,7 @@ impl Merging<'_> {
     /// What the scope gate has against what the merged tree changes.
     fn scope_findings(&self, there: ObjectId, tree: ObjectId) -> Result<Vec<Finding>> {
         let objects = self.objects;
-        let changes = observed::changes(objects, &objects.diff(there, tree)?)?;
+        let changes = paths::between(objects, there, tree)?;
         let observed = Observed { changes, ..Observed::default() };
         Ok(self.rules.scope_findings(&self.scope(), &observed))
     }

@@ -78,9 +78,10 @@ impl Trial<'_> {
         let rules = CaptureRules { state_directory: state_in(layout), named, ..CaptureRules::default() };
         let captured = capture(&objects, stand.tree, layers[0].as_fd(), &rules)?;
         let scope = contract::Scope { allowed_paths: self.allowed_paths, ..contract::Scope::default() };
-        let scope = Scope::new(&scope, self.policies.scratch_paths());
+        let scope = Scope::new(&scope, self.policies.scratch_paths(), contract::RULES);
         let state = layout.state_in_repository();
-        let findings = judge(&observed(&objects, &captured)?, &scope, self.policies.protected_paths(), state.as_ref());
+        let findings =
+            judge(&observed(&objects, stand.tree, &captured)?, &scope, self.policies.protected_paths(), state.as_ref());
         Ok(Tried { report, captured, findings })
     }
 }

@@ -39,10 +39,18 @@ pub fn ask(store: &Store, run: &Run, reasons: Vec<String>) -> Result<ApprovalWai
     Ok(store.ask_approval(run, reasons).wait()?)
 }
 
-/// Why there is a yes that nobody was asked for.
-pub(crate) const TYPED: &str = "typed on the command line";
+/// Why an approval is there that nobody gave by `norma approve`.
+pub(crate) const TYPED: &str = "approved on the command line";
 
-/// Puts on record that whoever asked for a run has said yes by that.
+/// Approves what a run waits for, unless somebody has answered already.
+pub(crate) fn grant_pending(store: &Store, run: &Run, wait: &ApprovalWait, by: &str) -> Result<()> {
+    match redeem(store, run, wait)? {
+        Redeemed::Pending => grant_typed(store, wait.approval, by.to_owned()),
+        Redeemed::Granted { .. } | Redeemed::Denied { .. } | Redeemed::Expired => Ok(()),
+    }
+}
+
+/// Puts on record that whoever asked for a run approves what it needs approval for.
 pub(crate) fn grant_typed(store: &Store, approval: ApprovalId, by: String) -> Result<()> {
     let (decision, reason) = (ApprovalDecision::Granted, Some(TYPED.to_owned()));
     store.answer_approval(approval, decision, by, reason, ApprovalTerms::default()).wait()?;

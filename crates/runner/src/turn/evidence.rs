@@ -2,7 +2,7 @@
 //! turn that was just taken and for one that is taken again.
 
 use crate::change::apply_patch;
-use crate::change::observed;
+use crate::change::paths;
 use crate::evidence::collect::collect;
 use crate::evidence::left_files::{open, read_file};
 use crate::evidence::redaction::{clear, told};
@@ -88,7 +88,7 @@ fn without_secrets(
     }
     let adds = match apply_patch(objects, run, &patch)? {
         Ok(tree) => {
-            let changes = observed::changes(objects, &objects.diff(id(run.tree()), id(tree))?)?;
+            let changes = paths::between(objects, id(run.tree()), id(tree))?;
             changes.iter().any(|change| !change.secrets.is_empty())
         }
         Err(_) => true,

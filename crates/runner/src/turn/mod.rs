@@ -151,7 +151,7 @@ fn seal(
 /// What a worker left besides its change, if anything.
 fn lying_about(driver: &Driver<'_, '_>, spec: &TurnSpec, left: &Captured) -> Option<LyingAbout> {
     let scope = &spec.item.as_ref()?.scope;
-    let rules = Rules::new(driver.policies, &driver.store.layout);
+    let rules = Rules::new(driver.policies, &driver.store.layout, driver.run.started.contract.rules);
     observed::lying_about(left, |path| rules.denies_ignored(scope, path))
 }
 

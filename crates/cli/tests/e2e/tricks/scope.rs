@@ -54,9 +54,9 @@ fn a_move_counts_on_both_sides_and_a_prefix_is_not_a_directory() {
         ("cp secret/k.txt src/k.txt", &[]),
         ("mkdir src-evil; echo x > src-evil/x", &["outside_scope src-evil/x"]),
         ("echo x > srcx; echo x > src.txt", &["outside_scope src.txt", "outside_scope srcx"]),
-        ("mkdir SRC; echo x > SRC/x", &["outside_scope SRC/x"]),
+        ("mkdir SRC; echo x > SRC/x", &["outside_scope SRC/x", "case_twin SRC/x"]),
         ("echo x > src/../secret/x", &["outside_scope secret/x"]),
-        ("rm -r src; echo x > src", &["submodule src/sub", "symlink src/link"]),
+        ("rm -r src; echo x > src", &["submodule src/sub"]),
         ("rm README.md", &["outside_scope README.md"]),
         (
             "rm README.md; mkdir README.md; echo x > README.md/x",
@@ -74,7 +74,7 @@ fn an_odd_name_is_one_name_and_is_refused() {
         (r#"echo x > 'src/a\b'"#, &[r"odd_name src/a\\b"]),
         (r#"echo x > "$(printf 'src/\342\200\256txt')""#, &[r"odd_name src/\u{202e}txt"]),
         (r#"echo x > 'src/q"uo'\''te'"#, &[]),
-        ("echo x > src/-rf; echo x > 'src/a b'; echo x > 'src/$(touch x)'; echo x > 'src/é'", &[]),
+        ("echo x > 'src/a b'; echo x > 'src/$(touch x)'; echo x > 'src/é'", &[]),
         ("mkdir src/GIT~1; echo x > src/GIT~1/config", &["nested_repository src/GIT~1"]),
         ("mkdir src/.GIT; echo x > src/.GIT/config", &["nested_repository src/.GIT"]),
         (
@@ -154,8 +154,8 @@ fn links_submodules_repositories_and_special_files_are_refused() {
         ("ln -s /etc/passwd src/l", &["symlink src/l"]),
         ("ln -sf ../secret/k.txt src/link", &["symlink src/link"]),
         ("rm src/a.txt; ln -s ../secret/k.txt src/a.txt", &["symlink src/a.txt"]),
-        ("rm src/link; echo x > src/link", &["symlink src/link"]),
-        ("rm src/link", &["symlink src/link"]),
+        ("rm src/link; echo x > src/link", &[]),
+        ("rm src/link", &[]),
         ("rm -r secret; ln -s src secret", &["outside_scope secret", "outside_scope secret/k.txt", "symlink secret"]),
         ("ln -s ../secret src/up; echo e > src/up/k.txt", &["outside_scope secret/k.txt", "symlink src/up"]),
         ("ln secret/k.txt src/k.txt; echo e >> src/k.txt", &["outside_scope secret/k.txt"]),
@@ -219,7 +219,9 @@ fn what_is_ignored_protected_or_norma_s_own_is_judged_too() {
         ),
         ("mkdir -p .norma/runs; echo x > .norma/config.json; echo x > .norma/runs/x; true", &[]),
         ("mkdir .Norma; echo x > .Norma/config.json", &["state_directory .Norma/config.json"]),
-        ("echo x > src/Case; echo y > src/case", &["case_twin src/case"]),
+        ("echo x > src/Case; echo y > src/case", &["case_twin src/Case", "case_twin src/case"]),
+        ("echo x > src/A.TXT", &["case_twin src/A.TXT"]),
+        ("mv src/a.txt src/A.TXT", &[]),
         ("echo x > .git/hooks/post-checkout; echo x > .git/x; mkdir .git/objects/zz", &[]),
     ]);
 }

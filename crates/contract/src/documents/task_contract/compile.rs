@@ -30,6 +30,7 @@ fn compile_one(contract: &TaskContract, submitted: &[u8], terms: &Terms<'_>, pro
     }
     tool_set(contract, terms, problems);
     rollback(contract, terms, problems);
+    not_carried_out(contract, problems);
     role_view::check(contract, terms, problems);
     let read_only = contract.tool_permissions.filesystem == Filesystem::ReadOnly;
     let (artifacts, output_schema) = bound::inputs(contract, terms, problems);
@@ -45,6 +46,7 @@ fn compile_one(contract: &TaskContract, submitted: &[u8], terms: &Terms<'_>, pro
         needs: Vec::new(),
         scope: Scope {
             allowed_paths: problems.paths("/allowed_paths", &contract.allowed_paths, terms),
+            allow_binary: contract.scope.as_ref().is_some_and(|scope| scope.allow_binary),
             ..Scope::default()
         },
         read_only,
@@ -69,6 +71,25 @@ fn compile_one(contract: &TaskContract, submitted: &[u8], terms: &Terms<'_>, pro
     };
     problems.size(&item);
     item
+}
+
+/// What a contract can say and nobody here does is refused, rather than left undone in silence.
+fn not_carried_out(contract: &TaskContract, problems: &mut Problems<'_>) {
+    if contract.assigned_agent.codex_thread_id.as_ref().is_some_and(|thread| !thread.is_empty()) {
+        let message = "norma starts every task in a session of its own and continues no other; leave it out";
+        problems.add("/assigned_agent/codex_thread_id", message);
+    }
+    let own = [contract.owner_agent.role, contract.assigned_agent.role];
+    let chain = contract.handoff_chain.iter().filter(|chain| chain.enabled != Some(false));
+    for (index, role) in chain.flat_map(|chain| chain.roles.iter().flatten()).enumerate() {
+        if !own.contains(role) {
+            let message = format!(
+                "nobody would take over as {role}: norma carries out the assigned agent's part only; leave the role out, or \
+                 set handoff_chain.enabled to false"
+            );
+            problems.add(&format!("/handoff_chain/roles/{index}"), message);
+        }
+    }
 }
 
 /// The agent in this very role, as the registry has it.

@@ -51,6 +51,7 @@ impl Draft {
                 acceptance: "The acceptance tests pass.".to_owned(),
             }],
             allowed_paths: self.allowed_paths,
+            scope: None,
             forbidden_actions: Vec::new(),
             acceptance_tests: (1..).zip(self.tests).map(test).collect(),
             tool_permissions: ToolPermissions {

@@ -398,3 +398,22 @@ fn what_a_person_says_in_a_line_becomes_a_good_contract() {
         assert!(draft("nobody").contract(terms.registry, terms.mcp).is_err());
     });
 }
+
+#[test]
+fn what_nobody_carries_out_is_refused_with_its_place() {
+    let found = compiled(|document| {
+        document["assigned_agent"]["codex_thread_id"] = json!("thread-1");
+        document["handoff_chain"]["enabled"] = json!(true);
+    });
+    let found = found.unwrap_err();
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].starts_with("/assigned_agent/codex_thread_id: norma starts every task in a session of its own"));
+    assert!(found[1].starts_with("/handoff_chain/roles/0: nobody would take over as REVIEWER"), "{found:?}");
+}
+
+#[test]
+fn binary_files_are_allowed_by_name() {
+    assert!(!compiled(|_| {}).unwrap().scope.allow_binary);
+    let item = compiled(|document| document["scope"] = json!({"allow_binary": true})).unwrap();
+    assert!(item.scope.allow_binary);
+}

@@ -5,6 +5,7 @@ use super::super::graph::Graph;
 use super::super::{AgentRole, read_value};
 use super::WorkItem;
 use crate::json::{self, Limits, Report, Violation};
+use crate::policy::allowed_path;
 use crate::work::{Constraints, Item, Rights, TestCommand};
 use crate::{Digest, Scope, hash, path};
 use serde_json::Value;
@@ -12,6 +13,15 @@ use std::collections::BTreeSet;
 
 /// Most items of a batch: nobody reviews more at once.
 pub const ITEMS_MAX: usize = 1000;
+
+/// Most paths that a change may touch where neither the document nor its scope says how many.
+const FILES_MAX_UNSCOPED: u64 = 10;
+
+/// The same where the scope names directories: of 59,162 public commits 0.8 % touch more.
+const FILES_MAX: u64 = 50;
+
+/// Most entries of the four deltas, unless more paths may differ.
+const DELTA_SIZE_MAX: u64 = 100;
 
 /// Work items as they were submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +88,7 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
         needs: work.dependencies.clone(),
         scope: Scope {
             allowed_paths: problems.paths("/allowed_paths", work.allowed_paths.as_deref().unwrap_or_default(), terms),
+            allow_binary: work.scope.as_ref().is_some_and(|scope| scope.allow_binary),
             ..Scope::default()
         },
         read_only: work.read_only.unwrap_or(false),
@@ -91,12 +102,7 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
         artifacts: Vec::new(),
         tests,
         tests_policy: work.tests_policy.unwrap_or_default(),
-        constraints: Constraints {
-            max_files: Some(work.constraints.max_files),
-            max_tool_ops: Some(work.constraints.max_tool_ops),
-            max_delta_size: Some(work.constraints.max_delta_size),
-            max_patch_bytes: None,
-        },
+        constraints: constraints(work, terms),
         timeout_ms: problems.wait("/constraints/timeout_ms", Some(work.constraints.timeout_ms)),
         retries: 0,
         retry_backoff_ms: 0,
@@ -108,6 +114,23 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
     };
     problems.size(&item);
     item
+}
+
+/// How much the change may be. Where the document says nothing, a scope of exact files is its own limit.
+fn constraints(work: &WorkItem, terms: &Terms<'_>) -> Constraints {
+    let is_directory =
+        |text: &String| allowed_path(text).is_ok_and(|path| text.ends_with('/') || (terms.is_directory)(&path));
+    let files = work.constraints.max_files.unwrap_or(match work.allowed_paths.as_deref() {
+        None => FILES_MAX_UNSCOPED,
+        Some(paths) if paths.iter().any(is_directory) => FILES_MAX.max(paths.len() as u64),
+        Some(paths) => paths.len() as u64,
+    });
+    Constraints {
+        max_files: Some(files),
+        max_tool_ops: Some(work.constraints.max_tool_ops),
+        max_delta_size: Some(work.constraints.max_delta_size.unwrap_or(files.max(DELTA_SIZE_MAX))),
+        max_patch_bytes: None,
+    }
 }
 
 /// What is tried, in the order in which it is written.

@@ -150,3 +150,22 @@ fn items_that_are_added_may_need_those_that_are_there_and_are_none_of_them() {
     let refused = compiled(&json!([item("here", &[])])).unwrap_err();
     assert_eq!(refused, ["/0/id: another item is called \"here\" too"]);
 }
+
+#[test]
+fn a_scope_of_exact_files_is_its_own_limit() {
+    let limits = |members: Value| {
+        let mut document = item("a", &[]);
+        for (name, value) in members.as_object().unwrap() {
+            document[name] = value.clone();
+        }
+        let constraints = compiled(&document).unwrap().remove(0).constraints;
+        (constraints.max_files.unwrap(), constraints.max_delta_size.unwrap())
+    };
+    let files: Vec<String> = (0..150).map(|number| format!("new/{number}.txt")).collect();
+    assert_eq!(limits(json!({"allowed_paths": files})), (150, 150));
+    assert_eq!(limits(json!({"allowed_paths": ["docs/notes.md"]})), (1, 100));
+    assert_eq!(limits(json!({"allowed_paths": ["docs/notes.md", "src"]})), (50, 100));
+    assert_eq!(limits(json!({"allowed_paths": ["new/"]})), (50, 100));
+    assert_eq!(limits(json!({})), (10, 100));
+    assert_eq!(limits(json!({"allowed_paths": files, "constraints": {"max_files": 3}})), (3, 100));
+}

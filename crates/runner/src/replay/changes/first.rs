@@ -4,7 +4,7 @@
 use super::super::Walk;
 use super::super::tally::{Found, fields, found};
 use crate::Result;
-use crate::change::observed;
+use crate::change::paths;
 use crate::change::{apply_patch, read_patch};
 use crate::git::id;
 use contract::{BudgetExceeded, ChangeDropped, Digest, Event, Fact, PatchApplied, Reason, StepRef, TreeId};
@@ -60,7 +60,7 @@ fn judge_patch(walk: &Walk<'_, '_>, patch: &[u8]) -> Result<Judged> {
         Ok(tree) => tree,
         Err((reason, findings)) => return Ok(Judged::Dropped { reason, findings, budget: None }),
     };
-    let changes = observed::changes(objects, &objects.diff(id(run.tree()), id(tree))?)?;
+    let changes = paths::between(objects, id(run.tree()), id(tree))?;
     // A patch is made on objects: there is no workspace in which anything else could lie about.
     let observed = Observed { changes, ..Observed::default() };
     let findings = walk.rules.scope_findings(&run.started.contract.scope, &observed);
