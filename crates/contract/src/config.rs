@@ -267,6 +267,16 @@ pub struct TurnLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 10))]
     pub protocol_retries: Option<u32>,
+    /// How long a call to a model is made again that its provider failed for the moment: rate limited, overloaded, out of
+    /// reach. Without it, 120 seconds; 0 makes every call once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 240))]
+    pub provider_seconds: Option<u32>,
+    /// How many times in a row a run whose turn was ended by a rate limit continues by itself; then it is left waiting.
+    /// Without it, 3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1000))]
+    pub provider_retries: Option<u32>,
     /// Kept per output stream of an agent; the rest is counted and dropped.
     #[schemars(range(min = 1, max = 1024))]
     pub output_mb: u32,
@@ -288,6 +298,12 @@ pub struct TurnLimits {
 /// How many earlier steps a turn is told of unless somebody says otherwise.
 const LOOK_BACK: u32 = 40;
 
+/// How long a call that failed for the moment is made again unless somebody says otherwise.
+const PROVIDER_SECONDS: u32 = 120;
+
+/// How often a run continues by itself after a rate limit unless somebody says otherwise.
+const PROVIDER_RETRIES: u32 = 3;
+
 /// How long a turn waits for a person unless somebody says otherwise.
 const APPROVAL_SECONDS: u32 = 900;
 
@@ -303,6 +319,8 @@ impl Default for TurnLimits {
             idle_seconds: None,
             approval_seconds: APPROVAL_SECONDS,
             protocol_retries: None,
+            provider_seconds: None,
+            provider_retries: None,
             output_mb: 16,
             evidence_mb: 256,
             evidence_files: 10_000,
@@ -316,6 +334,16 @@ impl TurnLimits {
     /// How many earlier steps a turn is told of.
     pub fn look_back(&self) -> u32 {
         self.look_back.unwrap_or(LOOK_BACK)
+    }
+
+    /// How long a call that failed for the moment is made again.
+    pub fn provider_seconds(&self) -> u32 {
+        self.provider_seconds.unwrap_or(PROVIDER_SECONDS)
+    }
+
+    /// How many times in a row a run continues by itself after a rate limit.
+    pub fn provider_retries(&self) -> u32 {
+        self.provider_retries.unwrap_or(PROVIDER_RETRIES)
     }
 
     /// With every number that depends on who takes the turns.

@@ -25,8 +25,27 @@ pub struct Exchange {
     /// As it was sent. Of a request that is not forwarded it is not read.
     #[serde(with = "bytes")]
     pub request_body: Vec<u8>,
+    /// Earlier attempts at the same call that the provider failed; nothing of them reached the program.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retries: Vec<Retried>,
     /// What came of it; none while the request is under way.
     pub answer: Option<Answer>,
+}
+
+/// An attempt at a call after which it was made again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retried {
+    /// When it was over.
+    pub ended: Timestamp,
+    /// The provider's status, or the one that norma would have answered with.
+    pub status: u16,
+    /// What went wrong, in words, where it was not the provider that said so.
+    pub problem: Option<String>,
+    /// How long was waited after it.
+    pub pause_ms: u64,
+    /// What it used up; none if nothing was.
+    pub usage: Option<Usage>,
 }
 
 /// What came of a request.
@@ -139,6 +158,7 @@ mod tests {
             model: Some("claude".to_owned()),
             request_headers: vec![("accept".to_owned(), "*/*".to_owned())],
             request_body,
+            retries: Vec::new(),
             answer: Some(Answer {
                 ended: Timestamp::from_unix_ms(1_769_180_102_000),
                 from: Origin::Provider,

@@ -42,11 +42,11 @@ mod usage;
 
 pub use api::Api;
 pub use budget::{Amount, Budget, Ledger};
-pub use exchange::{Answer, Exchange, ExchangeProblem, Origin};
+pub use exchange::{Answer, Exchange, ExchangeProblem, Origin, Retried};
 pub use gateway::Gateway;
 pub use key::{Key, KeyProblem};
 pub use meter::{Matched, Totals};
-pub use options::{Limits, Options, Patience};
+pub use options::{Limits, Options, Patience, Retries};
 pub use price::{LongInput, Price, Prices};
 pub use record::Record;
 pub use upstream::{Upstream, UpstreamProblem};

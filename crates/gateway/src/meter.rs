@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::budget::{Amount, Ledger, NotReserved, Reservation};
+use crate::forward::is_passing;
 use crate::price::Prices;
 use crate::refusal::Refusal;
 use crate::usage::Usage;
@@ -12,6 +13,8 @@ use crate::usage::Usage;
 pub struct Totals {
     /// Requests that were let through to the provider, whatever came of it, or answered from a recording.
     pub calls: u64,
+    /// Attempts after which a call was made again, because the provider failed it as it may fail anybody for a while.
+    pub retries: u64,
     /// Requests that norma did not forward, whatever the reason.
     pub refused: u64,
     /// What all calls used up. The cost is that of the calls whose price is known.
@@ -66,14 +69,13 @@ impl Meter {
         change(&mut self.lock());
     }
 
-    /// Notes how the provider treated a call.
-    pub(crate) fn answered(&self, is_metered: bool, error: Option<(u16, Option<u64>)>) {
-        let is_passing = |status: u16| matches!(status, 408 | 429 | 500..=599);
+    /// Notes how the provider treated a call, in the last of so many attempts.
+    pub(crate) fn answered(&self, is_metered: bool, error: Option<(u16, Option<u64>)>, attempts: u32) {
         self.note(|totals| {
             totals.last_error = error;
             if is_metered {
                 let failed = error.is_some_and(|(status, _)| is_passing(status));
-                totals.failures_in_a_row = if failed { totals.failures_in_a_row + 1 } else { 0 };
+                totals.failures_in_a_row = if failed { totals.failures_in_a_row + attempts } else { 0 };
             }
         });
     }

@@ -11,8 +11,37 @@ pub struct Options {
     pub limits: Limits,
     /// How long is waited.
     pub patience: Patience,
+    /// How often a call is made again.
+    pub retries: Retries,
     /// What models cost.
     pub prices: Prices,
+}
+
+/// How long a call is made again that the provider failed as it may fail anybody for a while: rate limited, overloaded,
+/// out of reach, or cut off before it said anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retries {
+    /// From the first attempt on. A provider that asks for more patience than is left is not asked again.
+    pub patience: Duration,
+    /// Before the second attempt; each later pause is twice as long, up to [`Retries::PAUSE_MAX`]. The provider's own word
+    /// on when to ask again counts where it is longer.
+    pub pause: Duration,
+}
+
+impl Retries {
+    /// The longest pause that the provider did not ask for.
+    pub const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+    /// A call is made once.
+    pub const NONE: Retries = Retries { patience: Duration::ZERO, pause: Duration::ZERO };
+}
+
+/// Shorter than the time after which the agents' programs give up on a call themselves, the shortest of which is five
+/// minutes.
+impl Default for Retries {
+    fn default() -> Retries {
+        Retries { patience: Duration::from_secs(120), pause: Duration::from_secs(1) }
+    }
 }
 
 /// How much a gateway takes before it refuses.

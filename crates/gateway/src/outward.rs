@@ -6,4 +6,4 @@ pub(crate) mod tls;
 mod wire;
 
 pub(crate) use connect::connect;
-pub(crate) use wire::{Wire, has_hung_up};
+pub(crate) use wire::{Wire, hangs_up_within, has_hung_up};

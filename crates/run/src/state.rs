@@ -253,6 +253,11 @@ impl Run {
         }
         self.status = Status::Paused;
         self.reason = reason;
+        if reason == Some(Reason::ProviderLimit) {
+            // Whoever has it continue after the last of them begins to count anew.
+            let is_last = self.core.limit_pauses >= self.started.contract.limits.provider_retries();
+            self.core.limit_pauses = if is_last { 0 } else { self.core.limit_pauses + 1 };
+        }
         Ok(())
     }
 

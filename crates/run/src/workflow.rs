@@ -277,7 +277,7 @@ impl Run {
         if let Some(RateLimit { until }) = self.core.limited {
             // What is open comes to its end first.
             let is_idle = self.core.open.is_empty();
-            return Box::new(is_idle.then(|| pause(until)).into_iter());
+            return Box::new(is_idle.then(|| self.rest(until)).into_iter());
         }
         if self.core.landing.is_some() {
             return Box::new(std::iter::once(Due::Land));
@@ -286,6 +286,21 @@ impl Run {
             Flow::Pdca(state) => Box::new(std::iter::once(pdca::due(self, state))),
             Flow::Batch(state) => batch::due(self, state),
         }
+    }
+
+    /// Holds the run until its provider lets it continue; for how long is not always known, and not for ever.
+    fn rest(&self, until: Option<Timestamp>) -> Due {
+        let most = self.started.contract.limits.provider_retries();
+        let by_itself = until.filter(|_| self.core.limit_pauses < most);
+        let message = match (until, by_itself) {
+            (Some(until), Some(_)) => format!("rate limited by the provider until {until}; the run continues then"),
+            (Some(until), None) => format!(
+                "rate limited by the provider until {until}, for the {} time in a row; continue it after that",
+                ordinal(self.core.limit_pauses + 1)
+            ),
+            (None, _) => "rate limited by the provider, which does not say for how long".to_owned(),
+        };
+        Due::Pause { end: End { reason: Some(Reason::ProviderLimit), message }, until: by_itself }
     }
 
     /// Whether there is something to land. What was carried out again only to be compared never lands.
@@ -325,12 +340,15 @@ impl Run {
     }
 }
 
-fn pause(until: Option<Timestamp>) -> Due {
-    let message = match until {
-        Some(until) => format!("the provider has had enough until {until}; the run goes on then"),
-        None => "the provider has had enough for now; `norma resume` goes on from the last step".to_owned(),
+fn ordinal(number: u32) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
     };
-    Due::Pause { end: End { reason: Some(Reason::ProviderLimit), message }, until }
+    format!("{number}{ending}")
 }
 
 /// The end of a run, but for a budget.

@@ -19,6 +19,8 @@ pub mod exit {
     pub const ENVIRONMENT: u8 = 4;
     /// What is on record does not verify.
     pub const INTEGRITY: u8 = 5;
+    /// Left waiting for a provider's rate limit.
+    pub const RATE_LIMITED: u8 = 6;
     /// Ended by SIGINT or SIGTERM.
     pub const INTERRUPTED: u8 = 130;
 }

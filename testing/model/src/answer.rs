@@ -124,7 +124,8 @@ impl Speech {
 }
 
 /// What a request is answered, and by which step of which script.
-pub(crate) fn decide(asked: &Asked, scripts: &Scripts) -> (Option<Due>, Answer) {
+/// `times` says how often a step was come to before, and is asked where that matters.
+pub(crate) fn decide(asked: &Asked, scripts: &Scripts, times: impl FnOnce(&Due) -> usize) -> (Option<Due>, Answer) {
     // Agents ask for titles and summaries of a conversation aside; those offer no tools, and the marker in them is
     // only quoted.
     if asked.wants_json && asked.api == Api::Gemini {
@@ -133,6 +134,9 @@ pub(crate) fn decide(asked: &Asked, scripts: &Scripts) -> (Option<Due>, Answer) 
     let due = if asked.tools.is_empty() { None } else { asked.due(scripts) };
     let Some(due) = due else { return (None, Answer::Speak(Speech::of(NOTHING_TO_SAY))) };
     let answer = match due.script.get(due.step) {
+        Some(Step::Flaky { times: few, first, then }) => {
+            carry_out(asked, if times(&due) < *few { first } else { then }, due.step)
+        }
         Some(step) => carry_out(asked, step, due.step),
         None => Answer::Speak(Speech::of(NOTHING_TO_SAY)),
     };
@@ -169,6 +173,8 @@ fn carry_out(asked: &Asked, step: &Step, index: usize) -> Answer {
         Step::Status { code, body, retry_after } => {
             return Answer::Refuse { status: *code, body: body.clone(), retry_after: *retry_after };
         }
+        // Only a whole step can be flaky.
+        Step::Flaky { then, .. } => return carry_out(asked, then, index),
         Step::Hang => return Answer::Silence,
         Step::HangMid => Speech::breaking_off(End::Stall),
         Step::Drop => Speech::breaking_off(End::Drop),
@@ -221,7 +227,7 @@ mod tests {
     }
 
     fn decided(asked: &Asked) -> Answer {
-        decide(asked, &Scripts::default()).1
+        decide(asked, &Scripts::default(), |_| 0).1
     }
 
     #[test]

@@ -78,6 +78,15 @@ pub enum Step {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<u64>,
     },
+    /// Does one thing the first few times that it comes to this step of a conversation, and another from then on.
+    Flaky {
+        /// How many times.
+        times: usize,
+        /// What is done then.
+        first: Box<Step>,
+        /// What is done later.
+        then: Box<Step>,
+    },
     /// Takes the request and never answers.
     Hang,
     /// Begins an answer and never goes on.

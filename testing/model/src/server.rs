@@ -3,16 +3,17 @@
 
 use crate::answer::{Answer, End, Speech, decide};
 use crate::api::{Api, Wish, recognise};
-use crate::asked::Asked;
+use crate::asked::{Asked, Due};
 use crate::http::{self, Request};
 use crate::record::{self, Record};
 use crate::script::Scripts;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ struct Shared {
     key: Option<String>,
     record: Record,
     is_over: AtomicBool,
+    /// How often each flaky step was come to.
+    times: Mutex<BTreeMap<(String, usize), usize>>,
 }
 
 impl Server {
@@ -54,7 +57,8 @@ impl Server {
         let port = listener.local_addr()?.port();
         let record = Record::create(options.log.as_deref())?;
         let is_over = AtomicBool::new(false);
-        let shared = Arc::new(Shared { scripts: options.scripts, key: options.key, record, is_over });
+        let shared =
+            Arc::new(Shared { scripts: options.scripts, key: options.key, record, is_over, times: Mutex::default() });
         let own = Arc::clone(&shared);
         thread::spawn(move || take_connections(&listener, &own));
         Ok(Self { port, shared })
@@ -131,7 +135,7 @@ impl Shared {
 
     /// Decides, and notes what was decided.
     fn decide(&self, asked: &Asked, mut line: Value) -> Answer {
-        let (due, answer) = decide(asked, &self.scripts);
+        let (due, answer) = decide(asked, &self.scripts, |due| self.count(due));
         line["api"] = format!("{:?}", asked.api).to_ascii_lowercase().into();
         line["key"] = true.into();
         line["tools"] = asked.tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -141,6 +145,13 @@ impl Shared {
         }
         self.record.note(line);
         answer
+    }
+
+    fn count(&self, due: &Due) -> usize {
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = times.entry((due.name.clone(), due.step)).or_default();
+        *count += 1;
+        *count - 1
     }
 
     fn tell(&self, stream: &mut TcpStream, line: Value, answer: &Value) -> io::Result<()> {

@@ -185,6 +185,7 @@ pub(crate) fn exit_code(view: &RunView) -> ExitCode {
 pub(crate) fn exit_number(view: &RunView) -> u8 {
     match view.status {
         Status::Succeeded => 0,
+        Status::Paused if view.reason == Some(Reason::ProviderLimit) => code::RATE_LIMITED,
         Status::Paused => code::INTERRUPTED,
         Status::Waiting => code::WAITING,
         _ if view.reason == Some(Reason::SandboxUnavailable) => code::ENVIRONMENT,

@@ -19,6 +19,8 @@ pub(super) struct Failure {
     pub(super) is_waited_for: bool,
     /// Whether the provider may have done what was asked.
     pub(super) may_have_cost: bool,
+    /// Whether another attempt may bring more.
+    pub(super) is_passing: bool,
 }
 
 impl Live {
@@ -39,7 +41,7 @@ impl Live {
         let head = head.map_err(|problem| failure(connection, &problem, true))?;
         if let Some(why) = unusable(head.status) {
             let refusal = Refusal::bad_gateway(&why);
-            return Err(Failure { refusal, is_waited_for: true, may_have_cost: false });
+            return Err(Failure { refusal, is_waited_for: true, may_have_cost: false, is_passing: false });
         }
         input.source().patience = patience.idle;
         Ok((head, input))
@@ -89,5 +91,7 @@ fn failure(connection: &Connection<'_>, problem: &io::Error, may_have_cost: bool
         _ => (502, true),
     };
     let why = super::pass_on::in_words(connection, problem);
-    Failure { refusal: Refusal::new(status, why), is_waited_for, may_have_cost }
+    // What is no HTTP, or no TLS that can be believed, will be none the next time.
+    let is_passing = is_waited_for && problem.kind() != io::ErrorKind::InvalidData;
+    Failure { refusal: Refusal::new(status, why), is_waited_for, may_have_cost, is_passing }
 }

@@ -1,10 +1,12 @@
 //! Passing an answer on while it comes, with a copy for the record.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use crate::connection::{Connection, Next};
 use crate::exchange::{Answer, Exchange, Origin};
-use crate::forward::{Live, now};
+use crate::forward::again::{Attempt, Attempts, is_passing};
+use crate::forward::{Live, Terms, now, retried};
 use crate::http::{Body, Headers, Input, ResponseHead, for_client, value};
 use crate::outward::Wire;
 use crate::redact::{Redactor, redacted};
@@ -13,14 +15,27 @@ use crate::usage::Observer;
 /// The status that an answer comes to that the provider did not bring to its end.
 const BROKE_OFF: u16 = 502;
 
-/// An answer that is being passed on.
+/// Bytes of an answer that are held back at most, while it says nothing yet or says that the provider failed.
+const HELD_BYTES_MAX: usize = 256 * 1024;
+
+/// How long: a program must not take an answer that is being thought about for none.
+const HELD_MAX: Duration = Duration::from_secs(30);
+
+/// An answer that is being passed on. Its beginning is held back until it says something: until then it can be asked for
+/// again, and the program never gets two beginnings.
 struct Passing<'a> {
     connection: &'a Connection<'a>,
     redactor: Redactor<'a>,
     observer: Observer,
-    /// What was passed on so far.
+    /// What came so far.
     body: Vec<u8>,
     bytes_max: usize,
+    status: u16,
+    headers: Headers,
+    keep_alive: bool,
+    since: Instant,
+    /// Whether the program has got what came so far.
+    is_begun: bool,
 }
 
 impl Live {
@@ -29,12 +44,12 @@ impl Live {
     pub(super) fn pass_on(
         &self,
         connection: &Connection<'_>,
-        mut exchange: Exchange,
+        exchange: &mut Exchange,
+        attempts: &Attempts,
         head: ResponseHead,
         mut input: Input<Wire>,
-        is_metered: bool,
-        keep_alive: bool,
-    ) -> Next {
+        terms: Terms,
+    ) -> Attempt {
         let key = self.provider.key.reveal();
         let clean = |(name, value): (String, String)| (name, redacted(&value, key));
         let headers: Headers = for_client(&head.headers).into_iter().map(clean).collect();
@@ -44,22 +59,37 @@ impl Live {
             redactor: Redactor::new(key),
             body: Vec::new(),
             bytes_max: self.options.limits.body_bytes,
+            status: head.status,
+            headers,
+            keep_alive: terms.keep_alive,
+            since: Instant::now(),
+            is_begun: false,
         };
-        let begun = connection.client.begin(head.status, &headers, keep_alive).map_err(|_| hung_up());
-        let passed = begun.and_then(|()| passing.all(Body::new(head.framing), &mut input));
-        let broke_off = passed.as_ref().is_err_and(|problem| problem.kind() != io::ErrorKind::ConnectionAborted);
+        let mut passed = passing.all(Body::new(head.framing), &mut input);
+        let broke_off = passed.as_ref().is_err_and(broke_off) && !connection.place.is_stopped();
+        let error = if broke_off { Some((BROKE_OFF, None)) } else { error(&head, &passing.body) };
+        let failed = error.filter(|(status, _)| !passing.is_begun && is_passing(*status));
+        let pause = failed.and_then(|(_, asked)| attempts.pause(asked)).filter(|_| !connection.place.is_stopped());
+        if pause.is_none() {
+            passed = passing.begin().and(passed);
+        }
         // The end of a connection that norma itself hung up is not the end of an answer.
         let stopped = connection.place.is_stopped().then(|| "the gateway was stopped".to_owned());
         let problem = stopped.or(passed.err().map(|problem| in_words(connection, &problem)));
-        let Passing { observer, body, .. } = passing;
+        let Passing { observer, body, headers, .. } = passing;
         let observed = observer.end(&body, exchange.request_body.len());
-        let is_good = (200..300).contains(&head.status);
-        let usage = (is_good && is_metered).then(|| observed.priced(&self.options.prices, exchange.model.as_deref()));
+        let is_paid = (200..300).contains(&head.status) && terms.is_metered;
+        let usage = is_paid.then(|| observed.priced(&self.options.prices, exchange.model.as_deref()));
         let meter = &connection.gateway.meter;
         usage.iter().for_each(|usage| meter.add(usage));
+        if let Some(pause) = pause {
+            return Attempt::Again(
+                retried(error.map_or(BROKE_OFF, |(status, _)| status), problem, usage, pause),
+                pause,
+            );
+        }
+        meter.answered(terms.is_metered, error, attempts.made);
         let complete = problem.is_none();
-        let broke_off = broke_off && !connection.place.is_stopped();
-        meter.answered(is_metered, if broke_off { Some((BROKE_OFF, None)) } else { error(&head, &body) });
         exchange.answer = Some(Answer {
             ended: now(),
             from: Origin::Provider,
@@ -71,11 +101,11 @@ impl Live {
             model: observed.model,
             usage,
         });
-        let kept = self.keep(meter, &exchange);
+        let kept = self.keep(meter, exchange);
         if !(kept && complete && connection.client.finish().is_ok()) {
-            return Next::Cut;
+            return Attempt::Over(Next::Cut);
         }
-        if keep_alive { Next::Request } else { Next::Close }
+        Attempt::Over(if terms.keep_alive { Next::Request } else { Next::Close })
     }
 }
 
@@ -94,10 +124,29 @@ impl Passing<'_> {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the answer is too long to be recorded"));
         }
         self.observer.piece(piece);
-        self.connection.client.piece(piece).map_err(|_| hung_up())?;
         self.body.extend_from_slice(piece);
-        Ok(())
+        if self.is_begun {
+            return self.connection.client.piece(piece).map_err(|_| hung_up());
+        }
+        let may_be_asked_for_again = is_passing(self.status) || !self.observer.has_said_something();
+        let is_short = self.body.len() <= HELD_BYTES_MAX && self.since.elapsed() <= HELD_MAX;
+        if may_be_asked_for_again && is_short { Ok(()) } else { self.begin() }
     }
+
+    /// Gives the program what was held back.
+    fn begin(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.is_begun, true) {
+            return Ok(());
+        }
+        let client = &self.connection.client;
+        client.begin(self.status, &self.headers, self.keep_alive).map_err(|_| hung_up())?;
+        client.piece(&self.body).map_err(|_| hung_up())
+    }
+}
+
+/// Whether it was the provider that did not bring an answer to its end.
+fn broke_off(problem: &io::Error) -> bool {
+    problem.kind() != io::ErrorKind::ConnectionAborted
 }
 
 /// The provider's last word on whether it works, and when to ask again.

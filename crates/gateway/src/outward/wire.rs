@@ -113,6 +113,20 @@ impl Write for Wire {
 /// Whether the program inside has hung up. One that only says it will send no more counts as gone too: none of the
 /// agents' programs does that and then waits.
 pub(crate) fn has_hung_up(client: &TcpStream) -> bool {
-    let mut watched = [PollFd::new(client, PollFlags::RDHUP)];
-    matches!(poll(&mut watched, Some(&Timespec::default())), Ok(ready) if ready > 0)
+    hangs_up_within(client, Duration::ZERO)
+}
+
+/// The same, waiting for it for a while.
+pub(crate) fn hangs_up_within(client: &TcpStream, pause: Duration) -> bool {
+    let until = Instant::now() + pause;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut watched = [PollFd::new(client, PollFlags::RDHUP)];
+        match poll(&mut watched, Timespec::try_from(left).ok().as_ref()) {
+            Ok(ready) if ready > 0 => return true,
+            Err(rustix::io::Errno::INTR) if !left.is_zero() => {}
+            _ if left.is_zero() => return false,
+            _ => {}
+        }
+    }
 }

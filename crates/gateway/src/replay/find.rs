@@ -121,6 +121,7 @@ mod tests {
             model: None,
             request_headers: Vec::new(),
             request_body: request_body.into(),
+            retries: Vec::new(),
             answer: Some(Answer {
                 ended: Timestamp::default(),
                 from: Origin::Provider,

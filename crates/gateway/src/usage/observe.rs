@@ -20,6 +20,8 @@ pub(crate) struct Observer {
     seen: Seen,
     /// Tokens that the events could hold.
     estimate: u64,
+    /// Whether an event was more than a beginning.
+    has_said: bool,
 }
 
 /// What was seen of an answer.
@@ -33,20 +35,28 @@ pub(crate) struct Observed {
 impl Observer {
     pub(crate) fn new(api: Api, content_type: Option<&str>) -> Observer {
         let is_stream = content_type.is_some_and(|kind| kind.to_ascii_lowercase().starts_with("text/event-stream"));
-        Observer { api, events: is_stream.then(Events::default), seen: Seen::default(), estimate: 0 }
+        Observer { api, events: is_stream.then(Events::default), seen: Seen::default(), estimate: 0, has_said: false }
     }
 
     /// The next bytes of the answer.
     pub(crate) fn piece(&mut self, bytes: &[u8]) {
-        let Observer { api, events, seen, estimate } = self;
+        let Observer { api, events, seen, estimate, has_said } = self;
         if let Some(events) = events {
-            events.piece(bytes, |data| note(*api, data, seen, estimate));
+            events.piece(bytes, |data| {
+                *has_said = *has_said || !is_beginning(data);
+                note(*api, data, seen, estimate);
+            });
         }
+    }
+
+    /// Whether the model has said anything yet. What is no stream says nothing before its end.
+    pub(crate) fn has_said_something(&self) -> bool {
+        self.has_said
     }
 
     /// The answer is over; `body` is all of it, and `request_bytes` the size of what was asked.
     pub(crate) fn end(mut self, body: &[u8], request_bytes: usize) -> Observed {
-        let Observer { api, events, seen, estimate } = &mut self;
+        let Observer { api, events, seen, estimate, .. } = &mut self;
         match events {
             Some(events) => events.end(|data| note(*api, data, seen, estimate)),
             None => {
@@ -65,6 +75,23 @@ impl Observer {
 /// What a request used up to which no answer came, if the provider read it.
 pub(crate) fn unanswered(request_bytes: usize) -> Usage {
     usage(&Seen::default(), request_bytes, 0)
+}
+
+/// Whether an event only announces an answer, or that one is still being thought about.
+fn is_beginning(data: &[u8]) -> bool {
+    const BEGINNINGS: [&str; 5] =
+        ["message_start", "ping", "response.created", "response.queued", "response.in_progress"];
+    /// Longer ones say something: a beginning that repeats the request would be read again and again.
+    const BYTES_MAX: usize = 64 * 1024;
+    let Ok(event) = serde_json::from_slice::<serde_json::Value>(&data[..data.len().min(BYTES_MAX)]) else {
+        return false;
+    };
+    let delta = &event["choices"][0]["delta"];
+    let is_empty_delta = delta.is_object() && delta["content"].as_str().unwrap_or_default().is_empty();
+    let names_only_the_role = is_empty_delta
+        && event["choices"][0]["finish_reason"].is_null()
+        && delta.as_object().is_some_and(|delta| delta.keys().all(|key| matches!(key.as_str(), "role" | "content")));
+    event["type"].as_str().is_some_and(|kind| BEGINNINGS.contains(&kind)) || names_only_the_role
 }
 
 fn note(api: Api, data: &[u8], seen: &mut Seen, estimate: &mut u64) {

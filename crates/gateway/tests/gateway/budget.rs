@@ -26,7 +26,7 @@ fn options() -> Options {
         output_per_million_usd: 2.0,
         long: None,
     };
-    Options { prices: Prices::none().with("priced", price), ..Options::default() }
+    Options { prices: Prices::none().with("priced", price), ..crate::desk::once() }
 }
 
 fn two_calls(budget: Budget) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gateway::{Amount, Answer, Api, Budget, Exchange, Gateway, Key, Ledger, Options, Record, Upstream};
+use gateway::{Amount, Answer, Api, Budget, Exchange, Gateway, Key, Ledger, Options, Record, Retries, Upstream};
 
 use crate::provider::{Provider, Script};
 
@@ -15,6 +15,11 @@ pub(crate) const KEY: &str = "sk-the-real-key-0123456789";
 
 /// Long enough for a busy machine, and an end for a test that hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Every call is made once.
+pub(crate) fn once() -> Options {
+    Options { retries: Retries::NONE, ..Options::default() }
+}
 
 /// Keeps exchanges, up to a number of them.
 pub(crate) struct Memory {
@@ -44,7 +49,7 @@ pub(crate) struct Desk {
 
 impl Desk {
     pub(crate) fn new(api: Api, script: Script) -> Desk {
-        Desk::with(api, Budget::default(), Options::default(), script)
+        Desk::with(api, Budget::default(), once(), script)
     }
 
     pub(crate) fn with(api: Api, budget: Budget, options: Options, script: Script) -> Desk {

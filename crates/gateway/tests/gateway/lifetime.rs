@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gateway::{Api, Options};
+use gateway::Api;
 
-use crate::desk::{Desk, upstream, wait_until};
+use crate::desk::{Desk, once, upstream, wait_until};
 use crate::provider::{Provider, begin_stream, chunk, json, stream};
 
 #[test]
@@ -36,7 +36,7 @@ fn stopping_hangs_up_both_sides_and_records_what_was_cut() {
 fn stopping_does_not_wait_for_a_connection_that_does_not_come() {
     // An address of documentation, where nobody answers; if the network refuses at once, that is as well.
     let upstream = upstream(Api::OpenAi, "http://192.0.2.1:9".to_owned());
-    let desk = Desk::over(upstream, Default::default(), Options::default(), Provider::start(json("{}")));
+    let desk = Desk::over(upstream, Default::default(), once(), Provider::start(json("{}")));
     let mut client = desk.client();
     client.post("/v1/responses", "{}");
     wait_until(|| desk.gateway.totals().calls == 1);
@@ -53,7 +53,7 @@ fn a_provider_that_is_not_there_is_said() {
         // Nothing listens on port 1 of this machine.
         upstream(Api::Anthropic, "http://127.0.0.1:1".to_owned()),
         Default::default(),
-        Options::default(),
+        once(),
         Provider::start(json("{}")),
     );
     let got = desk.post("/v1/messages", "{}");
@@ -90,7 +90,7 @@ fn many_at_once_are_all_counted_and_recorded() {
 
 #[test]
 fn too_many_connections_are_refused() {
-    let mut options = Options::default();
+    let mut options = once();
     options.limits.connections = 2;
     let desk = Desk::with(Api::OpenAi, Default::default(), options, json("{}"));
     let mut inside = [desk.client(), desk.client()];

@@ -10,6 +10,7 @@ mod provider;
 mod recording;
 mod refusals;
 mod replay;
+mod retries;
 mod streaming;
 mod tls;
 mod usage;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use gateway::{Api, Options, Origin};
+use gateway::{Api, Origin};
 
-use crate::desk::Desk;
+use crate::desk::{Desk, once};
 use crate::provider::{begin_stream, chunk, json, stream};
 
 #[test]
@@ -38,7 +38,7 @@ fn an_answer_that_cannot_be_recorded_has_no_end() {
 
 #[test]
 fn a_program_that_asks_without_end_does_not_fill_the_disk() {
-    let mut options = Options::default();
+    let mut options = once();
     options.limits.recorded_bytes = 10_000;
     let desk = Desk::with(Api::OpenAi, Default::default(), options, json("{}"));
     let mut refused = 0;
@@ -74,7 +74,7 @@ fn a_client_that_hangs_up_leaves_an_incomplete_record_and_an_estimate() {
         r#"data: {"type":"message_start","message":{"model":"m","usage":{"input_tokens":70,"output_tokens":1}}}"#;
     let script = Arc::new(move |socket: &mut std::net::TcpStream| {
         begin_stream(socket);
-        chunk(socket, format!("{start}\n\n").as_bytes());
+        chunk(socket, format!("{start}\n\ndata: {{\"type\":\"content_block_start\"}}\n\n").as_bytes());
         // Silent from here on: the gateway has to notice by itself.
         std::thread::sleep(Duration::from_secs(20));
     });
@@ -123,7 +123,7 @@ fn a_provider_that_drops_the_stream_cuts_the_answer() {
 
 #[test]
 fn a_provider_that_falls_silent_is_given_up() {
-    let mut options = Options::default();
+    let mut options = once();
     options.patience.first_byte = Duration::from_millis(100);
     options.patience.idle = Duration::from_millis(100);
     let silent = Arc::new(|_: &mut std::net::TcpStream| std::thread::sleep(Duration::from_secs(20)));

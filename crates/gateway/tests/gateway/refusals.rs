@@ -2,9 +2,9 @@
 
 use std::io::Write as _;
 
-use gateway::{Api, Options, Origin};
+use gateway::{Api, Origin};
 
-use crate::desk::Desk;
+use crate::desk::{Desk, once};
 use crate::provider::{json, whole};
 
 #[test]
@@ -90,7 +90,7 @@ fn requests_that_could_be_read_in_two_ways_are_refused() {
 
 #[test]
 fn too_much_is_refused() {
-    let mut options = Options::default();
+    let mut options = once();
     options.limits.body_bytes = 10;
     let desk = Desk::with(Api::OpenAi, Default::default(), options, json("{}"));
     let mut client = desk.client();

@@ -4,9 +4,9 @@ use std::io::Write as _;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-use gateway::{Api, Options};
+use gateway::Api;
 
-use crate::desk::{Desk, KEY};
+use crate::desk::{Desk, KEY, once};
 use crate::provider::{begin_stream, chunk, json, stream, whole};
 
 #[test]
@@ -123,7 +123,7 @@ fn a_provider_that_fails_again_and_again_is_not_called_any_more() {
 
 #[test]
 fn an_answer_that_cannot_be_recorded_whole_is_cut() {
-    let mut options = Options::default();
+    let mut options = once();
     options.limits.body_bytes = 100;
     let long = "x".repeat(101);
     let desk = Desk::with(Api::OpenAi, Default::default(), options, stream(&[&long]));

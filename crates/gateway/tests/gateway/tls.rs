@@ -5,12 +5,12 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
 
-use gateway::{Api, Gateway, Key, Options, Upstream, UpstreamProblem};
+use gateway::{Api, Gateway, Key, Upstream, UpstreamProblem};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-use crate::desk::{Desk, KEY};
+use crate::desk::{Desk, KEY, once};
 use crate::provider::{Provider, json, read_request};
 
 /// A provider with a certificate for a name; its port, the certificate, and what it was sent in the end.
@@ -48,7 +48,7 @@ fn serve_tls(name: &str, seen: std::sync::mpsc::Sender<String>) -> (u16, String)
 fn desk(port: u16, extra_roots_pem: Option<String>) -> Desk {
     let base_url = format!("https://localhost:{port}");
     let upstream = Upstream { api: Api::OpenAi, base_url, key: Key::new(KEY).unwrap(), extra_roots_pem };
-    Desk::over(upstream, Default::default(), Options::default(), Provider::start(json("{}")))
+    Desk::over(upstream, Default::default(), once(), Provider::start(json("{}")))
 }
 
 #[test]

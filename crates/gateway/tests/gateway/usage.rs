@@ -15,7 +15,7 @@ fn options() -> Options {
         output_per_million_usd: 10.0,
         long: None,
     };
-    Options { prices: Prices::none().with("priced", price), ..Options::default() }
+    Options { prices: Prices::none().with("priced", price), ..crate::desk::once() }
 }
 
 fn used(api: Api, path: &str, script: Script) -> (Usage, Option<String>) {

@@ -100,6 +100,8 @@ pub struct Core {
     pub spent: Usage,
     /// Its provider is rate limited.
     pub limited: Option<RateLimit>,
+    /// How many times in a row it continued by itself after a limit.
+    pub limit_pauses: u32,
     /// What was asked and not answered yet.
     pub waits: BTreeMap<WaitId, Wait>,
     /// What was answered, in that order.
@@ -131,6 +133,7 @@ impl Core {
             active_ms: 0,
             spent: Usage::default(),
             limited: None,
+            limit_pauses: 0,
             waits: BTreeMap::new(),
             answers: Arc::default(),
             asked: BTreeSet::new(),
@@ -183,6 +186,9 @@ impl Core {
         }
         if done.reason == Some(Reason::ProviderLimit) {
             self.limited = Some(RateLimit { until: done.until });
+        }
+        if done.end == TurnEnd::Answered {
+            self.limit_pauses = 0;
         }
         let made = match done.end {
             TurnEnd::Answered => None,

@@ -18,6 +18,7 @@ pub(crate) use access::{reach, sign_in_problem};
 use contract::session::{ErrorKind, SessionError};
 use contract::work::NetworkRight;
 use contract::{AgentConfig, AgentType, PromptBlocks, Sent, SessionOutcome, Usage};
+use gateway::Retries;
 use home::{Home, TurnEnd};
 use ongoing::{Known, Ongoing, Place};
 use run::TurnRights;
@@ -145,7 +146,7 @@ impl Engaging<'_> {
         let exchanges = Arc::new(Exchanges::new(&spool.dir, redactor));
         let access = match order.again {
             Some(again) => Ok(Access::Gateway(Arc::clone(&again.gateway), None)),
-            None => Access::find(kind, agent, &context.user_env, order.ledger, exchanges),
+            None => Access::find(kind, agent, &context.user_env, order.ledger, exchanges, retries(order)),
         };
         let access = match access {
             Ok(access) => access,
@@ -208,6 +209,15 @@ fn conversations(context: &Context, order: &TurnOrder<'_>) -> PathBuf {
         Some(_) => layout.worktree(&slug).join("conversations"),
         None => layout.conversations(&slug),
     }
+}
+
+/// How long a call to the model is made again: within the turn's time, and well before the silence of an agent that waits
+/// for it is taken for a hang.
+fn retries(order: &TurnOrder<'_>) -> Retries {
+    let limits = &order.run.started.contract.limits;
+    let wanted = Duration::from_secs(limits.provider_seconds().into());
+    let idle = limits.idle_seconds.map_or(IDLE_DEFAULT, |seconds| Duration::from_secs(seconds.into()));
+    Retries { patience: wanted.min(order.time_left).min(idle * 3 / 4), ..Retries::default() }
 }
 
 fn free_door() -> Result<TcpListener> {
@@ -359,6 +369,7 @@ impl Engaged {
             outcome.end = End::Exited(0);
         }
         let mut notes: Vec<String> = talk.spool.finish()?.into_iter().collect();
+        notes.extend(self.asked_again());
         talk.spool.document("outcome.json", &serde_json::to_value(&said).expect("BUG: an outcome is plain data"))?;
         let has_ended_well = said.ok && ended.answer.is_some();
         let end = if has_ended_well { TurnEnd::Well(store::now()) } else { TurnEnd::Badly };
@@ -366,6 +377,13 @@ impl Engaged {
         let spool = talk.spool.dir.clone();
         let spoken = Spoken { outcome: said, answer: ended.answer, prompt: self.terms.prompt.clone(), spool };
         Ok(Ended { spoken, notes })
+    }
+
+    /// What the provider failed and was asked for again, if anything.
+    fn asked_again(&self) -> Option<String> {
+        let Access::Gateway(gateway, _) = &self.terms.access else { return None };
+        let times = gateway.totals().retries;
+        (times > 0).then(|| format!("the provider failed for the moment, and calls were made again: {times}"))
     }
 
     /// Keeps the conversation: as the agent found it, with what it changed.
