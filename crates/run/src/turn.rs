@@ -176,8 +176,17 @@ fn answer(evidence: &TurnEvidence<'_>) -> Result<AgentResponse, Vec<String>> {
     if evidence.stdout_truncated {
         return Err(vec!["stdout is longer than limits.output_mb".to_owned()]);
     }
-    AgentResponse::parse(evidence.stdout).map_err(|problems| {
-        let is_json = serde_json::from_slice::<serde_json::Value>(evidence.stdout).is_ok();
+    read_answer(evidence.stdout)
+}
+
+/// What is wrong with the form of an answer, as far as that shows before anything else of the turn is known.
+pub fn answer_problems(item: Option<&Item>, answer: &[u8]) -> Vec<String> {
+    read_answer(answer).map_or_else(|problems| problems, |response| bound_form(item, &response))
+}
+
+fn read_answer(stdout: &[u8]) -> Result<AgentResponse, Vec<String>> {
+    AgentResponse::parse(stdout).map_err(|problems| {
+        let is_json = serde_json::from_slice::<serde_json::Value>(stdout).is_ok();
         let mut texts: Vec<String> = problems.iter().map(Violation::to_string).collect();
         if !is_json {
             texts.insert(0, "stdout not valid JSON".to_owned());

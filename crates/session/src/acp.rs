@@ -162,7 +162,10 @@ impl Acp {
         let reason = wire::text(result, "stopReason");
         let ok = reason == "end_turn" && !self.denied && !self.broke_off(result);
         match reason {
-            "end_turn" if self.denied => notes.trouble(trouble::other("the agent stopped after a denial"), out),
+            "end_turn" | "cancelled" if self.denied => {
+                notes.stopped_after_denial = true;
+                notes.trouble(trouble::other("the agent stopped after a denial"), out);
+            }
             "end_turn" if !ok => notes.trouble(trouble::network("the model's stream broke off"), out),
             "end_turn" => {}
             "cancelled" => notes.trouble(trouble::other("cancelled"), out),

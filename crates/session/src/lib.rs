@@ -37,6 +37,6 @@ pub use launch::{Launch, Protocol, launch};
 pub use provider::{
     KeyPlace, conversations, hosts, install, is_key, keys, program, resumes_when_cut_off, sign_in, sign_in_files,
 };
-pub use session::{Act, Exit, Outcome, Session};
+pub use session::{Act, Answered, Exit, Outcome, Session};
 pub use sign_in::check_renewed;
 pub use trouble::provider_error;

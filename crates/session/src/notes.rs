@@ -25,7 +25,21 @@ pub(crate) struct Notes {
     error: Option<SessionError>,
     end: Option<bool>,
     cancelled: bool,
+    /// Whether the turn ended because something was denied, without an answer.
+    pub(crate) stopped_after_denial: bool,
     strange: u32,
+}
+
+/// An answer without the code fence around all of it: there is one way to read that. A fence with words around it is left
+/// as it is, since which of several documents is meant could only be guessed.
+fn unfenced(answer: &str) -> &str {
+    let inner = || {
+        let (kind, rest) = answer.trim().strip_prefix("```")?.split_once('\n')?;
+        let inner = rest.strip_suffix("```")?;
+        let is_document = serde_json::from_str::<serde_json::Map<String, Value>>(inner).is_ok();
+        (matches!(kind.trim(), "" | "json" | "JSON") && is_document).then(|| inner.trim())
+    };
+    inner().unwrap_or(answer)
 }
 
 impl Notes {
@@ -41,6 +55,7 @@ impl Notes {
             error: None,
             end: None,
             cancelled: false,
+            stopped_after_denial: false,
             strange: 0,
         }
     }
@@ -52,6 +67,7 @@ impl Notes {
         self.error = None;
         self.end = None;
         self.cancelled = false;
+        self.stopped_after_denial = false;
         self.strange = 0;
     }
 
@@ -258,7 +274,7 @@ impl Notes {
             let message = format!("the answer is larger than {} bytes", limits::ANSWER_BYTES_MAX);
             return Err(trouble::protocol(&message));
         }
-        Ok(Some(self.answer.as_str()).filter(|answer| !answer.is_empty()))
+        Ok(Some(unfenced(&self.answer)).filter(|answer| !answer.is_empty()))
     }
 
     /// How many bytes are held.
@@ -266,5 +282,27 @@ impl Notes {
     pub(crate) fn bytes(&self) -> usize {
         let error = self.error.as_ref().map_or(0, |error| error.message.len());
         self.answer.len() + error + self.session_id.as_ref().map_or(0, String::len) + self.calls.size().1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_around_the_whole_answer_is_no_part_of_it() {
+        for fenced in ["```json\n{\"a\": 1}\n```", "```\n{\"a\": 1}```\n", "\n```json\r\n{\"a\": 1}\n```"] {
+            assert_eq!(unfenced(fenced), "{\"a\": 1}", "{fenced}");
+        }
+        for other in [
+            "Done:\n```json\n{}\n```",
+            "```json\n{}\n```\n```json\n{}\n```",
+            "```sh\n{}\n```",
+            "```json\nls\n```",
+            "{}",
+            "```",
+        ] {
+            assert_eq!(unfenced(other), other);
+        }
     }
 }

@@ -68,6 +68,15 @@ pub struct Outcome {
     pub tool_ops: u64,
 }
 
+/// What a turn came to whose agent is still there to be told more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answered {
+    /// With this, or nothing, as its answer.
+    With(Option<String>),
+    /// It stopped because something was denied.
+    NotAfterDenial,
+}
+
 /// A conversation with one process of an agent.
 pub struct Session {
     talk: Talk,
@@ -198,6 +207,18 @@ impl Session {
     /// The agent's own name for the conversation, if it has said one, and what was used so far.
     pub fn so_far(&self) -> (Option<&str>, Usage) {
         (self.notes.session_id.as_deref(), self.notes.usage())
+    }
+
+    /// What the last prompt came to, if it is over and one more can be said; a turn that somebody stopped, or that failed,
+    /// is not gone on with.
+    pub fn answered(&self) -> Option<Answered> {
+        if matches!(self.talk, Talk::OneShot(_)) || self.closed.is_some() || self.notes.cancelled() {
+            return None;
+        }
+        match self.notes.ended()? {
+            true => Some(Answered::With(self.notes.answer().ok()?.map(str::to_owned))),
+            false => self.notes.stopped_after_denial.then_some(Answered::NotAfterDenial),
+        }
     }
 
     /// What came of it, now that the process is gone. The exit code alone says nothing: agents leave with 0 after

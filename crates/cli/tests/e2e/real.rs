@@ -5,6 +5,7 @@
 pub(crate) mod approvals;
 mod budgets;
 mod contracts;
+mod form;
 mod hostile;
 mod loops;
 mod mixed;

@@ -38,6 +38,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use talk::Conversation;
+use talk::Form;
 
 /// The name of the private home below the one that every program has inside.
 const HOME: &str = "agent";
@@ -321,8 +322,9 @@ impl Engaged {
         let saving = work.zip(ongoing::home(&self.home.dir)).map(|(work, home)| {
             Saving::new(work, self.place.clone(), home, self.terms.prompt.clone(), self.terms.used_before())
         });
+        let form = Form { item: order.spec.item.clone(), schema: self.terms.schema.clone() };
         let (brief, mode) = (self.terms.brief(&step_dir), self.terms.mode);
-        let talk = Conversation::open(&brief, mode, &prompt, spool, order.witness, saving);
+        let talk = Conversation::open(&brief, mode, &prompt, form, spool, (order.witness, saving));
         Ok((talk.map_err(failed)?, answering))
     }
 
@@ -370,6 +372,7 @@ impl Engaged {
         }
         let mut notes: Vec<String> = talk.spool.finish()?.into_iter().collect();
         notes.extend(self.asked_again());
+        notes.extend(talk.asked_again.take().map(|why| format!("the agent was asked once more for its answer: {why}")));
         talk.spool.document("outcome.json", &serde_json::to_value(&said).expect("BUG: an outcome is plain data"))?;
         let has_ended_well = said.ok && ended.answer.is_some();
         let end = if has_ended_well { TurnEnd::Well(store::now()) } else { TurnEnd::Badly };

@@ -5,15 +5,22 @@ use super::saving::Saving;
 use super::spool::{Side, Spool};
 use crate::process::{Talk, Wake};
 use crate::world::{Answered, Witness};
+use contract::Item;
 use contract::session::{Decision, Permission, SessionEvent};
-use session::{Act, Brief, Mode, Session, limits};
+use run::turn::answer_problems;
+use serde_json::Value;
+use session::{Act, Answered as TurnAnswered, Brief, Mode, Session, limits};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// How many events of a turn go on record by themselves; the rest is in its files.
 const FACTS_MAX: usize = 2000;
+
+/// What is wrong with an answer that its agent is told of; the first ones explain the rest.
+const PROBLEMS_MAX: usize = 10;
 
 /// See the module.
 pub(crate) struct Conversation<'a> {
@@ -29,6 +36,42 @@ pub(crate) struct Conversation<'a> {
     facts: usize,
     /// Keeps what the agent makes.
     saving: Option<Saving>,
+    form: Form,
+    /// Why the agent was told to answer once more, if it was.
+    pub(super) asked_again: Option<String>,
+}
+
+/// What an answer has to be.
+pub(super) struct Form {
+    /// The item that is carried out, which may bind it.
+    pub(super) item: Option<Arc<Item>>,
+    /// As the agent is told.
+    pub(super) schema: Value,
+}
+
+impl Form {
+    /// What a session is told that came to this, if it did not answer in this form. Its work is done, and may have cost much:
+    /// it is not lost to the form of a message.
+    fn once_more(&self, answered: &TurnAnswered) -> Option<(String, String)> {
+        let (why, told) = match answered {
+            TurnAnswered::With(answer) => {
+                let problems = answer_problems(self.item.as_deref(), answer.as_deref().unwrap_or_default().as_bytes());
+                if problems.is_empty() {
+                    return None;
+                }
+                let listed: String = problems.iter().take(PROBLEMS_MAX).map(|it| format!("- {it}\n")).collect();
+                let told =
+                    format!("Your last message is not the answer that was asked for:\n{listed}Your work is kept.");
+                (problems.join("; "), told)
+            }
+            TurnAnswered::NotAfterDenial => {
+                let told = "What you asked for was denied. Complete the task without it, as far as that is possible.";
+                ("it stopped after a denial".to_owned(), told.to_owned())
+            }
+        };
+        let form = "Then answer with one JSON document and nothing else: no words before or after it, no code fence. Its schema:";
+        Some((why, format!("{told} {form}\n{}\n", self.schema)))
+    }
 }
 
 /// A question that waits for somebody.
@@ -42,9 +85,9 @@ impl<'a> Conversation<'a> {
         brief: &Brief<'_>,
         mode: Mode,
         prompt: &str,
+        form: Form,
         spool: Spool,
-        witness: &'a dyn Witness,
-        saving: Option<Saving>,
+        (witness, saving): (&'a dyn Witness, Option<Saving>),
     ) -> io::Result<Conversation<'a>> {
         let (session, acts) = Session::open(brief, mode, prompt);
         let mut conversation = Conversation {
@@ -58,6 +101,8 @@ impl<'a> Conversation<'a> {
             waiting: VecDeque::new(),
             facts: 0,
             saving,
+            form,
+            asked_again: None,
         };
         conversation.perform(acts)?;
         Ok(conversation)
@@ -97,10 +142,18 @@ impl<'a> Conversation<'a> {
             }
         }
         if self.session.turn_over() && !self.over {
-            let acts = self.session.close();
+            let acts = self.once_more().unwrap_or_else(|| self.session.close());
             return self.perform(acts);
         }
         Ok(())
+    }
+
+    /// Asks once more in the same session, if the answer is not what it has to be.
+    fn once_more(&mut self) -> Option<Vec<Act>> {
+        let answered = self.session.answered().filter(|_| self.asked_again.is_none())?;
+        let (why, prompt) = self.form.once_more(&answered)?;
+        self.asked_again = Some(why);
+        Some(self.session.prompt(&prompt))
     }
 
     fn ask(&mut self, permission: Permission) -> Vec<Act> {

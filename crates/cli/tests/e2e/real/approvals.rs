@@ -24,15 +24,30 @@ pub(crate) fn asking(agent: Agent) -> Option<Lab> {
 }
 
 fn asking_for(command: &str, shell_right: &str, agent: Agent) -> Option<Lab> {
-    doing(shell(command), shell_right, agent)
+    doing([shell(command)], shell_right, agent)
+}
+
+fn done() -> Value {
+    json!({"task_id": "say-hello", "status": "SUCCESS", "summary": "copied", "evidence_refs": {}, "failure": null})
+}
+
+/// A contract whose agent does this, then asks for a copy, and answers.
+pub(crate) fn denying(step: Step, agent: Agent) -> Option<Lab> {
+    let asks = Box::new(shell("cp notes/hello.txt notes/copy.txt"));
+    // An agent may forget a call that was denied, and be at the same step again.
+    let [then, _] = answer(&json!({"result": done()}));
+    let lab = doing([step, Step::Flaky { times: 1, first: asks, then: Box::new(then) }], "untrusted", agent)?;
+    if agent == Agent::Opencode {
+        // It has models of that name write by the shell.
+        lab.configure(|config| config["agents"]["opencode"]["model"] = json!("scripted"));
+    }
+    Some(lab)
 }
 
 /// A contract whose agent does this with so much of a shell.
-fn doing(step: Step, shell_right: &str, agent: Agent) -> Option<Lab> {
-    let result =
-        json!({"task_id": "say-hello", "status": "SUCCESS", "summary": "copied", "evidence_refs": {}, "failure": null});
-    let mut script: Vec<Step> = vec![step];
-    script.extend(answer(&json!({"result": result})));
+fn doing(steps: impl IntoIterator<Item = Step>, shell_right: &str, agent: Agent) -> Option<Lab> {
+    let mut script: Vec<Step> = steps.into_iter().collect();
+    script.extend(answer(&json!({"result": done()})));
     let lab = lab(&[agent], script)?;
     let mut registry: Value = serde_json::from_str(&lab.env.read(".norma/policies/agent_registry.json")).unwrap();
     for registered in registry["agents"].as_array_mut().unwrap() {
@@ -145,7 +160,7 @@ fn a_command_that_no_contract_allows_is_a_violation() {
     let arguments = json!({"command": COMMAND, "description": "copies"});
     for (agent, tool) in [(Agent::Claude, "Bash"), (Agent::Opencode, "bash")] {
         let call = Step::Call { tool: tool.to_owned(), arguments: arguments.clone() };
-        let Some(lab) = doing(call, "deny", agent) else { continue };
+        let Some(lab) = doing([call], "deny", agent) else { continue };
         lab.env.norma(&["run", "contract.json"]);
         let violations = lab.events("policy_violation");
         assert!(violations.iter().any(|it| it["gate"] == "tools"), "{:?}", lab.env.event_types());
