@@ -5,6 +5,7 @@ mod again;
 mod asked;
 mod call;
 mod pass_on;
+mod reach;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,6 +64,13 @@ impl Live {
         let meter = &connection.gateway.meter;
         let terms = Terms { is_metered: request.route.is_metered(), keep_alive: request.head.keep_alive };
         let mut exchange = self.exchange(request);
+        if let Err(refusal) = self.check_reach(&exchange) {
+            meter.note(|totals| {
+                totals.refused += 1;
+                totals.refused_for_network.get_or_insert_with(|| refusal.message.clone());
+            });
+            return self.answer_ourselves(connection, &mut exchange, refusal, None, terms.keep_alive);
+        }
         let mut attempts = Attempts::new(self.options.retries);
         loop {
             let is_wanted = || !connection.gateway.registry.is_stopped();
@@ -126,6 +134,13 @@ impl Live {
             request_body: request.body,
             retries: Vec::new(),
             answer: None,
+        }
+    }
+
+    fn check_reach(&self, exchange: &Exchange) -> Result<(), Refusal> {
+        match self.options.network {
+            true => Ok(()),
+            false => reach::check(self.api(), &exchange.request_headers, &exchange.request_body),
         }
     }
 

@@ -25,6 +25,8 @@ pub struct Totals {
     pub estimated_calls: u64,
     /// Whether a call was not made because the budget was used up, or could not be held against it.
     pub refused_for_budget: bool,
+    /// Why the first call was refused by which the provider would have reached something else, if there was one.
+    pub refused_for_network: Option<String>,
     /// Whether an exchange could not be recorded. Nothing is forwarded after that.
     pub record_failed: bool,
     /// The provider's last answer if it was an error: its status, and the seconds after which to ask again. One that broke

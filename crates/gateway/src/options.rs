@@ -11,6 +11,8 @@ pub struct Options {
     pub limits: Limits,
     /// How long is waited.
     pub patience: Patience,
+    /// Whether the provider may be asked to reach other hosts, to search or to run code.
+    pub network: bool,
     /// How often a call is made again.
     pub retries: Retries,
     /// What models cost.

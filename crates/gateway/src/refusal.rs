@@ -27,6 +27,11 @@ impl Refusal {
         Refusal::new(400, message)
     }
 
+    /// The provider would do what the contract does not allow. 400, so that no program asks again.
+    pub(crate) fn unreachable(message: &str) -> Refusal {
+        Refusal::new(400, message)
+    }
+
     /// The provider failed too often. 400 as well: some programs repeat what failed without end.
     pub(crate) fn given_up(times: u32, status: u16) -> Refusal {
         let often = format!("the provider failed {times} times in a row, the last time with status {status}");

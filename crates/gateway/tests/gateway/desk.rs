@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Every call is made once.
 pub(crate) fn once() -> Options {
-    Options { retries: Retries::NONE, ..Options::default() }
+    Options { retries: Retries::NONE, network: true, ..Options::default() }
 }
 
 /// Keeps exchanges, up to a number of them.

@@ -135,3 +135,17 @@ fn answers_that_are_not_http_are_refused() {
         assert_eq!(desk.post("/v1/responses", "{}").status, 502, "{answer:?}");
     }
 }
+
+#[test]
+fn without_a_network_the_provider_is_not_asked_to_reach_one() {
+    let options = gateway::Options { network: false, ..once() };
+    let desk = Desk::with(Api::Anthropic, Default::default(), options, json("{}"));
+    let body = r#"{"model":"m","mcp_servers":[{"type":"url","url":"https://elsewhere"}]}"#;
+    let got = desk.post("/v1/messages", body);
+    assert!(got.status == 400 && got.body.contains("the contract allows no network"), "{}", got.body);
+    assert!(desk.provider.seen().is_empty());
+    let answer = desk.wait_for_records(1)[0].answer.clone().unwrap();
+    assert!(answer.from == Origin::Norma && answer.problem.unwrap().contains("mcp_servers"));
+    assert!(desk.gateway.totals().refused_for_network.unwrap().contains("mcp_servers"));
+    assert_eq!(desk.post("/v1/messages", r#"{"model":"m"}"#).status, 200);
+}

@@ -15,7 +15,7 @@ const ANSWER: &str = r#"{"model":"m","usage":{"input_tokens":10,"output_tokens":
 
 fn patient(milliseconds: u64) -> Options {
     let retries = Retries { patience: Duration::from_millis(milliseconds), pause: Duration::from_millis(10) };
-    Options { retries, ..Options::default() }
+    Options { retries, network: true, ..Options::default() }
 }
 
 /// Plays one script after another, the last of them from then on.

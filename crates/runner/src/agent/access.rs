@@ -4,7 +4,7 @@
 use super::spool::Exchanges;
 use crate::{Error, Result};
 use contract::AgentConfig;
-use gateway::{Api, Gateway, Key, Ledger, Options, Retries, Upstream};
+use gateway::{Api, Gateway, Key, Ledger, Options, Upstream};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use session::{KeyPlace, Kind};
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ impl Access {
         user_env: &BTreeMap<OsString, OsString>,
         ledger: &Arc<Ledger>,
         exchanges: Arc<Exchanges>,
-        retries: Retries,
+        options: Options,
     ) -> std::result::Result<Access, String> {
         let Some(api) = api(kind) else { return Ok(Access::Configured) };
         let (key, variable, base_url) = match reach(kind, agent, user_env) {
@@ -56,7 +56,6 @@ impl Access {
             }
         };
         let upstream = Upstream { api, base_url, key, extra_roots_pem: None };
-        let options = Options { retries, ..Options::default() };
         let gateway = Gateway::live_with(upstream, Arc::clone(ledger), exchanges, options);
         let gateway = gateway.map_err(|problem| problem.to_string())?;
         Ok(Access::Gateway(Arc::new(gateway), variable))

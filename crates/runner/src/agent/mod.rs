@@ -18,7 +18,7 @@ pub(crate) use access::{reach, sign_in_problem};
 use contract::session::{ErrorKind, SessionError};
 use contract::work::NetworkRight;
 use contract::{AgentConfig, AgentType, PromptBlocks, Sent, SessionOutcome, Usage};
-use gateway::Retries;
+use gateway::{Options, Retries};
 use home::{Home, TurnEnd};
 use ongoing::{Known, Ongoing, Place};
 use run::TurnRights;
@@ -147,7 +147,7 @@ impl Engaging<'_> {
         let exchanges = Arc::new(Exchanges::new(&spool.dir, redactor));
         let access = match order.again {
             Some(again) => Ok(Access::Gateway(Arc::clone(&again.gateway), None)),
-            None => Access::find(kind, agent, &context.user_env, order.ledger, exchanges, retries(order)),
+            None => Access::find(kind, agent, &context.user_env, order.ledger, exchanges, gateway_options(order)),
         };
         let access = match access {
             Ok(access) => access,
@@ -210,6 +210,12 @@ fn conversations(context: &Context, order: &TurnOrder<'_>) -> PathBuf {
         Some(_) => layout.worktree(&slug).join("conversations"),
         None => layout.conversations(&slug),
     }
+}
+
+fn gateway_options(order: &TurnOrder<'_>) -> Options {
+    // What the provider would reach for the agent, the agent would have reached.
+    let network = order.spec.rights.network != NetworkRight::Deny;
+    Options { network, retries: retries(order), ..Options::default() }
 }
 
 /// How long a call to the model is made again: within the turn's time, and well before the silence of an agent that waits
@@ -371,7 +377,7 @@ impl Engaged {
             outcome.end = End::Exited(0);
         }
         let mut notes: Vec<String> = talk.spool.finish()?.into_iter().collect();
-        notes.extend(self.asked_again());
+        notes.extend(self.gateway_notes());
         notes.extend(talk.asked_again.take().map(|why| format!("the agent was asked once more for its answer: {why}")));
         talk.spool.document("outcome.json", &serde_json::to_value(&said).expect("BUG: an outcome is plain data"))?;
         let has_ended_well = said.ok && ended.answer.is_some();
@@ -382,11 +388,14 @@ impl Engaged {
         Ok(Ended { spoken, notes })
     }
 
-    /// What the provider failed and was asked for again, if anything.
-    fn asked_again(&self) -> Option<String> {
-        let Access::Gateway(gateway, _) = &self.terms.access else { return None };
-        let times = gateway.totals().retries;
-        (times > 0).then(|| format!("the provider failed for the moment, and calls were made again: {times}"))
+    /// What was noticed of the calls to the model.
+    fn gateway_notes(&self) -> Vec<String> {
+        let Access::Gateway(gateway, _) = &self.terms.access else { return Vec::new() };
+        let totals = gateway.totals();
+        let again = |times| format!("the provider failed for the moment, and calls were made again: {times}");
+        let refused = |why| format!("a call to the model was refused: {why}");
+        let retries = Some(totals.retries).filter(|times| *times > 0).map(again);
+        retries.into_iter().chain(totals.refused_for_network.map(refused)).collect()
     }
 
     /// Keeps the conversation: as the agent found it, with what it changed.
