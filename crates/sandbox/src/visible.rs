@@ -221,7 +221,8 @@ pub fn explain(policy: &Policy) -> Vec<Line> {
         (format!("{} open files", limits.open_files), "the machine stays usable"),
     ];
     lines.extend(all.into_iter().map(|(subject, reason)| line("limit", subject, reason)));
-    lines.extend(crate::setup::DENIED.iter().map(|call| line("refused", call.name.to_owned(), call.reason)));
+    let refused = crate::setup::DENIED.iter().chain(crate::setup::DENIED_NEW);
+    lines.extend(refused.map(|call| line("refused", call.name.to_owned(), call.reason)));
     lines
 }
 

@@ -26,7 +26,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use self::cgroup::{Groups, Leaf, Wanted};
 pub(crate) use self::mounts::kernel_version;
-pub use self::seccomp::{DENIED, DENIED_BARE, DENIED_OWNER, Denied};
+pub use self::seccomp::{DENIED, DENIED_BARE, DENIED_NEW, DENIED_OWNER, Denied};
 use self::tree::Tree;
 use crate::control::{self, Message};
 use crate::level::Level;
