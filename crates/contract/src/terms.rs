@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// |---|---|
 /// | 1 | items that changed the same path conflict |
 /// | 2 | items that changed the same text are merged line by line; `gates.json` has every finding with its rule |
-/// | 3 | receipts tell of every test command; names are judged in the tree that results, and what the base has (a link, an odd name, the bytes of a binary file) is no reason to refuse |
+/// | 3 | receipts tell of every test command; names are judged in the tree that results, and what the base has (a link, an odd name, the bytes of a binary file) is no reason to refuse; tool operations are counted by norma |
 pub const RULES: u32 = 3;
 
 /// The first version of the rules that merges texts line by line.
@@ -31,6 +31,9 @@ pub const RULES_ALL_TESTS: u32 = 3;
 
 /// The first version of the rules that judges a change by what it brings, and its names in the tree that results.
 pub const RULES_RESULT: u32 = 3;
+
+/// The first version of the rules under which norma counts the tool operations of an agent itself.
+pub const RULES_COUNTED_OPS: u32 = 3;
 
 /// The version of contracts that name none.
 const RULES_FIRST: u32 = 1;

@@ -275,7 +275,9 @@ pub struct GateResult {
 pub enum ToolOpsSource {
     /// norma, from the protocol it speaks with the agent.
     Protocol,
-    /// The agent itself.
+    /// norma, by the processes that the agent's program or a shell of its started.
+    Processes,
+    /// The agent itself, which is no count to hold it to.
     Agent,
     /// Nobody.
     #[default]

@@ -124,8 +124,9 @@ impl Run {
             rights: TurnRights {
                 write: works,
                 write_within: None,
-                // Roles that only think change nothing and run nothing.
-                shell: if works { ShellRight::Never } else { ShellRight::default() },
+                // Roles that only think change nothing and run nothing. What an executable runs is its own affair: a
+                // check by tests is one.
+                shell: if works || agent.kind == AgentType::Exec { ShellRight::Never } else { ShellRight::default() },
                 forbidden_actions: Vec::new(),
                 network: NetworkRight::Deny,
                 own_hosts: true,

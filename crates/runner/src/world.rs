@@ -66,6 +66,8 @@ pub trait Witness {
     fn wake(&self) -> Option<&crate::process::Wake> {
         None
     }
+    /// The walls refused what the agent started, each with its reason.
+    fn refused(&self, _findings: &[String]) {}
     /// What came of a question; none while nobody has answered.
     fn answer(&self, question: &Question) -> Option<Decision>;
 }

@@ -48,6 +48,8 @@ pub(crate) enum Message {
     Listening(Vec<String>),
     /// The directories that hold what is changed in each overlay, handed over with the message.
     Layers,
+    /// Where the kernel calls of the program are heard, handed over with the message.
+    Listener,
     /// The confinement stands; the program waits for the word.
     Ready(Box<Effective>),
     /// The confinement could not be built.

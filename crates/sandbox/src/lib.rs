@@ -8,6 +8,7 @@
 pub mod drill;
 pub mod effective;
 pub mod level;
+pub mod listen;
 pub mod policy;
 pub mod probe;
 pub mod proxy;
@@ -22,7 +23,8 @@ mod start;
 pub use effective::{Effective, HeldBy};
 pub use give::{give_directory, open_directory};
 pub use level::{Level, UNPRIVILEGED};
-pub use policy::{HostPort, Identity, Limits, Network, Overlay, Placed, Policy, Root, Upper, Violation};
+pub use listen::{Commands, Judge, Refused, Starting};
+pub use policy::{Heard, HostPort, Identity, Limits, Network, Overlay, Placed, Policy, Root, Upper, Violation};
 pub use probe::{Probe, has_overlays, probe};
 pub use report::{End, Exhausted, Failure, Report, Usage};
 pub use start::{Command, Confined, Error, Prepared, Sandbox, SetUp, Streams};

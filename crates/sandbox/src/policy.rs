@@ -63,6 +63,12 @@ pub struct Policy {
     /// A port of the sandbox's own loopback behind which the caller itself answers; see [`crate::Prepared::take_door`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub door: Option<u16>,
+    /// Whether what the program starts and reaches is heard, and reported; see [`crate::listen`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard: Option<Heard>,
+    /// The only files that can be started, or what lies below them; none for no such limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub startable: Option<Vec<Root>>,
     /// What can be used up.
     pub limits: Limits,
     /// The machine's name inside.
@@ -142,6 +148,14 @@ pub enum Upper {
         /// An existing directory, on a file system that can carry an overlay.
         path: PathBuf,
     },
+}
+
+/// Whose doings are told from whose.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Heard {
+    /// Programs that are parts of the confined one, or what lies below: who starts one of them has started nothing else.
+    pub own: Vec<PathBuf>,
 }
 
 /// The network as the program finds it.
@@ -282,6 +296,12 @@ impl Policy {
         for (index, overlay) in self.overlays.iter().enumerate() {
             found.root(&format!("overlays[{index}]"), &Root::new(&overlay.path, &overlay.reason));
             found.overlay(&format!("overlays[{index}]"), overlay);
+        }
+        for (index, root) in self.startable.iter().flatten().enumerate() {
+            found.root(&format!("startable[{index}]"), root);
+        }
+        if self.startable.is_some() && self.heard.is_none() {
+            found.add("startable", "is held by somebody who listens, so `heard` must be there");
         }
         found.path("cwd", &self.cwd);
         found.path("home", &self.home);
@@ -480,6 +500,8 @@ pub(crate) mod tests {
             home: "/home/agent".into(),
             network: Network::Deny,
             door: None,
+            heard: None,
+            startable: None,
             limits: Limits {
                 pids: 512,
                 memory_bytes: 1 << 30,

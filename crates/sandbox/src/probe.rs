@@ -194,6 +194,8 @@ fn smallest(level: Level) -> Policy {
         home: "/home/probe".into(),
         network: Network::Deny,
         door: None,
+        heard: None,
+        startable: None,
         limits,
         hostname: "norma".to_owned(),
         identity: Identity::own(),

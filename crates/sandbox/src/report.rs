@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::listen::Commands;
 use crate::proxy::Attempt;
 
 /// How the program ended.
@@ -63,6 +64,9 @@ pub struct Report {
     pub network: Vec<Attempt>,
     /// Attempts that were made but not kept, beyond the first ones.
     pub network_dropped: u64,
+    /// What it started, where that was heard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Commands>,
 }
 
 /// Why a program did not end well, where the sandbox knows.

@@ -20,6 +20,7 @@ use rustix::process::{Pid, Signal, pidfd_send_signal};
 
 use crate::control::{self, DESCRIPTORS_MAX, Job, Message};
 use crate::effective::{Effective, own_namespaces};
+use crate::listen::{Judge, Listener, Notes};
 use crate::policy::{Policy, Violation};
 use crate::proxy::{Attempt, Proxy};
 use crate::report::{End, Exhausted, Report, Usage};
@@ -94,6 +95,7 @@ fn list(items: &[impl ToString]) -> String {
 #[must_use = "dropping it kills the sandbox"]
 pub struct Prepared {
     held: Held,
+    policy: Policy,
     effective: Effective,
 }
 
@@ -112,6 +114,9 @@ struct Held {
     proxy: Option<Proxy>,
     /// What listens behind the policy's door.
     door: Option<TcpListener>,
+    /// Where kernel calls are heard, until somebody listens.
+    calls: Option<OwnedFd>,
+    listener: Option<Listener>,
     /// What is changed in each overlay.
     layers: Vec<OwnedFd>,
     /// Messages read and not used yet.
@@ -157,7 +162,10 @@ impl Sandbox {
         if !weaker.is_empty() {
             return Err(Error::Weaker(weaker));
         }
-        Ok(Prepared { held, effective })
+        if policy.heard.is_some() && held.calls.is_none() {
+            return Err(Error::Weaker(vec!["what the program starts is not heard".to_owned()]));
+        }
+        Ok(Prepared { held, policy: policy.clone(), effective })
     }
 
     /// A new set-up process at work. A server that was lost meanwhile is replaced once.
@@ -212,6 +220,8 @@ impl Server {
             control,
             proxy: None,
             door: None,
+            calls: None,
+            listener: None,
             layers: Vec::new(),
             messages: VecDeque::new(),
             program,
@@ -248,6 +258,17 @@ impl Prepared {
 
     /// Lets the program run.
     pub fn start(self) -> Result<Confined, Error> {
+        self.start_judged(None)
+    }
+
+    /// The same, and has somebody judge every program that is started inside, where the policy has that heard.
+    pub fn start_judged(mut self, judge: Option<Judge>) -> Result<Confined, Error> {
+        if let Some(calls) = self.held.calls.take() {
+            let control = self.held.control.try_clone();
+            let started = control.and_then(|control| Listener::start(calls, control, &self.policy, judge));
+            let failed = |error| Error::SetUp { program: self.held.program.clone(), error };
+            self.held.listener = Some(started.map_err(failed)?);
+        }
         match control::send_go(self.held.control.as_fd()) {
             // It died meanwhile, which its end will tell.
             Err(error) if !is_hang_up(&error) => Err(Error::SetUp { program: self.held.program.clone(), error }),
@@ -315,6 +336,7 @@ impl Held {
                     Message::Ready(effective) => return Ok(*effective),
                     Message::BootFailure(why) => return Err(Error::BootFailure(why)),
                     Message::Layers => self.layers = descriptors,
+                    Message::Listener => self.calls = descriptors.into_iter().next(),
                     Message::Listening(addresses) => {
                         let started = self.start_proxy(policy, &addresses, descriptors);
                         started.map_err(|error| failed(&self.program, error))?;
@@ -385,10 +407,17 @@ impl Held {
             usage: Usage::default(),
             network: Vec::new(),
             network_dropped: 0,
+            commands: None,
         };
         if let Some(mut proxy) = self.proxy.take() {
             proxy.stop();
             (report.network, report.network_dropped) = proxy.attempts();
+        }
+        if let Some(Notes { commands, reached }) = self.listener.take().map(Listener::finish) {
+            let (refused, dropped) = reached.refused();
+            report.network.extend(refused);
+            report.network_dropped += dropped;
+            report.commands = Some(commands);
         }
         for message in self.messages.drain(..) {
             match message {
@@ -401,7 +430,7 @@ impl Held {
                     let more: Vec<_> = exhausted.into_iter().filter(unknown).collect();
                     report.exhausted.extend(more);
                 }
-                Message::Ready(_) | Message::Listening(_) | Message::Layers => {}
+                Message::Ready(_) | Message::Listening(_) | Message::Layers | Message::Listener => {}
             }
         }
         Ok(Ok(report))

@@ -42,6 +42,8 @@ pub(crate) fn policy(norma: &Path, dir: &Path) -> Result<Policy> {
         home,
         network: Network::Deny,
         door: None,
+        heard: None,
+        startable: None,
         limits: Limits {
             pids: 512,
             memory_bytes: 2 << 30,

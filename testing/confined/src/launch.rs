@@ -51,6 +51,8 @@ pub fn policy(helper: &Path, work: &Path) -> Policy {
         home,
         network: Network::Deny,
         door: None,
+        heard: None,
+        startable: None,
         limits: Limits {
             pids: 400,
             memory_bytes: 2 << 30,

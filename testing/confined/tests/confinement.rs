@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use confined::launch::{self, Ran};
 use sandbox::proxy::Verdict;
 use sandbox::{
-    End, Error, Exhausted, Failure, HostPort, Level, Network, Overlay, Placed, Policy, Root, Streams, Upper,
+    Commands, End, Error, Exhausted, Failure, Heard, HostPort, Judge, Level, Network, Overlay, Placed, Policy, Root,
+    Streams, Upper,
 };
 use tempfile::TempDir;
 
@@ -611,4 +612,74 @@ fn a_directory_is_seen_where_it_is_placed_and_around_it_is_nothing() {
     assert_eq!(ran.stdout, "planruns\nplan2\n", "{ran:?}");
     assert_eq!(fs::read_to_string(live.join("out")).expect("read"), "done\n");
     assert_eq!(fs::read_to_string(place.dir.path().join("steps/001-plan/plan.md")).expect("read"), "plan");
+}
+
+/// A place in which somebody listens.
+fn heard() -> Place {
+    let mut place = place();
+    place.policy.heard = Some(Heard::default());
+    place
+}
+
+/// The commands of a script, by who listens.
+fn commands(script: &str) -> Commands {
+    let ran = heard().shell(script);
+    assert_eq!(ran.report.end, End::Exited(0), "{}", ran.stderr);
+    ran.report.commands.expect("somebody listened")
+}
+
+#[test]
+fn what_a_program_or_its_shell_starts_is_counted_and_what_those_start_is_not() {
+    let direct = |script: &str| commands(script).direct;
+    assert_eq!(direct(":; echo x > file"), 0);
+    assert_eq!(direct("for i in 1 2 3 4 5 6 7 8 9; do ls > /dev/null; done"), 9);
+    assert_eq!(direct("sh -c 'ls; ls; ls' > /dev/null; sh -c :"), 4);
+    assert_eq!(direct("(ls; (ls)) > /dev/null; exec true"), 2);
+    assert_eq!(direct("nothing-of-this-name 2> /dev/null; true"), 0);
+    // A build's own children are its own.
+    assert_eq!(direct("find . -exec sh -c 'ls; ls' ';' > /dev/null"), 1);
+    let found = commands("ls -a > /dev/null; echo a b | cat > /dev/null");
+    assert_eq!((found.first, found.all), (vec!["ls -a".to_owned(), "cat".to_owned()], 3));
+}
+
+#[test]
+fn what_is_reached_past_the_proxy_is_on_record() {
+    let python = "import socket\nfor kind, to in [(1, ('127.0.0.1', 9)), (1, ('8.8.8.8', 443)), (2, ('1.1.1.1', 53))]:\n \
+                  try: socket.socket(2, kind).connect(to)\n except OSError: pass\n\
+                  s = socket.socket(2, 2)\ntry: s.sendto(b'x', ('9.9.9.9', 53))\nexcept OSError: pass\n\
+                  own = socket.create_server(('127.0.0.1', 0))\nsocket.create_connection(own.getsockname())\n";
+    let ran = heard().run("python3", &["-c", python]).expect("run python");
+    assert_eq!(ran.report.end, End::Exited(0), "{}", ran.stderr);
+    let reached: Vec<_> = ran.report.network.iter().map(|it| format!("{}:{}", it.host, it.port)).collect();
+    assert_eq!(reached, ["1.1.1.1:53", "8.8.8.8:443", "9.9.9.9:53", "127.0.0.1:9"]);
+    assert!(ran.report.network.iter().all(|it| !it.verdict.is_allowed()));
+}
+
+#[test]
+fn only_what_is_startable_is_started() {
+    let mut place = heard();
+    let shell = fs::canonicalize("/bin/sh").expect("a shell");
+    place.policy.startable = Some(vec![Root::new(&shell, "the program")]);
+    let ran = place.shell("echo it works > file; ls; /bin/ls; sh -c 'echo so does this'");
+    assert_eq!((ran.stdout.as_str(), ran.report.end), ("so does this\n", End::Exited(0)), "{}", ran.stderr);
+    let refused: Vec<_> = ran.report.commands.expect("heard").refused.into_iter().map(|it| it.command).collect();
+    assert_eq!(refused, ["ls", "/bin/ls"]);
+}
+
+#[test]
+fn what_is_refused_does_not_run() {
+    let place = heard();
+    let judge: Judge = Box::new(|it| it.argv.iter().any(|word| word == "-rf").then(|| "forbidden".to_owned()));
+    let (_, theirs) = std::io::pipe().expect("a pipe");
+    let theirs = OwnedFd::from(theirs);
+    let clone = || theirs.try_clone().expect("duplicate");
+    let streams = Streams { stdin: File::open("/dev/null").expect("open").into(), stdout: clone(), stderr: clone() };
+    let script = "mkdir a b; rm -rf a; rm -r b; test -d a && test ! -d b";
+    let command = launch::command("/bin/sh", &["-c", script]);
+    let sandbox = sandbox::Sandbox::new(launch::set_up(&place.helper));
+    let prepared = sandbox.prepare(&place.policy, &command, &streams).expect("prepare");
+    let report = prepared.start_judged(Some(judge)).expect("start").finish().expect("finish");
+    assert_eq!(report.end, End::Exited(0));
+    let refused = report.commands.expect("heard").refused;
+    assert_eq!(refused.iter().map(|it| it.command.as_str()).collect::<Vec<_>>(), ["rm -rf a"]);
 }

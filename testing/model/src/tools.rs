@@ -21,6 +21,8 @@ pub(crate) fn write(asked: &Asked, path: &str, content: &str) -> Option<Call> {
     first(asked, &["Write", "mcp__acp__Write", "write_file"], &fields)
         .or_else(|| first(asked, &["write"], &json!({ "filePath": at, "content": content })))
         .or_else(|| shell(asked, &written_by_shell(path, content)))
+        // Opencode without a shell, for a model that it takes for one that writes patches.
+        .or_else(|| first(asked, &["apply_patch"], &json!({ "patchText": patch(path, content) })))
 }
 
 pub(crate) fn shell(asked: &Asked, command: &str) -> Option<Call> {

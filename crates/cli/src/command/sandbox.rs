@@ -194,6 +194,8 @@ fn policy(here: &Surroundings, grants: &Grants) -> Outcome<Policy> {
         home,
         network: network(grants)?,
         door: None,
+        heard: None,
+        startable: None,
         limits: LIMITS,
         hostname: "norma".to_owned(),
         identity: Identity::own(),

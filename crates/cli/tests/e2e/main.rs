@@ -35,4 +35,5 @@ mod tricks;
 mod trust;
 mod verbs;
 mod versions;
+mod walls;
 mod workspaces;

@@ -114,6 +114,84 @@ pub fn decide_line(line: &str, policy: &CommandPolicy) -> Decision {
     }
 }
 
+/// Rules against commands in which others hide. Where it is seen what is started, those are seen when they start, and are
+/// judged by themselves.
+const SEEN_THROUGH: [&str; 22] = [
+    "git-settings",
+    "git-programs",
+    "git-grep-pager",
+    "git-clone-upload-pack",
+    "git-rebase-exec",
+    "git-starters",
+    "shell-code",
+    "python-code",
+    "javascript-code",
+    "perl-ruby-code",
+    "other-code",
+    "eval",
+    "awk",
+    "wrappers",
+    "package-runners",
+    "package-runners-of-managers",
+    "npm-settings",
+    "cargo-settings",
+    "go-programs",
+    "ripgrep-programs",
+    "tar-programs",
+    "make-code",
+];
+
+/// What programs are held to that an agent starts: nobody was asked about them, and nobody will be. Those that a build
+/// starts in turn are held to the contract's own words only: what policy says, it says of commands that somebody chose.
+#[derive(Debug, Clone)]
+pub struct Started {
+    /// The lists.
+    pub policy: CommandPolicy,
+    /// What the contract forbids.
+    pub words: Vec<String>,
+    /// The state directory: an agent's own step is in there, and names no other part of it.
+    pub state: String,
+}
+
+impl Started {
+    /// Why a program may not be started, if it may not.
+    pub fn refuses(&self, argv: &[String], chosen: bool) -> Option<String> {
+        // These are told which program to be.
+        let is_other = |program: &str| program.starts_with("ld-") || ["ld.so", "busybox", "toybox"].contains(&program);
+        let argv = if argv.first().is_some_and(|program| is_other(name(program))) { &argv[1..] } else { argv };
+        let does = |forbidden: &&String| does(argv, &forbidden.split_whitespace().collect::<Vec<_>>());
+        if let Some(words) = self.words.iter().find(does) {
+            return Some(format!("the contract forbids {words:?}"));
+        }
+        if !chosen {
+            return None;
+        }
+        let runs = format!("{}/runs/", self.state.trim_end_matches('/'));
+        let argv: Vec<String> = argv.iter().map(|word| word.replace(&runs, "/")).collect();
+        let denied = self.policy.allowlist.deny.iter().filter(|rule| !SEEN_THROUGH.contains(&rule.name.as_str()));
+        let rule = self.policy.forbidden.forbid.iter().chain(denied).find(|rule| rule.refuses(&argv))?;
+        Some(format!("{}: {}", rule.name, rule.reason))
+    }
+}
+
+/// Whether a command is the one that these words name. Letters of options may stand together or apart.
+fn does(argv: &[String], words: &[&str]) -> bool {
+    let (Some((program, arguments)), Some((wanted, options))) = (argv.split_first(), words.split_first()) else {
+        return false;
+    };
+    let letters = |word: &str| word.strip_prefix('-').filter(|rest| !rest.starts_with('-')).map(str::to_owned);
+    let given: String = arguments.iter().filter_map(|word| letters(word)).collect();
+    let has = |option: &&str| match letters(option) {
+        Some(letters) => letters.chars().all(|letter| given.contains(letter)),
+        None => arguments.iter().any(|word| word.eq_ignore_ascii_case(option)),
+    };
+    name(program).eq_ignore_ascii_case(name(wanted)) && options.iter().all(has)
+}
+
+fn name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or(program)
+}
+
 /// The code in `bash -lc CODE`: agents that start a shell themselves name it so.
 fn shell_code(line: &str) -> Option<String> {
     let [shell, option, code] = <[String; 3]>::try_from(split(line).ok()?).ok()?;

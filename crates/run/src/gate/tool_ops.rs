@@ -7,7 +7,7 @@
 use crate::bounded::cut;
 use contract::work::ToolOpsSource;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
 /// How many operations are told apart. Beyond that every line counts: rather too many than too few.
@@ -62,6 +62,25 @@ pub fn read(events: Option<&[u8]>) -> ToolOps {
     }
     let trace = reading.trace.into_iter().map(Value::Object).collect();
     ToolOps { ops: reading.ops, source: ToolOpsSource::Agent, trace }
+}
+
+/// What norma counted itself, where it did: tools by the session's outcome, else processes by the sandbox's report. The
+/// trace is the agent's own where it left one.
+pub fn counted(reported: ToolOps, outcome: Option<&[u8]>, sandbox: Option<&[u8]>) -> ToolOps {
+    let document = |bytes: Option<&[u8]>| bytes.and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
+    if let Some(ops) = document(outcome).and_then(|outcome| outcome.get("tool_ops")?.as_u64()) {
+        return ToolOps { ops, source: ToolOpsSource::Protocol, ..reported };
+    }
+    let commands = document(sandbox).and_then(|sandbox| sandbox.pointer("/report/commands").cloned());
+    let Some((ops, commands)) = commands.and_then(|it| Some((it.get("direct")?.as_u64()?, it))) else {
+        return reported;
+    };
+    let mut trace = reported.trace;
+    if trace.is_empty() {
+        let first = commands.get("first").and_then(Value::as_array).into_iter().flatten().take(TRACE_MAX);
+        trace.extend(first.map(|command| json!({ "name": "process", "input": short(command) })));
+    }
+    ToolOps { ops, source: ToolOpsSource::Processes, trace }
 }
 
 #[derive(Default)]
@@ -124,7 +143,6 @@ fn short(value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn ops(events: &str) -> ToolOps {
         read(Some(events.as_bytes()))
@@ -164,6 +182,20 @@ mod tests {
         assert_eq!(read(None), ToolOps { ops: 0, source: ToolOpsSource::None, trace: Vec::new() });
         assert_eq!(ops("").source, ToolOpsSource::Agent);
         assert_eq!(ops("not json\n[1]\n{\"type\":\"other\"}\n\u{0}\n").ops, 0);
+    }
+
+    #[test]
+    fn what_norma_counted_comes_before_what_the_agent_says() {
+        let line = br#"{"type":"tool_completed","id":"a","name":"edit"}"#;
+        let reported = read(Some(line));
+        let outcome = br#"{"tool_ops": 3}"#;
+        let sandbox = br#"{"report": {"commands": {"direct": 9, "all": 12, "first": ["ls -a"], "refused": []}}}"#;
+        let by_protocol = counted(reported.clone(), Some(outcome), Some(sandbox));
+        assert_eq!((by_protocol.ops, by_protocol.source, by_protocol.trace.len()), (3, ToolOpsSource::Protocol, 1));
+        let by_processes = counted(ToolOps::default(), None, Some(sandbox));
+        assert_eq!((by_processes.ops, by_processes.source), (9, ToolOpsSource::Processes));
+        assert_eq!(by_processes.trace, [json!({ "name": "process", "input": "ls -a" })]);
+        assert_eq!(counted(reported.clone(), None, Some(br#"{"backend": "none"}"#)), reported);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::git::Objects;
 use crate::git::id;
 use crate::{Error, Result};
 use contract::work::Gate;
-use contract::{Digest, Item, ItemStatus, Reason, Receipt, TreeId, TurnEnd};
+use contract::{Digest, Item, ItemStatus, RULES_COUNTED_OPS, Reason, Receipt, TreeId, TurnEnd};
 use run::gate::admission::{self, Weight};
 use run::gate::budget::{Sizes, over_budget, risky};
 use run::gate::scope::{ChangedPath, Observed};
@@ -233,15 +233,27 @@ impl Gates<'_> {
         findings
     }
 
-    /// How many tool operations the agent reports; most agents of this kind report none.
+    /// How many tool operations there were: by the protocol that the agent speaks, else by the processes that it started.
+    /// What it reports itself is told, and counts only where nobody saw what it did.
     fn read_tool_ops(&self, judged: &mut Judged, worked: &Worked) -> Result<()> {
-        let path = self.step_file(worked, "events.jsonl");
-        let Ok(file) = std::fs::File::open(&path) else { return Ok(()) };
-        let mut bytes = Vec::new();
-        file.take(TOOL_BYTES_MAX).read_to_end(&mut bytes).map_err(|source| Error::io("read", &path, source))?;
-        let counted = tool_ops::read(Some(&bytes));
+        let reported = tool_ops::read(self.small_file(worked, "events.jsonl")?.as_deref());
+        let counted = match self.run.started.contract.rules >= RULES_COUNTED_OPS {
+            true => {
+                let read = |name| self.small_file(worked, name);
+                tool_ops::counted(reported, read("session/outcome.json")?.as_deref(), read("sandbox.json")?.as_deref())
+            }
+            false => reported,
+        };
         (judged.tool_ops, judged.tool_ops_source, judged.tool_trace) = (counted.ops, counted.source, counted.trace);
         Ok(())
+    }
+
+    fn small_file(&self, worked: &Worked, name: &str) -> Result<Option<Vec<u8>>> {
+        let path = self.step_file(worked, name);
+        let Ok(file) = std::fs::File::open(&path) else { return Ok(None) };
+        let mut bytes = Vec::new();
+        file.take(TOOL_BYTES_MAX).read_to_end(&mut bytes).map_err(|source| Error::io("read", &path, source))?;
+        Ok(Some(bytes))
     }
 
     fn duplicate(&self, judged: &Judged, tree: TreeId) -> Result<Option<LandedReceipt>> {

@@ -3,12 +3,14 @@
 //! machine is the tools on the user's PATH.
 
 use crate::agent::Extra;
+use crate::machine::startable::startable;
 use crate::machine::view::borrowed_at;
 use crate::process::MARKER;
 use crate::world::TurnOrder;
 use crate::{Error, Result};
+use contract::work::ShellRight;
 use contract::{AgentConfig, SandboxLimits};
-use sandbox::{HostPort, Identity, Level, Limits, Network, Overlay, Placed, Policy, Root, Upper, visible};
+use sandbox::{Heard, HostPort, Identity, Level, Limits, Network, Overlay, Placed, Policy, Root, Upper, visible};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -112,6 +114,7 @@ impl Scene<'_> {
         network.extend(agent.network.iter().filter(|_| order.spec.rights.own_hosts).cloned());
         let mut policy = self.policy(Program { cwd, named, env, network: &network })?;
         policy.door = extra.door;
+        self.hear(&mut policy, program, &extra.read, order.spec.rights.shell);
         for root in extra.read {
             if !policy.read.iter().any(|it| it.path == root.path) {
                 policy.read.push(root);
@@ -128,6 +131,25 @@ impl Scene<'_> {
         }
         policy.overlays.push(step(order));
         Ok(policy)
+    }
+
+    /// Has what the agent starts heard, and where it may run no commands nothing started but itself.
+    fn hear(&self, policy: &mut Policy, program: &Path, package: &[Root], shell: ShellRight) {
+        let path = policy.env.get("PATH").map(String::as_str).unwrap_or_default();
+        // A directory of programs is not a package: its program is in there with all others.
+        let is_package =
+            |root: &&Root| !root.path.ends_with("bin") && path.split(':').all(|dir| Path::new(dir) != root.path);
+        let package: Vec<Root> = package.iter().filter(is_package).cloned().collect();
+        policy.heard = Some(Heard { own: package.iter().map(|root| root.path.clone()).collect() });
+        if shell != ShellRight::Deny {
+            return;
+        }
+        let mut startable = startable(program, path);
+        startable.extend(package);
+        // One that lies in the tree must stay what it is.
+        let in_tree = startable.iter().filter(|root| root.path.starts_with(self.root));
+        policy.protected.extend(in_tree.map(|root| Root::new(&root.path, "the agent's own program")));
+        policy.startable = Some(startable);
     }
 
     /// Has the earlier steps and norma's own objects readable inside. What is above them in the state directory is
@@ -184,6 +206,8 @@ impl Scene<'_> {
             home: self.tools.home.clone(),
             network: network(program.network)?,
             door: None,
+            heard: None,
+            startable: None,
             limits: limits(self.limits),
             hostname: "norma".to_owned(),
             identity: identity(),

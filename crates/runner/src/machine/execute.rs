@@ -12,10 +12,11 @@ use crate::process::MARKER;
 use crate::process::{self, Command, End, Limits, Ready, Said, confined};
 use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
-use crate::{Context, Error, Result};
+use crate::{Context, Error, Result, load_policies};
 use contract::{AgentConfig, Backend, Contract, ProcessEnd, StepRef};
 use run::Product;
-use sandbox::Policy;
+use run::gate::command::Started;
+use sandbox::{Commands, Judge, Policy, Report};
 use serde_json::{Value, json};
 use session::Kind;
 use std::collections::BTreeSet;
@@ -179,21 +180,20 @@ impl Machine {
             }
             None => None,
         };
+        let judge = self.judge(order)?;
         let bytes = if engaged.is_some() { Vec::new() } else { stdin(order) };
         let (said, limits) = match (&mut conversation, &engaged) {
             (Some((talk, _)), Some(engaged)) => (Said::Talk(talk), engaged.limits(limits(order))),
             _ => (Said::Bytes(&bytes), limits(order)),
         };
-        let mut finished = match ready.go(said, limits, &self.cancel) {
+        let mut finished = match ready.go_judged(said, limits, &self.cancel, judge) {
             Ok(finished) => finished,
             Err(error) => {
                 let end = ProcessEnd::NotConfined(error.to_string());
                 return Ok(not_started(end, confinement(&policy, &Value::Null, &Value::Null)));
             }
         };
-        let attempts = finished.report.iter().flat_map(|report| &report.network);
-        let refused = attempts.filter(|attempt| !attempt.verdict.is_allowed());
-        notes.extend(refused.map(|it| format!("the network refused {}:{}", it.host, it.port)));
+        notes.extend(finished.report.as_mut().map(|report| self.tell_refused(order, report)).unwrap_or_default());
         let mut record = confinement(&policy, &json!(finished.effective), &json!(finished.report));
         record["workspace"] = self.workspace_on_record();
         let step_layer = finished.layers.pop();
@@ -228,6 +228,38 @@ impl Machine {
         let kept = order.spec.product == Product::Tree && order.again.is_none() && self.workspace.has_stand();
         let (objects, tree, rules) = (self.objects.clone(), id(order.spec.tree), self.capture_rules(named(order)));
         kept.then(|| Work { objects, tree, rules, layers: (0, home) })
+    }
+
+    /// Who judges what an agent starts, where it works under a contract. What a loop's agents may is not in any.
+    fn judge(&self, order: &TurnOrder<'_>) -> Result<Option<Judge>> {
+        if order.spec.item.is_none() {
+            return Ok(None);
+        }
+        let layout = &self.context.layout;
+        let state = layout.state.to_string_lossy().into_owned();
+        let (policy, words) = (load_policies(layout)?.commands(), order.spec.rights.forbidden_actions.clone());
+        let gate = Started { policy, words, state };
+        Ok(Some(Box::new(move |starting| gate.refuses(starting.argv, starting.chosen))))
+    }
+
+    /// Puts on record what the walls refused; as notes, too.
+    fn tell_refused(&mut self, order: &TurnOrder<'_>, report: &mut Report) -> Vec<String> {
+        let attempts = report.network.iter().filter(|attempt| !attempt.verdict.is_allowed());
+        let mut notes: Vec<_> = attempts.map(|it| format!("the network refused {}:{}", it.host, it.port)).collect();
+        let findings = report.commands.as_mut().map(|commands| self.without_secrets(commands)).unwrap_or_default();
+        order.witness.refused(&findings);
+        notes.extend(findings.into_iter().map(|finding| format!("refused: {finding}")));
+        notes
+    }
+
+    /// Takes the secrets out of what is kept of commands; what was refused, and why.
+    fn without_secrets(&mut self, commands: &mut Commands) -> Vec<String> {
+        let redactor = self.redactor();
+        let refused = commands.refused.iter_mut().map(|refused| &mut refused.command);
+        for text in commands.first.iter_mut().chain(refused) {
+            *text = redactor.redact_str(text).0.into_owned();
+        }
+        commands.refused.iter().map(|refused| format!("{}: {}", refused.command, refused.reason)).collect()
     }
 
     /// What a turn made of its workspace, where that is kept. Its layer is the first; the steps' come after it.

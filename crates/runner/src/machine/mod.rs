@@ -5,6 +5,7 @@ pub(crate) mod confine;
 pub(crate) mod execute;
 pub(crate) mod landing;
 pub(crate) mod setup;
+mod startable;
 pub(crate) mod state_hash;
 pub(crate) mod trial;
 pub(crate) mod view;

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use rustix::pipe::{PipeFlags, pipe_with};
-use sandbox::{Confined, Effective, End as SandboxEnd, Failure, Policy, Prepared, Report, Sandbox, Streams};
+use sandbox::{Confined, Effective, End as SandboxEnd, Failure, Judge, Policy, Prepared, Report, Sandbox, Streams};
 
 use super::drive::{Keeper, Turn, Watched};
 use super::input::Said;
@@ -61,18 +61,30 @@ impl Ready {
     }
 
     /// Runs the program to its end. Nothing of it is alive when this returns.
-    pub fn go(self, mut said: Said<'_>, limits: Limits, cancel: &Cancel) -> Result<Finished, sandbox::Error> {
+    pub fn go(self, said: Said<'_>, limits: Limits, cancel: &Cancel) -> Result<Finished, sandbox::Error> {
+        self.go_judged(said, limits, cancel, None)
+    }
+
+    /// The same, with somebody who judges what it starts.
+    pub fn go_judged(
+        self,
+        mut said: Said<'_>,
+        limits: Limits,
+        cancel: &Cancel,
+        judge: Option<Judge>,
+    ) -> Result<Finished, sandbox::Error> {
         let started = Instant::now();
-        let mut confined = self.prepared.start()?;
+        let mut confined = self.prepared.start_judged(judge)?;
         let (effective, layers, pid) = (confined.effective().clone(), confined.take_layers(), confined.pid());
         if let Said::Talk(talk) = &mut said {
             talk.started(&layers);
         }
-        let turn = Turn::new(Keeper::Confined(confined), self.stdin, self.output, (said, limits)).map_err(lost)?;
+        let turn =
+            Turn::new(Keeper::Confined(Box::new(confined)), self.stdin, self.output, (said, limits)).map_err(lost)?;
         let Watched { keeper: Keeper::Confined(confined), stopped, rest } = turn.watch(cancel).map_err(lost)? else {
             unreachable!("BUG: the keeper was given above")
         };
-        let (end, report) = ended(confined, stopped)?;
+        let (end, report) = ended(*confined, stopped)?;
         let (stdout, stderr) = rest.read().map_err(lost)?;
         let outcome = Outcome { end, stdout, stderr, elapsed: started.elapsed(), pid };
         Ok(Finished { outcome, effective, report, layers })

@@ -163,7 +163,7 @@ enum Rung {
 /// Who keeps the program's tree in hand: a supervisor of norma's, or its sandbox.
 pub(super) enum Keeper {
     Supervised(Supervised),
-    Confined(Confined),
+    Confined(Box<Confined>),
 }
 
 impl Keeper {

@@ -105,6 +105,11 @@ impl<'w, 'a> OnRecord<'w, 'a> {
             }
             _ => return None,
         };
+        self.violated(item, finding)
+    }
+
+    /// The fact for something that was refused, once for the same thing.
+    fn violated(&self, item: u32, finding: String) -> Option<Fact> {
         let mut violations = self.violations.borrow_mut();
         let is_new = violations.len() < VIOLATIONS_MAX && violations.insert(finding.clone());
         is_new.then(|| Fact::PolicyViolation { item, gate: Gate::Tools, findings: run::bounded(vec![finding]) })
@@ -312,6 +317,12 @@ impl Witness for OnRecord<'_, '_> {
             },
             ToolKind::Other => self.ask(permission, "nothing is known of this tool"),
         }
+    }
+
+    fn refused(&self, findings: &[String]) {
+        let Some(item) = self.spec.step.item else { return };
+        let facts = findings.iter().filter_map(|finding| self.violated(item, finding.clone()));
+        facts.for_each(|fact| self.submit(fact));
     }
 
     fn wake(&self) -> Option<&Wake> {

@@ -205,6 +205,8 @@ fn policy(program: &Path, world: &World, level: Level) -> io::Result<Policy> {
         home: world.home.clone(),
         network: Network::Deny,
         door: None,
+        heard: None,
+        startable: None,
         limits: LIMITS,
         hostname: "norma".to_owned(),
         identity: Identity::own(),

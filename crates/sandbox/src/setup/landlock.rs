@@ -5,10 +5,11 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use super::elf;
 use super::sys::{self, RulesetAttributes};
 use crate::level::{LANDLOCK_ABI_FULL, Level};
 use crate::policy::Policy;
@@ -74,23 +75,34 @@ pub(super) fn enforce(policy: &Policy) -> io::Result<u32> {
     // A kernel with all of it gives a higher level; who asks for this one there wants to see what holds
     // without. An older kernel's part of it is taken.
     let unwanted = policy.level == Level::AMinus && abi >= LANDLOCK_ABI_FULL;
-    if abi == 0 || unwanted {
+    if policy.startable.is_some() && abi == 0 {
+        return Err(io::Error::other("there is none, and nothing else keeps other programs from being started"));
+    }
+    if abi == 0 || unwanted && policy.startable.is_none() {
         return Ok(0);
     }
     let namespaces = policy.level.has_namespaces();
-    let handled = handled(abi);
-    let scoped = if abi >= 6 { SCOPES } else { 0 };
+    let handled = if unwanted { EXECUTE } else { handled(abi) };
+    let scoped = if abi >= 6 && !unwanted { SCOPES } else { 0 };
     let tcp = if namespaces || abi < 6 { 0 } else { TCP };
     let attributes = RulesetAttributes { handled_access_fs: handled, handled_access_net: tcp, scoped };
     // An older kernel knows a shorter structure and refuses a longer one.
     let size = if abi >= 6 { size_of::<RulesetAttributes>() } else { size_of::<u64>() };
     let ruleset = sys::landlock_ruleset(&attributes, size)?;
+    let unstarted = if policy.startable.is_some() { !EXECUTE } else { u64::MAX };
     let allow = |path: &Path, access: u64| -> io::Result<()> {
         let path = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let is_dir = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&path)?.st_mode).is_dir();
         let access = access & handled & if is_dir { u64::MAX } else { OF_A_FILE };
+        if access == 0 {
+            return Ok(());
+        }
         sys::landlock_allow(&ruleset, path.as_fd(), access)
     };
+    for path in policy.startable.iter().flatten().map(|root| root.path.clone()).chain(loaders(policy)) {
+        allow(&path, EXECUTE)?;
+    }
+    let allow = |path: &Path, access: u64| allow(path, access & unstarted);
     for (path, access) in if namespaces { OWN } else { BARE } {
         allow(Path::new(path), access)?;
     }
@@ -120,6 +132,15 @@ pub(super) fn enforce(policy: &Policy) -> io::Result<u32> {
     }
     sys::landlock_enforce(&ruleset)?;
     Ok(abi)
+}
+
+/// What the kernel starts first when it starts a program: whoever starts a loader by itself is stopped by who listens.
+fn loaders(policy: &Policy) -> Vec<PathBuf> {
+    let Some(startable) = &policy.startable else { return Vec::new() };
+    let named = startable.iter().filter_map(|root| elf::loader(&root.path));
+    let mut loaders: Vec<PathBuf> = named.chain(elf::LOADERS.iter().map(PathBuf::from)).collect();
+    loaders.retain(|path| path.exists());
+    loaders
 }
 
 fn handled(abi: u32) -> u64 {

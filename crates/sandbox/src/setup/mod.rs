@@ -7,6 +7,7 @@
 //! the modules' calls in [`init`] and [`payload`].
 
 pub(crate) mod cgroup;
+mod elf;
 mod init;
 mod landlock;
 mod layers;

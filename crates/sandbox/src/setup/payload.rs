@@ -12,6 +12,7 @@ use std::path::Path;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::cgroup::Held;
+use super::seccomp::Wanted;
 use super::{landlock, mounts, seccomp, sys};
 use crate::control::{self, Job, Message};
 use crate::effective::Effective;
@@ -27,10 +28,15 @@ const CPU_GRACE_SECONDS: u64 = 1;
 
 /// Becomes the program.
 pub(super) fn become_program(job: &Job, streams: [OwnedFd; 3], control: BorrowedFd<'_>, held: Held) -> ! {
-    let effective = match confine(&job.policy, streams, held) {
-        Ok(effective) => effective,
+    let (effective, listener) = match confine(&job.policy, streams, held) {
+        Ok(confined) => confined,
         Err(why) => give_up(control, &Message::BootFailure(why)),
     };
+    if let Some(listener) = listener
+        && let Err(error) = control::tell(control, &Message::Listener, &[listener.as_fd()])
+    {
+        give_up(control, &Message::BootFailure(format!("could not hand out the listener: {error}")));
+    }
     if control::tell(control, &Message::Ready(Box::new(effective)), &[]).is_err() || !control::wait_for_go(control) {
         sys::exit_now(NOT_EXECUTED);
     }
@@ -43,7 +49,7 @@ fn give_up(control: BorrowedFd<'_>, last_words: &Message) -> ! {
     sys::exit_now(NOT_EXECUTED)
 }
 
-fn confine(policy: &Policy, streams: [OwnedFd; 3], held: Held) -> Result<Effective, String> {
+fn confine(policy: &Policy, streams: [OwnedFd; 3], held: Held) -> Result<(Effective, Option<OwnedFd>), String> {
     let step = |what: &'static str| move |error: io::Error| format!("could not {what}: {error}");
     rustix::process::setsid().map_err(|error| step("leave the session")(error.into()))?;
     take_streams(streams).map_err(step("take the standard streams"))?;
@@ -51,8 +57,10 @@ fn confine(policy: &Policy, streams: [OwnedFd; 3], held: Held) -> Result<Effecti
     rustix::process::chdir(&policy.cwd).map_err(|error| step("enter the working directory")(error.into()))?;
     limit(policy, held).map_err(step("set the limits"))?;
     let abi = landlock::enforce(policy).map_err(step("raise the Landlock wall"))?;
-    seccomp::enforce(policy.level).map_err(step("filter the kernel calls"))?;
-    Effective::read(policy, abi, held).map_err(step("read the confinement back"))
+    let wanted = Wanted { heard: policy.heard.is_some(), no_files_in_memory: policy.startable.is_some() };
+    let listener = seccomp::enforce(policy.level, wanted).map_err(step("filter the kernel calls"))?;
+    let effective = Effective::read(policy, abi, held).map_err(step("read the confinement back"))?;
+    Ok((effective, listener))
 }
 
 fn take_streams([stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<()> {

@@ -7,6 +7,7 @@
 //! this is one filter with three answers and a test that walks it.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use libc::{c_long, sock_filter};
 
@@ -216,6 +217,8 @@ const ARCHITECTURE: u32 = 0xC000_003E;
 const ARCHITECTURE: u32 = 0xC000_00B7;
 
 const ALLOW: u32 = 0x7fff_0000;
+/// Whoever listens is asked.
+const ASK: u32 = libc::SECCOMP_RET_USER_NOTIF;
 const KILL: u32 = 0x8000_0000;
 const ERRNO: u32 = 0x0005_0000;
 
@@ -223,6 +226,15 @@ const ERRNO: u32 = 0x0005_0000;
 const NUMBER_AT: u32 = 0;
 const ARCHITECTURE_AT: u32 = 4;
 const ARGUMENT_AT: [u32; 2] = [16, 24];
+/// Both halves of the fifth argument.
+const FIFTH_AT: [u32; 2] = [48, 52];
+
+/// Calls that are heard of where somebody listens: what starts programs, what reaches out, and what every program does
+/// first of all, when nobody else can change what it is any more.
+const HEARD: [c_long; 4] = [libc::SYS_execve, libc::SYS_execveat, libc::SYS_connect, libc::SYS_set_tid_address];
+
+/// The flag of a file in memory that can never be executed.
+const NEVER_EXECUTED: u32 = 0x8;
 
 const LOAD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
@@ -291,8 +303,17 @@ impl Ground {
     }
 }
 
+/// What a filter is to do besides refusing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wanted {
+    /// Somebody listens.
+    pub(super) heard: bool,
+    /// Nothing can be executed that is in no directory.
+    pub(super) no_files_in_memory: bool,
+}
+
 /// The whole filter.
-fn program(ground: Ground) -> Vec<sock_filter> {
+fn program(ground: Ground, wanted: Wanted) -> Vec<sock_filter> {
     let native = if_equal_skip(ARCHITECTURE, 1);
     let mut code = vec![load(ARCHITECTURE_AT), native, answer(KILL), load(NUMBER_AT)];
     #[cfg(target_arch = "x86_64")]
@@ -314,8 +335,32 @@ fn program(ground: Ground) -> Vec<sock_filter> {
     if ground != Ground::Namespaces {
         extend_bare(&mut code);
     }
+    if wanted.no_files_in_memory {
+        let flags = [load(ARGUMENT_AT[1]), unless_any_bit_skip(NEVER_EXECUTED, 1), answer(ALLOW)];
+        // Unknown: programs that want one for something else then use a file.
+        extend_for(&mut code, libc::SYS_memfd_create, &[&flags[..], &[answer(refuse(libc::ENOSYS))]].concat());
+    }
+    if wanted.heard {
+        extend_heard(&mut code);
+    }
     code.push(answer(ALLOW));
     code
+}
+
+fn extend_heard(code: &mut Vec<sock_filter>) {
+    for call in HEARD {
+        code.extend([unless_equal_skip(call as u32, 1), answer(ASK)]);
+    }
+    // Go's programs do this first.
+    extend_for(
+        code,
+        libc::SYS_sched_getaffinity,
+        &[load(ARGUMENT_AT[0]), unless_equal_skip(0, 1), answer(ASK), answer(ALLOW)],
+    );
+    // A packet that names where it goes.
+    let [low, high] = FIFTH_AT;
+    let named = [load(low), unless_equal_skip(0, 3), load(high), unless_equal_skip(0, 1), answer(ALLOW), answer(ASK)];
+    extend_for(code, libc::SYS_sendto, &named);
 }
 
 /// Every spelling of the kinds of pairs, which may carry two flags.
@@ -366,10 +411,14 @@ fn extend_for(code: &mut Vec<sock_filter>, call: c_long, block: &[sock_filter]) 
     code.extend_from_slice(block);
 }
 
-/// Puts the calling process and all below it under the filter.
-pub(super) fn enforce(level: Level) -> io::Result<()> {
+/// Puts the calling process and all below it under the filter; gives back what the one who listens needs.
+pub(super) fn enforce(level: Level, wanted: Wanted) -> io::Result<Option<OwnedFd>> {
     let uid = rustix::process::geteuid().as_raw();
-    sys::install_seccomp(&program(Ground::of(level, uid)))
+    let program = program(Ground::of(level, uid), wanted);
+    match wanted.heard {
+        true => sys::install_seccomp_heard(&program).map(Some),
+        false => sys::install_seccomp(&program).map(|()| None),
+    }
 }
 
 #[cfg(test)]
@@ -378,7 +427,11 @@ mod tests {
 
     /// Walks the filter as the kernel would.
     fn judge(ground: Ground, architecture: u32, number: c_long, arguments: [u32; 2]) -> u32 {
-        let code = program(ground);
+        walk(&program(ground, Wanted::default()), architecture, number, arguments)
+    }
+
+    /// The fifth argument is as the second one.
+    fn walk(code: &[sock_filter], architecture: u32, number: c_long, arguments: [u32; 2]) -> u32 {
         let (mut at, mut word) = (0, 0);
         loop {
             let step = &code[at];
@@ -518,6 +571,23 @@ mod tests {
         }
         check_bare(Ground::Bare, libc::SYS_fchmodat, [0, 0], ALLOW);
         check_bare(Ground::BareOwner, libc::SYS_fchmodat, [0, 0], refuse(libc::EPERM));
+    }
+
+    #[test]
+    fn who_listens_hears_what_is_started_and_reached() {
+        let heard = program(Ground::Namespaces, Wanted { heard: true, no_files_in_memory: true });
+        let check = |number, arguments, expected| assert_eq!(walk(&heard, ARCHITECTURE, number, arguments), expected);
+        for call in HEARD {
+            check(call, [0, 0], ASK);
+        }
+        check(libc::SYS_sched_getaffinity, [0, 0], ASK);
+        check(libc::SYS_sched_getaffinity, [7, 0], ALLOW);
+        check(libc::SYS_sendto, [0, 0], ALLOW);
+        check(libc::SYS_sendto, [0, 1], ASK);
+        check(libc::SYS_mount, [0, 0], refuse(libc::EPERM));
+        check(libc::SYS_memfd_create, [0, 1], refuse(libc::ENOSYS));
+        check(libc::SYS_memfd_create, [0, 1 | NEVER_EXECUTED], ALLOW);
+        check(libc::SYS_read, [0, 0], ALLOW);
     }
 
     #[test]

@@ -359,7 +359,7 @@ pub(super) fn children_usage() -> libc::rusage {
 }
 
 /// Sends a signal; a target that is gone already is no error worth hearing of.
-pub(super) fn signal(pid: pid_t, signal: c_int) {
+pub(crate) fn signal(pid: pid_t, signal: c_int) {
     // SAFETY: `kill` has no preconditions.
     unsafe { libc::kill(pid, signal) };
 }
@@ -381,11 +381,64 @@ pub(super) fn bring_loopback_up() -> io::Result<()> {
 
 /// Installs a seccomp program over this process and all below it.
 pub(super) fn install_seccomp(program: &[libc::sock_filter]) -> io::Result<()> {
+    install_seccomp_with(program, 0).map(drop)
+}
+
+/// The same, with a descriptor on which the calls are heard that the program answers with "ask". A call that is being
+/// asked about is not broken off by signals where the kernel knows how: it would be made, and heard, twice.
+pub(super) fn install_seccomp_heard(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
+    let heard = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    let patient = heard | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let fd = install_seccomp_with(program, patient).or_else(|_| install_seccomp_with(program, heard))?;
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+fn install_seccomp_with(program: &[libc::sock_filter], flags: c_ulong) -> io::Result<c_long> {
     let length = u16::try_from(program.len()).map_err(io::Error::other)?;
     let filter = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
     let (call, mode) = (libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER);
     // SAFETY: the program outlives the call and is only read.
-    result(unsafe { libc::syscall(call, mode, 0 as c_uint, &raw const filter) }).map(drop)
+    result(unsafe { libc::syscall(call, mode, flags as c_uint, &raw const filter) })
+}
+
+/// A kernel call that waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    pub(crate) id: u64,
+    /// The thread that makes it, by its number in the namespace of who listens.
+    pub(crate) thread: u32,
+    pub(crate) call: c_long,
+    pub(crate) arguments: [u64; 6],
+}
+
+/// `SECCOMP_IOCTL_NOTIF_RECV`, `_SEND` and `_ID_VALID`.
+const HEAR: c_ulong = 0xc050_2100;
+const ANSWER: c_ulong = 0xc018_2101;
+const IS_WAITING: c_ulong = 0x4008_2102;
+
+/// The next call that waits for an answer.
+pub(crate) fn hear_call(listener: BorrowedFd<'_>) -> io::Result<Heard> {
+    // SAFETY: plain numbers, which the kernel wants to be zero.
+    let mut heard: libc::seccomp_notif = unsafe { mem::zeroed() };
+    // SAFETY: the structure has the size that the request names, and outlives the call.
+    result(c_long::from(unsafe { libc::ioctl(listener.as_raw_fd(), HEAR as _, &raw mut heard) }))?;
+    let (call, arguments) = (c_long::from(heard.data.nr), heard.data.args);
+    Ok(Heard { id: heard.id, thread: heard.pid, call, arguments })
+}
+
+/// Whether a call still waits: only then what was read of its process was that process's.
+pub(crate) fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: the number outlives the call.
+    unsafe { libc::ioctl(listener.as_raw_fd(), IS_WAITING as _, &raw const id) == 0 }
+}
+
+/// Lets a call be made, or has it fail with an error. One that is gone meanwhile needs no answer.
+pub(crate) fn answer_call(listener: BorrowedFd<'_>, id: u64, refused: Option<c_int>) {
+    let flags = if refused.is_none() { libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32 } else { 0 };
+    let answer = libc::seccomp_notif_resp { id, val: 0, error: -refused.unwrap_or(0), flags };
+    // SAFETY: the structure has the size that the request names, and outlives the call.
+    unsafe { libc::ioctl(listener.as_raw_fd(), ANSWER as _, &raw const answer) };
 }
 
 /// What a Landlock ruleset speaks for.

@@ -6,7 +6,12 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
 
-for_each_agent!(lands_a_file, carries_out_a_task_contract);
+for_each_agent!(
+    lands_a_file,
+    carries_out_a_task_contract,
+    lands_a_file_without_commands,
+    lands_a_file_where_nobody_is_asked
+);
 
 /// What the agent can see of its surroundings, kept where it becomes evidence.
 const LOOK_AROUND: &str =
@@ -63,6 +68,33 @@ fn carries_out_a_task_contract(agent: Agent) {
     let output: Value = serde_json::from_slice(&std::fs::read(lab.step().join("output.json")).unwrap()).unwrap();
     assert_eq!(output["result"], result);
     lab.env.norma(&["verify", "@last"]).success();
+}
+
+/// The walls that keep an agent without a shell from starting anything leave it its own program.
+fn lands_a_file_without_commands(agent: Agent) {
+    lands_under("deny", &[write("notes/hello.txt", "hello\n")], agent);
+}
+
+/// What is forbidden does not run, and the rest does.
+fn lands_a_file_where_nobody_is_asked(agent: Agent) {
+    let steps = [write("notes/hello.txt", "hello\n"), shell("mkdir notes/d; touch notes/d/f; git push . HEAD:x; true")];
+    let Some(lab) = lands_under("never", &steps, agent) else { return };
+    let refused: Vec<Value> =
+        lab.events("policy_violation").into_iter().map(|mut it| it["findings"][0].take()).collect();
+    assert!(refused.iter().any(|it| it.as_str().unwrap().contains("git push")), "{refused:?}");
+}
+
+fn lands_under(shell_right: &str, steps: &[Step], agent: Agent) -> Option<Lab> {
+    let result = json!({"task_id": "say-hello", "status": "SUCCESS", "summary": "said hello", "evidence_refs": {},
+        "failure": null});
+    let mut script = steps.to_vec();
+    script.extend(answer(&json!({"result": result})));
+    let lab = lab(&[agent], script)?;
+    task_contract(&lab, agent, |contract| contract["tool_permissions"]["shell"] = json!(shell_right));
+    lab.env.norma(&["run", "contract.json"]).success();
+    assert_eq!(lab.env.read("notes/hello.txt"), "hello\n");
+    lab.env.norma(&["verify", "@last"]).success();
+    Some(lab)
 }
 
 /// Writes a contract as norma makes one, for an agent that follows the script `it`.

@@ -529,3 +529,39 @@ fn a_line_for_a_shell_is_judged_by_its_words_or_looked_at_whole() {
         assert_eq!(word(line), expected, "{line}");
     }
 }
+
+#[test]
+fn what_an_agent_starts_is_held_to_the_contract_and_to_policy() {
+    let words = ["rm -rf", "curl", "git push"].map(str::to_owned).to_vec();
+    let gate = Started { policy: CommandPolicy::builtin(), words, state: "/repo/.norma".to_owned() };
+    let refuses = |line: &str, chosen: bool| {
+        let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        gate.refuses(&argv, chosen)
+    };
+    let loaded = "/lib64/ld-linux-x86-64.so.2 /usr/bin/curl x";
+    for line in ["rm -rf build", "/bin/rm -f -r x", "curl -s x", "git -C . push origin", "busybox rm -fr x", loaded] {
+        assert!(refuses(line, false).is_some_and(|why| why.starts_with("the contract forbids")), "{line}");
+    }
+    for line in ["rm -r x", "cc -lcurl x.c", "grep -rf x", "git pull", "cat docs/curl", "sh -c ls"] {
+        assert_eq!(refuses(line, false), None, "{line}");
+    }
+    // Policy speaks of what somebody chose, not of what a build does.
+    for line in ["sudo ls", "cat .env", "cargo publish", "ls /repo/.norma/keys"] {
+        assert!(refuses(line, true).is_some(), "{line}");
+        assert_eq!(refuses(line, false), None, "{line}");
+    }
+    for line in
+        ["cat /repo/.norma/runs/1/steps/001-do/input.json", "cargo test", "sh -c ls;ls", "python3 -c 1", "awk x"]
+    {
+        assert_eq!(refuses(line, true), None, "{line}");
+    }
+}
+
+#[test]
+fn every_rule_that_is_seen_through_is_there() {
+    let policy = CommandPolicy::builtin();
+    let names: Vec<&str> = policy.allowlist.deny.iter().map(|rule| rule.name.as_str()).collect();
+    assert!(SEEN_THROUGH.iter().all(|name| names.contains(name)), "{names:?}");
+    let rest: Vec<&&str> = names.iter().filter(|name| !SEEN_THROUGH.contains(name)).collect();
+    assert_eq!(rest, [&"publish"]);
+}
