@@ -229,10 +229,13 @@ pub fn read<T: DeserializeOwned + Document>(bytes: &[u8]) -> Result<T, Vec<Viola
 }
 
 fn read_value<T: DeserializeOwned + Document>(value: Value) -> Result<T, Vec<Violation>> {
+    let schema = T::form().compiled();
+    if schema.is_met_by(&value) {
+        return json::decode_checked(value);
+    }
+    // Our own walk says best what is wrong, but leaves patterns and formats to the schema.
     json::check_value::<T>(&value)?;
-    // The walk above says things best, but leaves patterns and formats to the types, which do not say where.
-    let schema = T::form().compiled().violations(&value);
-    if schema.is_empty() { json::decode_checked(value) } else { Err(schema) }
+    Err(schema.violations(&value))
 }
 
 /// What is wrong with an answer that the schema it is bound to cannot say. Only norma's own forms have such rules.

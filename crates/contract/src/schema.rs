@@ -175,6 +175,35 @@ mod tests {
     }
 
     #[test]
+    fn the_schema_of_a_type_is_built_once() {
+        let (one, other) = (TaskContract::form(), TaskContract::form());
+        assert!(std::ptr::eq(one, other) && std::ptr::eq(one.compiled(), other.compiled()));
+        assert!(std::ptr::eq(<Vec<WorkItem>>::form(), <Vec<WorkItem>>::form()));
+    }
+
+    #[test]
+    fn the_schemas_that_the_specification_names_are_there() {
+        for name in [
+            "task_contract",
+            "task_result",
+            "work_report",
+            "review_report",
+            "test_report",
+            "orchestrator_event",
+            "reexec_report",
+            "run_manifest",
+            "evidence_bundle",
+            "evidence_report",
+            "agent_registry",
+        ] {
+            let path = format!("{}/../../schemas/{name}.v1.json", env!("CARGO_MANIFEST_DIR"));
+            let schema: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema", "{name}");
+            assert!(schema["required"].as_array().is_some_and(|fields| !fields.is_empty()), "{name}");
+        }
+    }
+
+    #[test]
     fn the_schema_of_an_array_is_that_of_its_type() {
         assert_eq!(Vec::<WorkItem>::form().value, generate::of::<Vec<WorkItem>>());
     }

@@ -37,6 +37,11 @@ impl Schema {
         compiled.map(Schema).map_err(|error| vec![violation(&error)])
     }
 
+    /// Whether nothing is wrong with a value.
+    pub(crate) fn is_met_by(&self, value: &Value) -> bool {
+        self.0.is_valid(value)
+    }
+
     /// Everything that is wrong with a value, as far as anybody would read it.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
         let mut errors = self.0.iter_errors(value);
