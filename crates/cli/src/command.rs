@@ -60,6 +60,9 @@ pub(crate) struct Cli {
     /// Work in this directory
     #[arg(short = 'C', global = true, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
+    /// Tell on stderr what norma itself does; -vv and -vvv tell more (see also NORMA_LOG)
+    #[arg(short = 'v', long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }

@@ -4,6 +4,7 @@
 mod command;
 mod demo;
 mod error;
+mod log;
 mod progress;
 mod session;
 mod surroundings;
@@ -27,7 +28,9 @@ fn main() -> ExitCode {
     let cli = command::Cli::parse();
     surroundings::arm_crash_point();
     let json = cli.json;
-    match surroundings::Surroundings::read(&cli).and_then(|here| cli.verb.run(&here)) {
+    let started = log::start(cli.verbose, surroundings::log_level());
+    let here = started.and_then(|()| surroundings::Surroundings::read(&cli));
+    match here.and_then(|here| cli.verb.run(&here)) {
         Ok(code) => code,
         Err(error) => error.report(json),
     }

@@ -322,6 +322,11 @@ fn mode(value: Option<OsString>) -> Outcome<Mode> {
     }
 }
 
+/// How much of its own doings norma tells.
+pub(crate) fn log_level() -> Option<OsString> {
+    std::env::var_os("NORMA_LOG").filter(|value| !value.is_empty())
+}
+
 /// Tests kill norma at named points; only builds with debug assertions listen.
 pub(crate) fn arm_crash_point() {
     if cfg!(debug_assertions)

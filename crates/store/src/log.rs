@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How much work one transaction may hold; bounds the time an early submitter waits for late ones.
 const BATCH_MAX: usize = 1024;
@@ -512,6 +512,9 @@ fn not_begun(error: &Error) -> bool {
     matches!(error, Error::Sql(rusqlite::Error::SqliteFailure(e, _)) if matches!(e.code, DatabaseBusy | ConstraintViolation))
 }
 
+/// A commit that takes longer is worth telling: every step of a run waits for one.
+const COMMIT_SLOW: Duration = Duration::from_millis(200);
+
 fn commit_batch(
     db: &Connection,
     (layout, place): (&Layout, &Place),
@@ -525,7 +528,16 @@ fn commit_batch(
         acknowledge.push(work(&mut tx));
     }
     begun?;
-    let commit = || Ok(db.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]))?);
+    let commit = || {
+        let started = Instant::now();
+        db.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]))?;
+        let took = started.elapsed();
+        tracing::trace!(target: "norma::store", ms = took.as_millis(), "commit");
+        if took > COMMIT_SLOW {
+            tracing::warn!(target: "norma::store", ms = took.as_millis(), "a commit took long; is the disk slow or busy?");
+        }
+        Ok(())
+    };
     let whole = tx.broken.take().map_or(Ok(()), Err);
     if let Err(error) = whole.and_then(|()| place.check()).and_then(|()| commit()) {
         let _ = db.execute_batch("ROLLBACK");

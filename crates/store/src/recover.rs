@@ -38,13 +38,30 @@ pub fn recover(store: &Store, sign: Sign<'_>) -> Result<Recovery> {
             done => done?,
         }
     }
+    found.tell();
     Ok(found)
+}
+
+impl Recovery {
+    /// Tells the operator what was done.
+    fn tell(&self) {
+        for note in &self.notes {
+            tracing::info!(target: "norma::recovery", "{note}");
+        }
+        for run in &self.interrupted {
+            tracing::info!(target: "norma::recovery", "run {run} was interrupted");
+        }
+        for Damage { run_id, why } in &self.damaged {
+            tracing::warn!(target: "norma::recovery", "run {run_id} is damaged and left alone: {why}");
+        }
+    }
 }
 
 /// The same for one run, which its process could not go on with.
 pub fn recover_one(store: &Store, slug: &str, sign: Sign<'_>) -> Result<Recovery> {
     let mut found = Recovery::default();
     recover_run(store, &Reader::open(&store.layout)?, slug, sign, &mut found)?;
+    found.tell();
     Ok(found)
 }
 

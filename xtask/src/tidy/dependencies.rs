@@ -155,6 +155,12 @@ mod tests {
             &["rand"],
             &["run depends on rand, which it must not: it decides: no I/O, clock, randomness, async or logging"],
         );
+        for (name, ..) in CLOSED {
+            let package =
+                Package { name: name.to_owned(), place: format!("crates/{name}"), needs: vec!["tracing".into()] };
+            assert_eq!(judge(&package, &[]).len(), 1, "{name} tells nothing");
+        }
+        check_one("runner", &["tracing"], &[]);
         check_one("verify", &["contract", "run", "p256"], &[]);
         check_one(
             "verify",

@@ -317,3 +317,25 @@ fn a_full_disk_loses_nothing_and_the_run_goes_on_afterwards() {
     let steps: Vec<Value> = env.last()["steps"].as_array().unwrap().iter().map(|step| step["role"].clone()).collect();
     assert_eq!(steps.first(), Some(&json!("plan")));
 }
+
+/// What is told goes to stderr, only if somebody asks, and a secret of the environment is not in it.
+#[test]
+fn what_norma_does_is_told_only_to_who_asks_and_without_secrets() {
+    let secret = "hunter2-correct-horse-battery";
+    let mut env = TestEnvironment::new(json!({}));
+    env.env.insert("DEPLOY_TOKEN".into(), secret.into());
+    let quiet = env.norma(&["runs"]);
+    assert_eq!(quiet.success().raw_err, "");
+    let told = env.norma(&["-vv", "runs", "--json"]);
+    assert!(told.success().raw_err.contains("DEBUG norma::git: git rev-parse ms="), "{told}");
+    assert!(serde_json::from_str::<Value>(&told.raw).is_ok(), "{told}");
+    env.env.insert("NORMA_LOG".into(), "trace".into());
+    let branch = format!("refs/heads/{secret}");
+    env.git(&["update-ref", &branch, "HEAD"]);
+    env.git(&["symbolic-ref", "HEAD", &branch]);
+    let told = env.norma(&["run", "1"]);
+    assert!(told.success().raw_err.contains("TRACE norma::store: commit ms="), "{told}");
+    assert!(told.raw_err.contains("arguments=") && !told.raw_err.contains(secret), "{told}");
+    env.env.insert("NORMA_LOG".into(), "loud".into());
+    assert!(env.norma(&["runs"]).exits(2).raw_err.contains("off, error, warn, info, debug or trace"));
+}

@@ -599,6 +599,8 @@ fn every_verb_has_help_with_an_example() {
           --config <FILE>  Use this configuration instead of .norma/config.json (trusted, since you
                            typed it)
       -C <DIR>             Work in this directory
+      -v, --verbose...     Tell on stderr what norma itself does; -vv and -vvv tell more (see also
+                           NORMA_LOG)
       -h, --help           Print help
       -V, --version        Print version
 

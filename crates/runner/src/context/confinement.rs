@@ -23,6 +23,10 @@ pub fn check_sandbox(config: &SandboxConfig, mode: Mode, sandbox: &Sandbox) -> R
 /// The level at which agents are confined here.
 pub(crate) fn level(sandbox: &Sandbox) -> Result<Level> {
     let probe = sandbox::probe(sandbox);
+    if probe.level != Level::A {
+        let missing: Vec<&str> = probe.missing.iter().map(|missing| missing.what.as_str()).collect();
+        tracing::warn!(target: "norma::sandbox", level = ?probe.level, "not every wall is there: {}", missing.join("; "));
+    }
     probe.at_least(LEVEL_MIN).ok_or_else(|| refusal(probe))
 }
 
@@ -40,8 +44,12 @@ fn refusal(probe: &Probe) -> Error {
 
 /// Whether workspaces can be made here as they are configured, before anything of a run exists.
 pub fn check_workspace(workspace: &WorkspaceConfig, backend: Backend, sandbox: &Sandbox) -> Result<()> {
-    let has_layers = || backend == Backend::Native && workspace.layers && sandbox::has_overlays(sandbox);
-    if workspace.setup.is_empty() || has_layers() {
+    let wants_layers = backend == Backend::Native && workspace.layers;
+    let has_layers = wants_layers && sandbox::has_overlays(sandbox);
+    if wants_layers && !has_layers {
+        tracing::warn!(target: "norma::sandbox", "there are no overlays here, so workspaces are checked out file by file");
+    }
+    if workspace.setup.is_empty() || has_layers {
         return Ok(());
     }
     let message = "workspace.setup needs a sandbox with overlays, which keep its result, and there are none here";

@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
 
 use super::repository::UserEnvironment;
 use super::{GitError, ObjectId};
@@ -278,8 +279,12 @@ impl GitCommand {
         command.args(&self.flags).arg(self.subcommand).args(&self.arguments);
         command.current_dir(&self.directory);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(failed)?;
-        feed(child, &self.input).map_err(failed)
+        let started = Instant::now();
+        let output = command.spawn().and_then(|child| feed(child, &self.input)).map_err(failed)?;
+        let (ms, status) = (started.elapsed().as_millis(), output.status);
+        tracing::debug!(target: "norma::git", ms, status = %status, "git {}", self.subcommand);
+        tracing::trace!(target: "norma::git", dir = %self.directory.display(), arguments = ?self.arguments, "git {}", self.subcommand);
+        Ok(output)
     }
 }
 
