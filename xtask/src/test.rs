@@ -15,6 +15,9 @@ use tally::Tally;
 /// Where programs of this run leave what they printed, and which of their tests were not run.
 const PLACE: &str = "target/xtask-test";
 
+/// Which those are; it stays for whoever asks later.
+pub(crate) const NOT_RUN: &str = "target/xtask-test/not-run";
+
 /// What the words after `cargo xtask test` mean.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Arguments {

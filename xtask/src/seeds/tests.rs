@@ -162,10 +162,23 @@ fn a_promise_is_kept_only_by_a_live_test_and_an_existing_page() {
 #[test]
 fn statements_are_counted_per_seed_and_in_all() {
     let (rows, _) = parse_page(&page("| 000-1-1 | a | b | `store::a` |"));
-    let counts = count(&rows);
+    let counts = count(&rows, &BTreeSet::new());
     assert_eq!(summary(&counts).lines().next(), Some("seeds 000: 2 statements, 1 held, 0 exceptions, 1 not yet"));
     assert_eq!(counts["total"].statements, 6);
     assert!(json(&counts, &[]).contains(r#""004":{"exceptions":0,"held":0,"not_yet":1"#));
+}
+
+#[test]
+fn what_rests_on_tests_that_were_not_run_alone_is_vacuous_here() {
+    let (rows, _) = parse_page(&page("| 000-1-1 | a | b | `norma::each`, `norma::one` |"));
+    let seed = |not_run: &str| summary(&count(&rows, &not_run_tests(not_run))).lines().next().unwrap().to_owned();
+    let held = "seeds 000: 2 statements, 1 held, 0 exceptions, 1 not yet";
+    assert_eq!(seed(""), held);
+    assert_eq!(seed("e2e\treal::loops::each::codex\tcodex is not installed\n"), held);
+    assert_eq!(
+        seed("e2e\treal::loops::each::codex\tno codex\ne2e\treal::one\tno codex\n"),
+        "seeds 000: 2 statements, 0 held, 1 vacuous here (something is missing), 0 exceptions, 1 not yet"
+    );
 }
 
 #[test]

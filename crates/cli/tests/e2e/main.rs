@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod acp;
+mod agent_run;
 mod agents;
 mod approvals;
 mod batches;
