@@ -39,6 +39,41 @@ pub struct Config {
     /// What a run may change.
     #[serde(default, skip_serializing_if = "ScopeConfig::is_default")]
     pub scope: ScopeConfig,
+    /// What models cost, by name, in place of the built-in list prices.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prices: BTreeMap<String, ModelPrice>,
+    /// Whom norma itself believes when it speaks to providers.
+    #[serde(default, skip_serializing_if = "TlsConfig::is_default")]
+    pub tls: TlsConfig,
+}
+
+/// Whom norma itself believes when it speaks to providers.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsConfig {
+    /// A PEM file with certificates that are trusted besides the public ones: absolute, or from the repository's root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extra_roots: Option<String>,
+}
+
+impl TlsConfig {
+    /// Whether nothing is said.
+    pub fn is_default(&self) -> bool {
+        *self == TlsConfig::default()
+    }
+}
+
+/// What a model costs, in US dollars for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelPrice {
+    /// What is sent.
+    pub input: Usd,
+    /// What is generated.
+    pub output: Usd,
+    /// What is sent and was in the provider's cache; as other input without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached: Option<Usd>,
 }
 
 /// What a run may use up. At the limit the run is `stopped`.
@@ -374,6 +409,8 @@ impl Config {
             sandbox: SandboxConfig::default(),
             workspace: WorkspaceConfig::default(),
             scope: ScopeConfig::default(),
+            prices: BTreeMap::new(),
+            tls: TlsConfig::default(),
         }
     }
 

@@ -39,7 +39,10 @@ pub use approval::{
 };
 pub use attestation::Statement;
 pub use audit::{Audit, AuditHead, AuditLine};
-pub use config::{AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ScopeConfig, TurnLimits, Usd};
+pub use config::{
+    AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ModelPrice, ScopeConfig, TlsConfig,
+    TurnLimits, Usd,
+};
 pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
 pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};
 pub use fact::{

@@ -4,8 +4,8 @@
 
 use crate::schema::JsonSchema;
 use crate::{
-    AcceptanceCriterion, AgentConfig, Backend, Budgets, Digest, Domain, Item, LandingConfig, RepoPath, Role,
-    SandboxLimits, TurnLimits, WorkspaceConfig,
+    AcceptanceCriterion, AgentConfig, Backend, Budgets, Digest, Domain, Item, LandingConfig, ModelPrice, RepoPath,
+    Role, SandboxLimits, TlsConfig, TurnLimits, WorkspaceConfig,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -96,6 +96,12 @@ pub struct Contract {
     /// Whether a change that has landed before may land again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
+    /// What models cost, where the configuration says it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prices: BTreeMap<String, ModelPrice>,
+    /// Whom norma itself believes when it speaks to providers.
+    #[serde(default, skip_serializing_if = "TlsConfig::is_default")]
+    pub tls: TlsConfig,
     /// The version of the rules that the run is judged by. Left out where it is the first, so that contracts from before
     /// there were versions keep their digests.
     #[serde(default = "first_rules", skip_serializing_if = "are_first_rules")]

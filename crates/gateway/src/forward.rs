@@ -59,6 +59,10 @@ impl Live {
         self.provider.api
     }
 
+    pub(crate) fn hides_its_key(&self) -> bool {
+        self.provider.key.is_secret() || self.provider.key.reveal().is_empty()
+    }
+
     /// Answers a request that the API needs, with as many attempts as that takes.
     pub(crate) fn answer(&self, connection: &Connection<'_>, request: Request) -> Next {
         let meter = &connection.gateway.meter;

@@ -80,6 +80,15 @@ impl Gateway {
         self.meter.totals()
     }
 
+    /// Whether the key is one that is taken out of whatever comes back, or there is none. A word of a few letters is not: it
+    /// is in many answers.
+    pub fn hides_its_key(&self) -> bool {
+        match &self.mode {
+            Mode::Live(live) => live.hides_its_key(),
+            Mode::Replay(_) => true,
+        }
+    }
+
     /// Hangs up all connections on both sides, at once, and waits until every [`Gateway::serve`] has recorded what
     /// it was doing and returned. Later connections are closed. Not to be called by a [`Record`].
     pub fn stop(&self) {

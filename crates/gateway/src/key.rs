@@ -15,13 +15,10 @@ pub enum KeyProblem {
     /// It could not be a header's value.
     #[error("a key consists of visible ASCII characters only")]
     Characters,
-    /// A word of a few letters stands in every other answer, and would be taken out of each.
-    #[error("a key has at least {KEY_BYTES_MIN} characters")]
-    Short,
 }
 
-/// Shortest key: what every answer is searched for must not be in one by chance.
-const KEY_BYTES_MIN: usize = 8;
+/// Shortest key that is one: `EMPTY`, `ollama` and `none` are what servers of one's own take, and words of many answers.
+const SECRET_BYTES_MIN: usize = 8;
 
 impl Key {
     /// Takes a key, without the white space around it that files and variables tend to have.
@@ -29,9 +26,6 @@ impl Key {
         let text = text.trim();
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(KeyProblem::Characters);
-        }
-        if text.len() < KEY_BYTES_MIN {
-            return Err(KeyProblem::Short);
         }
         Ok(Key { text: text.to_owned(), is_bearer: false })
     }
@@ -50,6 +44,16 @@ impl Key {
     /// The key itself; empty if there is none.
     pub(crate) fn reveal(&self) -> &str {
         &self.text
+    }
+
+    /// What must not come back: the key, where it is long enough not to be in an answer by chance; else nothing.
+    pub(crate) fn secret(&self) -> &str {
+        if self.is_secret() { &self.text } else { "" }
+    }
+
+    /// Whether it is searched for in what comes back.
+    pub fn is_secret(&self) -> bool {
+        self.text.len() >= SECRET_BYTES_MIN
     }
 
     pub(crate) fn is_bearer(&self) -> bool {
@@ -75,9 +79,17 @@ mod tests {
     }
 
     #[test]
+    fn a_word_that_servers_of_ones_own_take_is_sent_and_not_searched_for() {
+        for word in ["EMPTY", "ollama", "none"] {
+            let key = Key::new(word).unwrap();
+            assert_eq!((key.reveal(), key.secret(), key.is_secret()), (word, "", false));
+        }
+        assert_eq!(Key::new("sk-very-secret").unwrap().secret(), "sk-very-secret");
+    }
+
+    #[test]
     fn refuses_what_would_end_its_header() {
         assert_eq!(Key::new("sk-very\r\nsecret").unwrap_err(), KeyProblem::Characters);
         assert_eq!(Key::new("sk-very-sécret").unwrap_err(), KeyProblem::Characters);
-        assert_eq!(Key::new("sk").unwrap_err(), KeyProblem::Short);
     }
 }

@@ -23,8 +23,8 @@ pub struct Totals {
     pub unpriced_calls: u64,
     /// Calls whose count did not arrive and was estimated.
     pub estimated_calls: u64,
-    /// Whether a call was not made because the budget was used up, or could not be held against it.
-    pub refused_for_budget: bool,
+    /// Why the first call was not made because the budget was used up, or could not be held against it.
+    pub refused_for_budget: Option<String>,
     /// Why the first call was refused by which the provider would have reached something else, if there was one.
     pub refused_for_network: Option<String>,
     /// Whether an exchange could not be recorded. Nothing is forwarded after that.
@@ -115,7 +115,9 @@ impl Meter {
         reserved.map_err(|not_reserved| match not_reserved {
             NotReserved::Unwanted => Refusal::budget("nobody waits for the call any more"),
             NotReserved::UsedUp(problem) => {
-                self.note(|totals| totals.refused_for_budget = true);
+                self.note(|totals| {
+                    totals.refused_for_budget.get_or_insert_with(|| problem.clone());
+                });
                 Refusal::budget(&problem)
             }
         })
@@ -127,7 +129,7 @@ impl Meter {
         }
         match model {
             Some(model) if prices.of(model).is_some() => None,
-            Some(model) => Some(format!("there is a cost budget, and no price is known for {model:?}")),
+            Some(model) => Some(Prices::missing(model)),
             None => Some("there is a cost budget, and the request names no model".to_owned()),
         }
     }

@@ -2,8 +2,10 @@
 //! the gateway was stopped, or the provider took too long.
 
 mod connect;
+pub(crate) mod proxy;
 pub(crate) mod tls;
 mod wire;
 
 pub(crate) use connect::connect;
+pub(crate) use proxy::Proxy;
 pub(crate) use wire::{Wire, hangs_up_within, has_hung_up};

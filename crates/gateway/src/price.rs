@@ -66,6 +66,14 @@ pub struct Prices {
     by_name: Vec<(String, Price)>,
 }
 
+/// The list, and when it was last compared with what the providers say.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    as_of: String,
+    models: Vec<Listed>,
+}
+
 #[derive(Deserialize)]
 struct Listed {
     model: String,
@@ -76,7 +84,7 @@ struct Listed {
 impl Default for Prices {
     /// The providers' list prices, as far as norma knows them.
     fn default() -> Prices {
-        let listed: Vec<Listed> = serde_json::from_str(LIST).expect("BUG: prices.json is checked by a test");
+        let listed = list().models;
         let read = |listed: Listed| {
             let price = serde_json::from_value(listed.price).expect("BUG: prices.json is checked by a test");
             (listed.model, price)
@@ -85,10 +93,24 @@ impl Default for Prices {
     }
 }
 
+fn list() -> List {
+    serde_json::from_str(LIST).expect("BUG: prices.json is checked by a test")
+}
+
 impl Prices {
+    /// The day on which the built-in list was last compared with what the providers say.
+    pub fn as_of() -> String {
+        list().as_of
+    }
+
     /// No prices at all.
     pub fn none() -> Prices {
         Prices { by_name: Vec::new() }
+    }
+
+    /// What is to be done about a model that has none.
+    pub fn missing(model: &str) -> String {
+        format!("no price known for {model}: set prices.{model}, or max_tokens in place of max_cost_usd")
     }
 
     /// These prices, with one of the user's own in place of what is listed under that name.
@@ -123,6 +145,7 @@ mod tests {
     #[test]
     fn the_list_can_be_read() {
         assert!(Prices::default().by_name.len() > 20);
+        assert!(Prices::as_of().starts_with("20"));
     }
 
     #[test]

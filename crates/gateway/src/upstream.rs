@@ -6,7 +6,8 @@ use rustls::ClientConfig;
 
 use crate::api::Api;
 use crate::key::Key;
-use crate::outward::tls;
+use crate::outward::proxy::is_exempt;
+use crate::outward::{Proxy, tls};
 
 /// A provider.
 #[derive(Clone, Debug)]
@@ -21,6 +22,10 @@ pub struct Upstream {
     /// Certificates in PEM form that are trusted besides the public ones: those of an endpoint of one's own, or of a
     /// company's proxy that reads TLS.
     pub extra_roots_pem: Option<String>,
+    /// `http://[user:password@]host[:port]`: a proxy that is asked for a tunnel to the provider, where TLS is spoken with it.
+    pub proxy: Option<String>,
+    /// Hosts that are reached without it, as `NO_PROXY` lists them.
+    pub no_proxy: Option<String>,
 }
 
 /// Why an upstream cannot be used.
@@ -29,6 +34,9 @@ pub enum UpstreamProblem {
     /// The address is not in the form that is understood. It may hold a secret, so it is not repeated.
     #[error("the base URL {0}")]
     BaseUrl(&'static str),
+    /// The proxy's address is not in the form that is understood. It may hold a password, so it is not repeated.
+    #[error("the proxy {0}")]
+    Proxy(&'static str),
     /// The extra certificates cannot be read.
     #[error("the extra root certificates cannot be read: {0}")]
     Roots(String),
@@ -55,6 +63,7 @@ pub(crate) struct Provider {
     pub(crate) endpoint: Endpoint,
     /// Shared by all connections, so that a later handshake can be short.
     pub(crate) tls: Option<Arc<ClientConfig>>,
+    pub(crate) proxy: Option<Proxy>,
 }
 
 impl Provider {
@@ -62,12 +71,16 @@ impl Provider {
         let endpoint = Endpoint::of(&upstream.base_url)?;
         let config = tls::config(upstream.extra_roots_pem.as_deref())?;
         let tls = endpoint.is_tls.then_some(config);
-        Ok(Provider { api: upstream.api, key: upstream.key, endpoint, tls })
+        // An endpoint of one's own without TLS is near, and a proxy could read the key on its way.
+        let no_proxy = upstream.no_proxy.unwrap_or_default();
+        let proxied = endpoint.is_tls && !is_exempt(&endpoint.host, &no_proxy);
+        let proxy = upstream.proxy.filter(|_| proxied).map(|url| Proxy::of(&url)).transpose()?;
+        Ok(Provider { api: upstream.api, key: upstream.key, endpoint, tls, proxy })
     }
 }
 
 impl Endpoint {
-    fn of(base_url: &str) -> Result<Endpoint, UpstreamProblem> {
+    pub(crate) fn of(base_url: &str) -> Result<Endpoint, UpstreamProblem> {
         let (is_tls, rest) = match (base_url.strip_prefix("https://"), base_url.strip_prefix("http://")) {
             (Some(rest), _) => (true, rest),
             (_, Some(rest)) => (false, rest),

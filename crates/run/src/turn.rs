@@ -141,7 +141,11 @@ fn session_failure(session: &SessionOutcome) -> Option<(TurnEnd, Reason, String)
     }
     let agent = &session.agent;
     if session.out_of_budget {
-        let why = format!("budget_exceeded: {agent} was not let to its model any more");
+        let unpriced = session.error.as_ref().map(|error| error.message.as_str());
+        let why = match unpriced.filter(|message| message.starts_with("no price known for ")) {
+            Some(what_to_do) => format!("budget_exceeded: {what_to_do}"),
+            None => format!("budget_exceeded: {agent} was not let to its model any more"),
+        };
         return Some((TurnEnd::Failed, Reason::BudgetExceeded, why));
     }
     let message = session.error.as_ref().map_or("it did not say why", |error| error.message.as_str());

@@ -458,7 +458,8 @@ fn cost(cost: &Value) -> Option<u64> {
     if !matches!(wire::text(cost, "currency"), "" | "USD") {
         return None;
     }
-    wire::micro_usd(cost.get("amount"))
+    // An agent that knows no price says that it was nothing.
+    wire::micro_usd(cost.get("amount")).filter(|cost| *cost > 0)
 }
 
 /// What a prompt used: the protocol's own field, or gemini's.

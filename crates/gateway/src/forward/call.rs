@@ -52,7 +52,10 @@ impl Live {
         let client = connection.client.socket();
         let deadline = Instant::now() + self.options.patience.connect;
         let wanted = || !connection.place.is_stopped() && !has_hung_up(client);
-        let socket = Arc::new(connect(endpoint, deadline, wanted)?);
+        let proxy = self.provider.proxy.as_ref();
+        let socket = connect(proxy.map_or(endpoint, |proxy| &proxy.endpoint), deadline, wanted)?;
+        proxy.map_or(Ok(()), |proxy| proxy.tunnel(&socket, endpoint, deadline))?;
+        let socket = Arc::new(socket);
         connection.place.reaches(&socket);
         let tls = self.provider.tls.as_ref().map(|config| (config, endpoint.host.as_str()));
         Wire::new(socket, client.clone(), tls, deadline)

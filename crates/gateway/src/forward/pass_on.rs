@@ -50,7 +50,7 @@ impl Live {
         mut input: Input<Wire>,
         terms: Terms,
     ) -> Attempt {
-        let key = self.provider.key.reveal();
+        let key = self.provider.key.secret();
         let clean = |(name, value): (String, String)| (name, redacted(&value, key));
         let headers: Headers = for_client(&head.headers).into_iter().map(clean).collect();
         let mut passing = Passing {
@@ -180,7 +180,11 @@ pub(super) fn in_words(connection: &Connection<'_>, problem: &io::Error) -> Stri
         _ => match problem.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             Some(tls) => format!("TLS with the provider failed: {tls}"),
             None if problem.kind() == io::ErrorKind::InvalidData => "the provider's answer is not HTTP".to_owned(),
-            None => format!("the connection to the provider failed: {}", problem.kind()),
+            None => match problem.get_ref() {
+                // What a proxy said, in norma's words.
+                Some(said) if problem.kind() == io::ErrorKind::Other => said.to_string(),
+                _ => format!("the connection to the provider failed: {}", problem.kind()),
+            },
         },
     }
 }

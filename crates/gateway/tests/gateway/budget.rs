@@ -35,13 +35,13 @@ fn two_calls(budget: Budget) {
         for _ in 0..2 {
             assert_eq!(desk.post(path, r#"{"model":"priced"}"#).status, 200);
         }
-        assert!(!desk.gateway.totals().refused_for_budget);
+        assert_eq!(desk.gateway.totals().refused_for_budget, None);
         let refused = desk.post(path, r#"{"model":"priced"}"#);
         assert_eq!(refused.status, 400);
         assert!(refused.body.starts_with(form) && refused.body.contains("budget is used up"), "{}", refused.body);
         assert_eq!(desk.provider.seen().len(), 2);
         let totals = desk.gateway.totals();
-        assert!(totals.refused_for_budget);
+        assert!(totals.refused_for_budget.is_some());
         assert_eq!((totals.calls, totals.refused), (2, 1));
         assert_eq!(totals.usage.cost_micro_usd, Some(400));
         // What is not forwarded is on record all the same.
@@ -79,7 +79,7 @@ fn a_cost_that_cannot_be_known_is_not_risked() {
         assert_eq!(refused.status, 400);
         assert!(refused.body.contains("there is a cost budget"), "{}", refused.body);
     }
-    assert!(desk.gateway.totals().refused_for_budget);
+    assert!(desk.gateway.totals().refused_for_budget.is_some());
     assert_eq!(desk.provider.seen().len(), 0);
 }
 

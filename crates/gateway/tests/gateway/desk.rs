@@ -105,7 +105,7 @@ impl Drop for Desk {
 }
 
 pub(crate) fn upstream(api: Api, base_url: String) -> Upstream {
-    Upstream { api, base_url, key: Key::new(KEY).unwrap(), extra_roots_pem: None }
+    Upstream { api, base_url, key: Key::new(KEY).unwrap(), extra_roots_pem: None, proxy: None, no_proxy: None }
 }
 
 pub(crate) fn wait_until(done: impl Fn() -> bool) {

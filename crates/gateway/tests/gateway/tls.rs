@@ -47,7 +47,14 @@ fn serve_tls(name: &str, seen: std::sync::mpsc::Sender<String>) -> (u16, String)
 
 fn desk(port: u16, extra_roots_pem: Option<String>) -> Desk {
     let base_url = format!("https://localhost:{port}");
-    let upstream = Upstream { api: Api::OpenAi, base_url, key: Key::new(KEY).unwrap(), extra_roots_pem };
+    let upstream = Upstream {
+        api: Api::OpenAi,
+        base_url,
+        key: Key::new(KEY).unwrap(),
+        extra_roots_pem,
+        proxy: None,
+        no_proxy: None,
+    };
     Desk::over(upstream, Default::default(), once(), Provider::start(json("{}")))
 }
 
@@ -87,7 +94,14 @@ fn a_certificate_that_nobody_vouches_for_is_refused() {
 fn roots_that_cannot_be_read_are_said_at_once() {
     let key = Key::new(KEY).unwrap();
     let base_url = "https://localhost".to_owned();
-    let upstream = Upstream { api: Api::OpenAi, base_url, key, extra_roots_pem: Some("none".to_owned()) };
+    let upstream = Upstream {
+        api: Api::OpenAi,
+        base_url,
+        key,
+        extra_roots_pem: Some("none".to_owned()),
+        proxy: None,
+        no_proxy: None,
+    };
     assert!(!format!("{upstream:?}").contains(KEY));
     let problem = Gateway::live(upstream, Default::default(), Arc::new(Nothing)).err().unwrap();
     assert!(matches!(problem, UpstreamProblem::Roots(_)));
@@ -99,4 +113,60 @@ impl gateway::Record for Nothing {
     fn exchange(&self, _: &gateway::Exchange) -> std::io::Result<()> {
         Ok(())
     }
+}
+
+/// A proxy that tunnels one connection to whatever it is asked for, if it knows the password.
+fn serve_proxy(seen: std::sync::mpsc::Sender<String>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let request = read_request(&mut client);
+            let to = request.split(' ').nth(1).unwrap().to_owned();
+            let known = request.contains("proxy-authorization: Basic bWU6cGFzcw==\r\n");
+            seen.send(request).unwrap();
+            if !known {
+                let _ = client.write_all(b"HTTP/1.1 407 Who are you\r\n\r\n");
+                continue;
+            }
+            client.write_all(b"HTTP/1.1 200 Connected\r\n\r\n").unwrap();
+            let mut provider = std::net::TcpStream::connect(to).unwrap();
+            let (mut from, mut back) = (client.try_clone().unwrap(), provider.try_clone().unwrap());
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut back);
+                let _ = back.shutdown(std::net::Shutdown::Both);
+            });
+            thread::spawn(move || std::io::copy(&mut provider, &mut client));
+        }
+    });
+    port
+}
+
+#[test]
+fn a_proxy_is_asked_for_a_tunnel_and_reads_nothing() {
+    let (sender, seen) = std::sync::mpsc::channel();
+    let (port, root) = serve_tls("localhost", sender);
+    let (sender, asked) = std::sync::mpsc::channel();
+    let proxy = serve_proxy(sender);
+    let through = |user: &str, no_proxy: Option<&str>| {
+        let upstream = Upstream {
+            api: Api::OpenAi,
+            base_url: format!("https://localhost:{port}"),
+            key: Key::new(KEY).unwrap(),
+            extra_roots_pem: Some(root.clone()),
+            proxy: Some(format!("http://{user}127.0.0.1:{proxy}")),
+            no_proxy: no_proxy.map(str::to_owned),
+        };
+        Desk::over(upstream, Default::default(), once(), Provider::start(json("{}"))).post("/v1/responses", "{}")
+    };
+    assert_eq!(through("me:pass@", None).status, 200);
+    assert!(seen.recv().unwrap().contains(KEY));
+    let told = asked.recv().unwrap();
+    assert!(told.starts_with(&format!("CONNECT localhost:{port} HTTP/1.1\r\n")) && !told.contains(KEY), "{told}");
+    let refused = through("", None);
+    assert!(refused.status == 502 && refused.body.contains("the proxy answered with status 407"), "{}", refused.body);
+    assert!(asked.recv().is_ok());
+    assert_eq!(through("me:pass@", Some("localhost")).status, 200);
+    assert!(asked.try_recv().is_err(), "it is not asked for what is reached without it");
 }

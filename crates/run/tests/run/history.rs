@@ -37,6 +37,8 @@ pub(crate) fn budgets(max_iterations: u32) -> Budgets {
 pub(crate) fn contract(budgets: Budgets, protocol_retries: u32) -> Contract {
     Contract {
         approval_for: Vec::new(),
+        prices: std::collections::BTreeMap::new(),
+        tls: contract::TlsConfig::default(),
         attended: false,
         again: false,
         rules: 1,

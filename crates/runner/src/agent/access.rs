@@ -39,6 +39,7 @@ impl Access {
         user_env: &BTreeMap<OsString, OsString>,
         ledger: &Arc<Ledger>,
         exchanges: Arc<Exchanges>,
+        extra_roots: Option<&Path>,
         options: Options,
     ) -> std::result::Result<Access, String> {
         let Some(api) = api(kind) else { return Ok(Access::Configured) };
@@ -55,7 +56,18 @@ impl Access {
                 (key, Some(variable), base_url)
             }
         };
-        let upstream = Upstream { api, base_url, key, extra_roots_pem: None };
+        let variable_of = |names: [&str; 2]| {
+            let value = names.iter().find_map(|name| user_env.get(OsStr::new(name))?.to_str());
+            value.filter(|value| !value.is_empty()).map(str::to_owned)
+        };
+        let upstream = Upstream {
+            api,
+            base_url,
+            key,
+            extra_roots_pem: extra_roots.map(read_roots).transpose()?,
+            proxy: variable_of(["HTTPS_PROXY", "https_proxy"]),
+            no_proxy: variable_of(["NO_PROXY", "no_proxy"]),
+        };
         let gateway = Gateway::live_with(upstream, Arc::clone(ledger), exchanges, options);
         let gateway = gateway.map_err(|problem| problem.to_string())?;
         Ok(Access::Gateway(Arc::new(gateway), variable))
@@ -87,6 +99,11 @@ impl Access {
             Access::Gateway(..) | Access::Configured => Vec::new(),
         }
     }
+}
+
+fn read_roots(path: &Path) -> std::result::Result<String, String> {
+    std::fs::read_to_string(path)
+        .map_err(|error| format!("tls.extra_roots: could not read {}: {error}", path.display()))
 }
 
 /// What the provider of a kind speaks; none where nothing is known of it.

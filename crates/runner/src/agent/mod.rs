@@ -17,8 +17,8 @@ use access::{Access, Answering, DOOR};
 pub(crate) use access::{reach, sign_in_problem};
 use contract::session::{ErrorKind, SessionError};
 use contract::work::NetworkRight;
-use contract::{AgentConfig, AgentType, PromptBlocks, Sent, SessionOutcome, Usage};
-use gateway::{Options, Retries};
+use contract::{AgentConfig, AgentType, Contract, PromptBlocks, Sent, SessionOutcome, Usage, Usd};
+use gateway::{Options, Price, Prices, Retries};
 use home::{Home, TurnEnd};
 use ongoing::{Known, Ongoing, Place};
 use run::TurnRights;
@@ -147,7 +147,12 @@ impl Engaging<'_> {
         let exchanges = Arc::new(Exchanges::new(&spool.dir, redactor));
         let access = match order.again {
             Some(again) => Ok(Access::Gateway(Arc::clone(&again.gateway), None)),
-            None => Access::find(kind, agent, &context.user_env, order.ledger, exchanges, gateway_options(order)),
+            None => {
+                let tls = &order.run.started.contract.tls;
+                let roots = tls.extra_roots.as_ref().map(|path| context.layout.root.join(path));
+                let options = gateway_options(order);
+                Access::find(kind, agent, &context.user_env, order.ledger, exchanges, roots.as_deref(), options)
+            }
         };
         let access = match access {
             Ok(access) => access,
@@ -215,7 +220,24 @@ fn conversations(context: &Context, order: &TurnOrder<'_>) -> PathBuf {
 fn gateway_options(order: &TurnOrder<'_>) -> Options {
     // What the provider would reach for the agent, the agent would have reached.
     let network = order.spec.rights.network != NetworkRight::Deny;
-    Options { network, retries: retries(order), ..Options::default() }
+    let prices = prices(&order.run.started.contract);
+    Options { network, retries: retries(order), prices, ..Options::default() }
+}
+
+/// What models cost: as the contract says, else as the providers list it.
+pub(crate) fn prices(contract: &Contract) -> Prices {
+    let dollars = |usd: Usd| usd.0 as f64 / 1e6;
+    contract.prices.iter().fold(Prices::default(), |prices, (model, price)| {
+        let own = Price {
+            input_per_million_usd: dollars(price.input),
+            cached_per_million_usd: dollars(price.cached.unwrap_or(price.input)),
+            cache_write_per_million_usd: None,
+            cache_write_hour_per_million_usd: None,
+            output_per_million_usd: dollars(price.output),
+            long: None,
+        };
+        prices.with(model, own)
+    })
 }
 
 /// How long a call to the model is made again: within the turn's time, and well before the silence of an agent that waits
@@ -352,7 +374,12 @@ impl Engaged {
             _ => Exit::Killed,
         };
         let ended = talk.finish(exit);
-        let error = ended.error.map(|said| self.explained(said));
+        let (usage, refused) = self.usage(ended.usage);
+        let out_of_budget = refused.is_some();
+        let error = match refused {
+            Some(message) => Some(SessionError { kind: ErrorKind::Other, message, status: None }),
+            None => ended.error.map(|said| self.explained(said)),
+        };
         let is_limited = error.as_ref().is_some_and(|error| matches!(error.kind, ErrorKind::RateLimited { .. }));
         let is_cut_off = exit == Exit::Killed || is_limited;
         match &ended.session_id {
@@ -360,7 +387,6 @@ impl Engaged {
             Some(id) if is_cut_off => self.keep(Place::keep_cut_off, id, ended.usage, home)?,
             _ => self.place.forget()?,
         }
-        let (usage, out_of_budget) = self.usage(ended.usage);
         let said = SessionOutcome {
             agent: self.terms.kind.as_str().to_owned(),
             protocol: self.launch.protocol.as_str().to_owned(),
@@ -390,12 +416,15 @@ impl Engaged {
 
     /// What was noticed of the calls to the model.
     fn gateway_notes(&self) -> Vec<String> {
-        let Access::Gateway(gateway, _) = &self.terms.access else { return Vec::new() };
+        let Access::Gateway(gateway, variable) = &self.terms.access else { return Vec::new() };
         let totals = gateway.totals();
+        let short = variable.as_deref().filter(|_| !gateway.hides_its_key());
+        let short =
+            short.map(|name| format!("the key in {name} is a short word, and not searched for in what is kept"));
         let again = |times| format!("the provider failed for the moment, and calls were made again: {times}");
         let refused = |why| format!("a call to the model was refused: {why}");
         let retries = Some(totals.retries).filter(|times| *times > 0).map(again);
-        retries.into_iter().chain(totals.refused_for_network.map(refused)).collect()
+        retries.into_iter().chain(totals.refused_for_network.map(refused)).chain(short).collect()
     }
 
     /// Keeps the conversation: as the agent found it, with what it changed.
@@ -421,15 +450,16 @@ impl Engaged {
     }
 
     /// What was used: by the gateway's count where there is one, else by the agent's; and whether a budget ended it.
-    fn usage(&self, by_agent: Usage) -> (Usage, bool) {
-        let Access::Gateway(gateway, _) = &self.terms.access else { return (by_agent, false) };
+    fn usage(&self, by_agent: Usage) -> (Usage, Option<String>) {
+        let Access::Gateway(gateway, _) = &self.terms.access else { return (by_agent, None) };
         let totals = gateway.totals();
         let counted = Usage {
             input_tokens: totals.usage.input_tokens,
             output_tokens: totals.usage.output_tokens,
             cached_tokens: totals.usage.cached_tokens,
             reasoning_tokens: totals.usage.reasoning_tokens,
-            cost_micro_usd: totals.usage.cost_micro_usd.or(by_agent.cost_micro_usd),
+            // An agent that knows no price says that it was nothing.
+            cost_micro_usd: totals.usage.cost_micro_usd.or(by_agent.cost_micro_usd.filter(|cost| *cost > 0)),
         };
         (counted, totals.refused_for_budget)
     }

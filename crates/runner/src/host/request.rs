@@ -194,12 +194,17 @@ impl Sender {
             let (Some(name), Some(value)) = (name.to_str(), value.to_str()) else { return false };
             let mut known = Known::new();
             known.add_variable(name, value);
-            name == "HOME" || named.contains(&name) || session::is_key(name) || !known.is_empty()
+            name == "HOME" || is_proxy(name) || named.contains(&name) || session::is_key(name) || !known.is_empty()
         };
         let variables = self.user_env.0.iter().filter(|(name, value)| is_needed(name, value));
         let user_env = Variables(variables.map(|(name, value)| (name.clone(), value.clone())).collect());
         Sender { user_env, ..self.clone() }
     }
+}
+
+/// Whether a variable says how the gateway gets out.
+fn is_proxy(name: &str) -> bool {
+    matches!(name, "HTTPS_PROXY" | "https_proxy" | "NO_PROXY" | "no_proxy")
 }
 
 /// Variables of an environment. Neither their names nor their values need be text.

@@ -237,6 +237,8 @@ impl Starting<'_> {
             approval_for: Vec::new(),
             attended: self.attended,
             again: false,
+            prices: config.prices.clone(),
+            tls: config.tls.clone(),
             rules: contract::RULES,
             workers: BTreeMap::new(),
             items: Vec::new(),
@@ -272,6 +274,7 @@ impl Starting<'_> {
         items: Vec<ItemAdded>,
         submitted: Option<&[u8]>,
     ) -> Result<(Run, RunLog)> {
+        check_prices(&started.contract)?;
         // Before the run is on record: a run that its own user may not go on with would be the worse half.
         self.trust.keep_started(started.contract_digest)?;
         let (slug, base) = (id.slug(), crate::git::id(started.base.commit));
@@ -340,6 +343,23 @@ impl Starting<'_> {
         }
         let message = format!("some agents cannot be started:{}", missing.concat());
         Err(Error::environment(message, "mend .norma/config.json, then trust it: norma trust"))
+    }
+}
+
+/// With a cost budget, a model whose price nobody knows would be refused only once its agent has begun to work.
+fn check_prices(contract: &Contract) -> Result<()> {
+    if contract.budgets.max_cost_usd.is_none() {
+        return Ok(());
+    }
+    let prices = crate::agent::prices(contract);
+    let agents = contract.agents.values().chain(contract.workers.values());
+    let models = agents.filter(|agent| !agent.kind.has_command()).filter_map(|agent| agent.model.as_deref());
+    match models.map(|model| model.rsplit('/').next().unwrap_or(model)).find(|model| prices.of(model).is_none()) {
+        None => Ok(()),
+        Some(model) => Err(Error::usage(
+            gateway::Prices::missing(model),
+            format!("the built-in prices are of {}; yours: \"prices\" in .norma/config.json", gateway::Prices::as_of()),
+        )),
     }
 }
 

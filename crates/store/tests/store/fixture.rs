@@ -184,6 +184,8 @@ pub(crate) fn copy_dir(from: &Path, to: &Path) {
 pub(crate) fn contract(task: Option<i64>) -> Contract {
     Contract {
         approval_for: Vec::new(),
+        prices: BTreeMap::new(),
+        tls: contract::TlsConfig::default(),
         attended: false,
         again: false,
         rules: 1,

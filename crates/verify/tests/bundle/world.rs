@@ -104,6 +104,8 @@ fn started(user: &Repository, objects: &Objects) -> RunStarted {
     let tree = recorded(objects.tree_of(commit).unwrap());
     let contract = Contract {
         approval_for: Vec::new(),
+        prices: std::collections::BTreeMap::new(),
+        tls: contract::TlsConfig::default(),
         attended: false,
         again: false,
         rules: 1,

@@ -196,6 +196,8 @@ fn terms() -> Contract {
     let config = Config::parse(CONFIG.as_bytes()).unwrap();
     Contract {
         approval_for: Vec::new(),
+        prices: std::collections::BTreeMap::new(),
+        tls: contract::TlsConfig::default(),
         attended: false,
         again: false,
         rules: contract::RULES,

@@ -164,3 +164,74 @@ fn what_was_typed_is_not_asked_about_when_it_goes_on() {
     assert_eq!((lab.env.read("src/b.txt").as_str(), lab.events("approval_used").len()), ("text\n", 1));
     lab.env.norma(&["verify", "@last"]).success();
 }
+
+/// A lab whose agent has a model that no list of prices has, and a cost budget.
+fn unpriced(agent: Agent) -> Option<Lab> {
+    let lab = lab(&[agent], then_answer([super::write("hello.txt", "hello\n")]))?;
+    lab.configure(|config| {
+        config["agents"][agent.name()]["model"] = json!("unheard-of");
+        config["budgets"]["max_cost_usd"] = json!(5);
+    });
+    lab.env.write("item.json", &item("a", agent, &json!({})).to_string());
+    Some(lab)
+}
+
+#[test]
+fn a_model_without_a_price_is_refused_before_anything_starts() {
+    let Some(lab) = unpriced(Agent::Codex) else { return };
+    let refused = lab.env.norma(&["run", "item.json"]);
+    refused.exits(2);
+    let what_to_do = "no price known for unheard-of: set prices.unheard-of, or max_tokens in place of max_cost_usd";
+    assert!(refused.err().contains(what_to_do), "{refused}");
+    assert!(lab.calls().is_empty());
+}
+
+#[test]
+fn a_model_costs_what_the_configuration_says() {
+    let Some(lab) = unpriced(Agent::Codex) else { return };
+    lab.configure(|config| config["prices"] = json!({"unheard-of": {"input": 10, "output": "0.5", "cached": 1}}));
+    lab.env.norma(&["run", "item.json"]).success();
+    let used = &lab.events("step_committed")[0]["usage"];
+    let count = |name: &str| used[name].as_u64().unwrap_or_default();
+    let cost = (count("input_tokens") - count("cached_tokens")) * 10;
+    assert!(count("cost_micro_usd") >= cost && cost > 0, "{used}");
+    assert!(count("cost_micro_usd") <= cost + count("output_tokens") + count("cached_tokens"), "{used}");
+}
+
+/// Opencode itself says that it was nothing.
+#[test]
+fn what_has_no_price_is_not_said_to_cost_nothing() {
+    let Some(lab) = unpriced(Agent::Opencode) else { return };
+    lab.configure(|config| config["budgets"]["max_cost_usd"] = Value::Null);
+    let ran = lab.env.norma(&["run", "item.json"]);
+    ran.success();
+    let shown = lab.env.norma(&["show", "@last"]);
+    assert!(!ran.raw.contains("$0") && !shown.success().raw.contains("$0"), "{ran} {shown}");
+    assert_eq!(lab.events("step_committed")[0]["usage"]["cost_micro_usd"], Value::Null);
+}
+
+/// What servers of one's own take for a key.
+#[test]
+fn a_short_word_is_a_key_and_is_said_not_to_be_searched_for() {
+    let Some(mut lab) = lab(&[Agent::Opencode], then_answer([super::write("hello.txt", "hello\n")])) else { return };
+    let scripts = scripted_model::Scripts::default().with("it", then_answer([super::write("hello.txt", "hello\n")]));
+    let options = scripted_model::Options { key: Some("EMPTY".to_owned()), scripts, ..Default::default() };
+    lab.server = scripted_model::Server::start(options).unwrap();
+    let base_url = format!("http://127.0.0.1:{}", lab.server.port());
+    lab.configure(|config| config["agents"]["opencode"]["base_url"] = json!(base_url));
+    lab.env.env.insert("OPENAI_API_KEY".to_owned(), "EMPTY".to_owned());
+    lab.env.write("item.json", &item("a", Agent::Opencode, &json!({})).to_string());
+    lab.env.norma(&["run", "item.json"]).success();
+    let notes = lab.events("step_committed")[0]["notes"].to_string();
+    assert!(notes.contains("the key in OPENAI_API_KEY is a short word"), "{notes}");
+}
+
+#[test]
+fn roots_that_cannot_be_read_are_named() {
+    let Some(lab) = lab(&[Agent::Codex], then_answer([])) else { return };
+    lab.configure(|config| config["tls"] = json!({"extra_roots": "certs/company.pem"}));
+    lab.env.write("item.json", &item("a", Agent::Codex, &json!({})).to_string());
+    let ran = lab.env.norma(&["run", "item.json"]);
+    ran.exits(1);
+    assert!(ran.raw.contains("tls.extra_roots: could not read") && ran.raw.contains("certs/company.pem"), "{ran}");
+}
