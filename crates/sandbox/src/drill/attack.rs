@@ -12,6 +12,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
+use std::process::Command;
 
 use libc::{c_int, c_long};
 
@@ -146,5 +147,12 @@ pub const ATTACKS: &[Attack] = attacks! {
     "type into the terminal" Depends("dev.tty.legacy_tiocsti for a user"), "seccomp", |_| type_into_terminal();
     "use the 32-bit calls" Depends("kernels without IA32 emulation have none"), "seccomp (killed)", |_| call_32_bit();
     "use an inherited descriptor" Anyone, "descriptors closed", inherited;
+    "start a shell" Anyone, "Landlock", |_| started(&mut Command::new(SHELL));
+    "start a copy of a shell" Anyone, "Landlock", |w| { fs::copy(SHELL, w.work.join("copy"))?; started(&mut Command::new(w.work.join("copy"))) };
+    "start a script whose interpreter is a shell" Anyone, "Landlock", script_of_a_shell;
+    "start a shell through the loader" Anyone, "held before it runs, and killed", |_| started(Command::new(loader()?).arg(SHELL));
+    "start a program through /proc/self/exe" Anyone, "held before it runs, and killed", |_| through_own_name();
+    "start a shell through a descriptor of it" Anyone, "Landlock", |_| started(&mut Command::new(descriptor_of(&File::open(SHELL)?)?));
+    "start a shell from memory" Anyone, "seccomp; held before it runs, and killed", |_| from_memory();
     "raise the own limits" Depends("root may be without CAP_SYS_RESOURCE; a user is refused anyway"), "hard limits; no capability", |_| raise_limit();
 };

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{mem, ptr};
 
@@ -347,4 +348,55 @@ pub(super) fn raise_limit() -> io::Result<()> {
         }
         Ok(())
     }
+}
+
+/// What every machine has to start.
+pub(super) const SHELL: &str = "/bin/sh";
+
+/// Starts a shell that way, and looks whether it did what it was told.
+pub(super) fn started(command: &mut Command) -> io::Result<()> {
+    let output = command.args(["-c", "echo $((6 * 7))"]).stdin(Stdio::null()).stderr(Stdio::null()).output()?;
+    if output.stdout == b"42\n" { Ok(()) } else { Err(refused()) }
+}
+
+pub(super) fn script_of_a_shell(world: &World) -> io::Result<()> {
+    let path = world.work.join("script");
+    fs::write(&path, format!("#!{SHELL}\necho 42\n"))?;
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    started(&mut Command::new(path))
+}
+
+/// The loader that starts a shell.
+pub(super) fn loader() -> io::Result<PathBuf> {
+    crate::setup::loader_of(Path::new(SHELL)).ok_or_else(refused)
+}
+
+/// What a loader has loaded is the loader, by the name that every process has for its own program.
+pub(super) fn through_own_name() -> io::Result<()> {
+    let code = format!("/proc/self/exe {SHELL} -c 'echo 42'");
+    let output = Command::new(loader()?).args([SHELL, "-c", &code]).stdin(Stdio::null()).output()?;
+    if output.stdout == b"42\n" { Ok(()) } else { Err(refused()) }
+}
+
+/// The name by which a child finds a file that it has open.
+pub(super) fn descriptor_of(file: &File) -> io::Result<PathBuf> {
+    // SAFETY: the descriptor is open; only its flag changes, so that a child has it.
+    let fd = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, 100) };
+    if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(format!("/proc/self/fd/{fd}").into()) }
+}
+
+pub(super) fn from_memory() -> io::Result<()> {
+    // SAFETY: the name is a terminated string; the kernel makes the descriptor for us.
+    let mut file = unsafe {
+        let fd = libc::memfd_create(c"shell".as_ptr(), 0);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        File::from_raw_fd(fd)
+    };
+    io::Write::write_all(&mut file, &fs::read(SHELL)?)?;
+    // Open for writing it cannot be executed.
+    let reading = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    drop(file);
+    started(&mut Command::new(descriptor_of(&reading)?))
 }

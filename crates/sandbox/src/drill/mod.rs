@@ -25,7 +25,7 @@ pub use self::attack::{ATTACKS, Alone, Attack};
 pub use self::world::{CANARY, Stage, World};
 use crate::give::give_directory;
 use crate::level::Level;
-use crate::policy::{Identity, Limits, Network, Policy, Root};
+use crate::policy::{Heard, Identity, Limits, Network, Policy, Root};
 use crate::start::{Command, Sandbox, SetUp, Streams};
 use crate::{End, visible};
 
@@ -205,8 +205,9 @@ fn policy(program: &Path, world: &World, level: Level) -> io::Result<Policy> {
         home: world.home.clone(),
         network: Network::Deny,
         door: None,
-        heard: None,
-        startable: None,
+        heard: Some(Heard::default()),
+        // As an agent that may run no commands.
+        startable: Some(vec![Root::new(program.canonicalize()?, "the attacker")]),
         limits: LIMITS,
         hostname: "norma".to_owned(),
         identity: Identity::own(),

@@ -24,7 +24,7 @@ const NAME_LENGTH_AT: usize = 32;
 const NAME_BYTES_MAX: u64 = 4096;
 
 /// The loader of a program, if it is one that has a loader.
-pub(super) fn loader(program: &Path) -> Option<PathBuf> {
+pub(crate) fn loader(program: &Path) -> Option<PathBuf> {
     let mut file = File::open(program).ok()?;
     let mut header = [0; 64];
     file.read_exact(&mut header).ok()?;

@@ -26,6 +26,7 @@ use libc::{SIGTERM, pid_t};
 use rustix::event::{PollFd, PollFlags};
 
 use self::cgroup::{Groups, Leaf, Wanted};
+pub(crate) use self::elf::loader as loader_of;
 pub(crate) use self::mounts::kernel_version;
 pub use self::seccomp::{DENIED, DENIED_BARE, DENIED_NEW, DENIED_OWNER, Denied};
 use self::tree::Tree;
