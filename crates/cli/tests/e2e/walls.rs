@@ -127,3 +127,34 @@ fn what_policy_refuses_is_refused_to_what_nobody_asks_about() {
     let found = violations(&env);
     assert!(found.iter().any(|it| it.starts_with("git push . HEAD:x: publish: ")), "{found:?}");
 }
+
+/// What an agent finds of a committed secret by its own git, whatever it asks.
+const DIG: &str = r#"
+id=$(git ls-files -s | sed -n 's/^[0-9]* \([0-9a-f]*\) .*\.env$/\1/p')
+{ git cat-file -p $id; git --no-replace-objects cat-file -p $id; git log -p --all; git diff; git grep SECRET HEAD
+  git archive HEAD; git cat-file --batch-all-objects --batch; git status --short; } 2>&1 | tr -cd '[:print:]\\n' > found
+git status --short > status; git log -p > /dev/null && git show > /dev/null && git diff HEAD > /dev/null || exit 1; echo y > new; git add new; git commit -qm new && git log --oneline > log
+"#;
+
+#[test]
+fn a_committed_secret_is_nowhere_in_the_agents_git() {
+    for history in ["shallow", "full"] {
+        let env = with_worker(DIG);
+        env.write(".env", "SECRET=correct-horse-battery-staple\n");
+        env.commit("a secret");
+        env.write(".env", "SECRET=another-horse-battery-staple\n");
+        env.commit("another secret");
+        env.configure(|config| {
+            config["agents"] = json!({"worker": {"type": "exec", "cmd": ["./agents/worker.sh"]}});
+            config["workspace"] = json!({"history": history});
+        });
+        batch(&env, &[item("a", json!({}))], 0);
+        let found = String::from_utf8_lossy(&std::fs::read(env.root.join("found")).unwrap()).into_owned();
+        assert!(!found.contains("horse-battery"), "{history}: {found}");
+        assert!(found.contains("a worker") || history == "shallow", "{history}: {found}");
+        // Its git is as useful as any: nothing seems changed, and commits can be made.
+        assert_eq!(env.read("status"), "?? found\n?? status\n", "{history}");
+        assert!(env.read("log").contains("new"), "{history}");
+        assert_eq!(env.read(".env"), "SECRET=another-horse-battery-staple\n");
+    }
+}

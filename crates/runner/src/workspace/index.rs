@@ -1,8 +1,8 @@
 //! The index of the agent's own repository, as bytes.
 //!
 //! norma writes it itself: it knows every size and stamps every file, so nothing has to be looked at, and the
-//! index of a thin layer is the one below with a few entries exchanged. Version 2 of the format is used because
-//! its entries do not depend on their neighbours: what is not near a change is copied by the kernel, unread. There
+//! index of a thin layer is the one below with a few entries exchanged. Version 3 of the format is used because
+//! its entries can say that git is to leave a file alone, and do not depend on their neighbours: what is not near a change is copied by the kernel, unread. There
 //! are no extensions and no checksum: git takes a checksum of zeroes for "none" (`index.skipHash`), and ten megabytes
 //! of SHA-1 would cost more than all the rest.
 
@@ -22,6 +22,10 @@ const STAT_BYTES: usize = 40;
 /// Where in an entry its flags say how long the path is, and what that part of the flags can hold.
 const LENGTH_MASK: u16 = 0x0fff;
 
+/// The flag of an entry that has more flags, and the one among those that has git leave the file as it is.
+const HAS_MORE: u16 = 0x4000;
+const LEFT_ALONE: u16 = 0x4000;
+
 /// How many entries have to be read to exchange one of them.
 const BLOCK_ENTRIES: u32 = 512;
 
@@ -36,6 +40,8 @@ pub(super) struct Indexed {
     pub(super) size: u64,
     /// When it was last changed.
     pub(super) time: Stamp,
+    /// Whether agents see something else in its place: git would take that for a change, and look for what it was.
+    pub(super) covered: bool,
 }
 
 /// A moment, as files have it.
@@ -198,8 +204,8 @@ fn splice_block(format: gix_hash::Kind, block: &[u8], changes: &[Change], made: 
 /// The path of the entry at a place, and where the next one begins.
 fn read_entry(bytes: &[u8], at: usize, format: gix_hash::Kind) -> Option<(&[u8], usize)> {
     let flags_at = at + STAT_BYTES + format.len_in_bytes();
-    let path_at = flags_at + 2;
-    let flags = u16::from_be_bytes(bytes.get(flags_at..path_at)?.try_into().ok()?);
+    let flags = u16::from_be_bytes(bytes.get(flags_at..flags_at + 2)?.try_into().ok()?);
+    let path_at = flags_at + if flags & HAS_MORE == 0 { 2 } else { 4 };
     let length = match flags & LENGTH_MASK {
         // The field is too small; the path says itself where it ends.
         LENGTH_MASK => bytes.get(path_at..)?.iter().position(|byte| *byte == 0)?,
@@ -223,7 +229,10 @@ fn append(bytes: &mut Vec<u8>, indexed: &Indexed) {
     bytes.extend(stat.iter().flat_map(|field| field.to_be_bytes()));
     bytes.extend_from_slice(indexed.entry.id.as_bytes());
     let length = u16::try_from(indexed.path.len()).unwrap_or(LENGTH_MASK).min(LENGTH_MASK);
-    bytes.extend_from_slice(&length.to_be_bytes());
+    match indexed.covered {
+        false => bytes.extend_from_slice(&length.to_be_bytes()),
+        true => bytes.extend([length | HAS_MORE, LEFT_ALONE].iter().flat_map(|flags| flags.to_be_bytes())),
+    }
     bytes.extend_from_slice(&indexed.path);
     bytes.resize(begin + padded(bytes.len() - begin), 0);
 }
@@ -238,7 +247,7 @@ fn mode(mode: u32) -> u32 {
 }
 
 fn header(count: u32) -> [u8; HEADER_BYTES] {
-    let mut bytes = *b"DIRC\0\0\0\x02\0\0\0\0";
+    let mut bytes = *b"DIRC\0\0\0\x03\0\0\0\0";
     bytes[8..].copy_from_slice(&count.to_be_bytes());
     bytes
 }
@@ -252,7 +261,9 @@ mod tests {
 
     fn file(path: &str, size: u64) -> Indexed {
         let id = ObjectId::empty_blob(FORMAT);
-        Indexed { path: path.into(), entry: Entry { mode: MODE_FILE, id }, size, time: Stamp { seconds: 7, nanos: 8 } }
+        let (entry, time) = (Entry { mode: MODE_FILE, id }, Stamp { seconds: 7, nanos: 8 });
+        // Every third one, so that entries of both lengths are next to each other.
+        Indexed { path: path.into(), entry, size, time, covered: size.is_multiple_of(3) }
     }
 
     fn spliced(old: &[u8], marks: &Marks, changes: &[Change]) -> io::Result<(Vec<u8>, Marks)> {

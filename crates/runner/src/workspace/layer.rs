@@ -24,7 +24,7 @@ use crate::git::{Entry, GitError, IoContext, ObjectId, sweep};
 use contract::History;
 
 /// What is written, and which names count as secret, may change: layers of another version are not used.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// How many objects are copied one by one; for more of them starting git is quicker.
 const COPIED_OBJECTS_MAX: usize = 1000;
@@ -110,6 +110,7 @@ impl Making<'_> {
         let stamp = now();
         let (files, root) = self.begin()?;
         let (mut listed, trees) = list(&reader, self.position.tree, stamp)?;
+        listed.iter_mut().for_each(|file| file.covered = self.is_secret_path(&file.path, file.entry));
         let place = Place { objects: self.objects, path: &files, root: &root };
         let of = listed.len();
         let mut done = 0;
@@ -121,12 +122,16 @@ impl Making<'_> {
         })?;
         files::verify_all(&place, &mut listed)?;
         private_git::begin(&files, self.objects.format)?;
-        self.pack_base(&reader, &files, &listed, trees)?;
+        let mut covered = self.pack_base(&reader, &files, &listed, trees)?;
+        covered.extend(listed.iter().filter(|file| file.covered).map(|file| file.entry.id));
+        if !covered.is_empty() {
+            private_git::cover(&files, self.objects.format, &covered, None)?;
+        }
         private_git::set_head(&files, &reader, self.position)?;
         let (index, marks) = index::encode(self.objects.format, &listed);
         private_git::put(&files, "index", &index)?;
         self.put_marks(&marks)?;
-        let secrets = listed.iter().filter(|file| self.is_secret_path(&file.path, file.entry));
+        let secrets = listed.iter().filter(|file| file.covered);
         let secrets = secrets.map(|file| file.path.clone()).collect();
         let mut layer = self.document(Vec::new(), of as u64, secrets);
         layer.synced = of >= SYNCED_FILES_MIN;
@@ -142,6 +147,7 @@ impl Making<'_> {
         let stamp = now();
         let (files, root) = self.begin()?;
         let mut written = written(difference, stamp);
+        written.iter_mut().for_each(|file| file.covered = self.is_secret_path(&file.path, file.entry));
         let place = Place { objects: self.objects, path: &files, root: &root };
         let paths = written.iter().map(|file| &file.path).chain(&difference.hidden);
         files::make_directories(&place, paths.map(Vec::as_slice))?;
@@ -152,17 +158,20 @@ impl Making<'_> {
             made.context("hide a name in", &files)?;
         }
         private_git::set_head(&files, &reader, self.position)?;
+        let secrets = self.carry_secrets(below.layer, difference);
         // The two longest parts do not need each other.
         std::thread::scope(|scope| {
             let objects = scope.spawn(|| self.add_objects(&files, below.position, difference));
             let index = self.splice_index(&files, below, difference, written);
-            objects.join().expect("BUG: copying objects panicked").and(index)
-        })?;
+            let covered = objects.join().expect("BUG: copying objects panicked");
+            index.and(covered)
+        })
+        .and_then(|covered| self.cover_anew(&files, below, &secrets, covered))?;
         let (added, removed) = counts(difference);
         let files_now = (below.layer.files + added).saturating_sub(removed);
         let mut chain = vec![below.name.to_owned()];
         chain.extend(below.layer.below.iter().cloned());
-        self.document(chain, files_now, self.carry_secrets(below.layer, difference)).write(self.dir)
+        self.document(chain, files_now, secrets).write(self.dir)
     }
 
     fn begin(&self) -> Result<(PathBuf, OwnedFd), GitError> {
@@ -192,6 +201,44 @@ impl Making<'_> {
         entry.mode != MODE_GITLINK && (self.is_secret)(&String::from_utf8_lossy(name))
     }
 
+    /// Has the agent's repository do without what is covered here and not in the layers below.
+    fn cover_anew(
+        &self,
+        files: &Path,
+        below: &Below<'_>,
+        secrets: &BTreeSet<Vec<u8>>,
+        mut covered: BTreeSet<ObjectId>,
+    ) -> Result<(), GitError> {
+        covered.extend(self.covered(below, secrets)?);
+        let before = below.covered();
+        let is_known = |id: &ObjectId| before.as_ref().is_some_and(|before| before.contains(&id.to_string()));
+        match covered.iter().all(is_known) {
+            true => Ok(()),
+            false => private_git::cover(files, self.objects.format, &covered, before.as_deref()),
+        }
+    }
+
+    /// What is covered here and one layer below: HEAD may be at a tree of before.
+    fn covered(&self, below: &Below<'_>, secrets: &BTreeSet<Vec<u8>>) -> Result<Vec<ObjectId>, GitError> {
+        let here = secrets.iter().map(|path| (self.position.tree, path.clone()));
+        let there = below.layer.secrets().into_iter().map(|path| (below.position.tree, path));
+        let found = here.chain(there).map(|(tree, path)| self.objects.tree_entry(tree, &path));
+        let found = found.collect::<Result<Vec<_>, _>>()?;
+        Ok(found.into_iter().flatten().map(|(_, id)| id).collect())
+    }
+
+    /// What a difference adds that agents may see.
+    fn objects_of<'d>(&self, difference: &'d Difference) -> impl Iterator<Item = ObjectId> + use<'d, '_> {
+        let new = difference.changes.iter().filter_map(|change| Some((&change.path, change.new?)));
+        let shown = new.filter(|(path, entry)| entry.mode != MODE_GITLINK && !self.is_secret_path(path, *entry));
+        shown.map(|(_, entry)| entry.id).chain(difference.trees.iter().copied())
+    }
+
+    fn new_objects(&self, reader: &Reader<'_>, old: ObjectId, new: ObjectId) -> Result<Vec<ObjectId>, GitError> {
+        let found = difference::between(reader, old, new, usize::MAX)?;
+        Ok(found.iter().flat_map(|found| self.objects_of(found)).collect())
+    }
+
     fn carry_secrets(&self, below: &Layer, difference: &Difference) -> BTreeSet<Vec<u8>> {
         let mut secrets: BTreeSet<Vec<u8>> = below.secrets().into_iter().collect();
         for change in &difference.changes {
@@ -209,38 +256,46 @@ impl Making<'_> {
         files: &Path,
         listed: &[Indexed],
         trees: Vec<ObjectId>,
-    ) -> Result<(), GitError> {
+    ) -> Result<BTreeSet<ObjectId>, GitError> {
         if self.position.history == History::Full {
-            return private_git::pack_history(self.objects, files, self.position, None);
+            return private_git::pack_history(self.objects, files, self.position, None, self.is_secret);
         }
-        let blobs = listed.iter().filter(|file| file.entry.mode != MODE_GITLINK).map(|file| file.entry.id);
+        let shown = |file: &&Indexed| file.entry.mode != MODE_GITLINK && !file.covered;
+        let blobs = listed.iter().filter(shown).map(|file| file.entry.id);
         let mut ids: BTreeSet<ObjectId> = blobs.chain(trees).chain([self.position.commit]).collect();
         let head = reader.commit(self.position.commit)?.0;
         if head != self.position.tree {
-            ids.extend(new_objects(reader, self.position.tree, head)?);
+            ids.extend(self.new_objects(reader, self.position.tree, head)?);
         }
-        private_git::pack(self.objects, files, &ids.into_iter().collect::<Vec<_>>())
+        private_git::pack(self.objects, files, &ids.into_iter().collect::<Vec<_>>())?;
+        Ok(BTreeSet::new())
     }
 
-    /// Adds what this position has and the one below has not.
-    fn add_objects(&self, files: &Path, below: Position, difference: &Difference) -> Result<(), GitError> {
+    /// Adds what this position has and the one below has not; what of that is covered besides its own files.
+    fn add_objects(
+        &self,
+        files: &Path,
+        below: Position,
+        difference: &Difference,
+    ) -> Result<BTreeSet<ObjectId>, GitError> {
         let reader = &self.objects.reader()?;
         if self.position.history == History::Full && self.position.commit != below.commit {
-            return private_git::pack_history(self.objects, files, self.position, Some(below));
+            return private_git::pack_history(self.objects, files, self.position, Some(below), self.is_secret);
         }
-        let mut ids: BTreeSet<ObjectId> = objects_of(difference).collect();
+        let mut ids: BTreeSet<ObjectId> = self.objects_of(difference).collect();
         if self.position.commit != below.commit {
             ids.insert(self.position.commit);
             let head = reader.commit(self.position.commit)?.0;
             if head != self.position.tree {
-                ids.extend(new_objects(reader, below.tree, head)?);
+                ids.extend(self.new_objects(reader, below.tree, head)?);
             }
         }
         let ids: Vec<ObjectId> = ids.into_iter().collect();
-        if ids.len() > COPIED_OBJECTS_MAX {
-            return private_git::pack(self.objects, files, &ids);
+        match ids.len() > COPIED_OBJECTS_MAX {
+            true => private_git::pack(self.objects, files, &ids)?,
+            false => private_git::copy(reader, files, &ids)?,
         }
-        private_git::copy(reader, files, &ids)
+        Ok(BTreeSet::new())
     }
 
     fn splice_index(
@@ -281,6 +336,15 @@ pub(super) struct Below<'a> {
     pub(super) position: Position,
 }
 
+impl Below<'_> {
+    /// What the layers below cover, as the topmost one of them that says so has it.
+    fn covered(&self) -> Option<String> {
+        let beside = |name: &String| self.dir.parent().map(|dir| dir.join(name));
+        let chain = [self.dir.to_owned()].into_iter().chain(self.layer.below.iter().filter_map(beside));
+        chain.map(|dir| files_of(&dir).join(".git/packed-refs")).find_map(|path| fs::read_to_string(path).ok())
+    }
+}
+
 /// The moment a layer is begun. Exact: rounded down, its files would look older than what was built a moment ago
 /// from the files they replace.
 fn now() -> Stamp {
@@ -294,7 +358,7 @@ fn list(reader: &Reader<'_>, tree: ObjectId, time: Stamp) -> Result<(Vec<Indexed
     let mut due = vec![(Vec::new(), Entry { mode: MODE_TREE, id: tree })];
     while let Some((path, entry)) = due.pop() {
         if !entry.is_tree() {
-            listed.push(Indexed { path, entry, size: 0, time });
+            listed.push(Indexed { path, entry, size: 0, time, covered: false });
             continue;
         }
         trees.push(entry.id);
@@ -309,20 +373,10 @@ fn list(reader: &Reader<'_>, tree: ObjectId, time: Stamp) -> Result<(Vec<Indexed
 /// The files a thin layer holds, in the order of the changes.
 fn written(difference: &Difference, time: Stamp) -> Vec<Indexed> {
     let new = difference.changes.iter().filter_map(|change| Some((change.path.clone(), change.new?)));
-    new.map(|(path, entry)| Indexed { path, entry, size: 0, time }).collect()
+    new.map(|(path, entry)| Indexed { path, entry, size: 0, time, covered: false }).collect()
 }
 
 fn counts(difference: &Difference) -> (u64, u64) {
     let count = |is: &dyn Fn(&crate::git::TreeChange) -> bool| difference.changes.iter().filter(|one| is(one)).count();
     (count(&|change| change.old.is_none()) as u64, count(&|change| change.new.is_none()) as u64)
-}
-
-fn objects_of(difference: &Difference) -> impl Iterator<Item = ObjectId> {
-    let blobs = difference.changes.iter().filter_map(|change| change.new);
-    blobs.filter(|entry| entry.mode != MODE_GITLINK).map(|entry| entry.id).chain(difference.trees.iter().copied())
-}
-
-fn new_objects(reader: &Reader<'_>, old: ObjectId, new: ObjectId) -> Result<Vec<ObjectId>, GitError> {
-    let found = difference::between(reader, old, new, usize::MAX)?;
-    Ok(found.iter().flat_map(objects_of).collect())
 }

@@ -11,9 +11,11 @@ use std::path::Path;
 use gix_object::Write as _;
 use gix_odb::loose;
 
+use super::Secret;
 use crate::git::objects::{Objects, RAW_ATTRIBUTES, Reader, core_config};
 use crate::git::{GitError, IoContext, ObjectId};
 use contract::History;
+use std::collections::BTreeSet;
 
 /// What the agent's repository is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +45,38 @@ pub(super) fn begin(files: &Path, format: gix_hash::Kind) -> Result<(), GitError
     put(files, "info/attributes", RAW_ATTRIBUTES.as_bytes())
 }
 
+/// Has the repository do without these objects: git is shown an empty file in place of each. It also looks whether they
+/// are there before it makes a commit over them, so there is something of their name, with nothing in it.
+///
+/// `before` is the file that says so in a layer below, which this one's takes the place of.
+pub(super) fn cover(
+    files: &Path,
+    format: gix_hash::Kind,
+    ids: &BTreeSet<ObjectId>,
+    before: Option<&str>,
+) -> Result<(), GitError> {
+    let dir = files.join(".git/objects");
+    fs::create_dir_all(&dir).context("create directory", &dir)?;
+    let empty = ObjectId::empty_blob(format);
+    let written = loose::Store::at(&dir, format).write_buf(gix_object::Kind::Blob, b"");
+    written.map_err(|error| GitError::WriteObject { path: dir.clone(), detail: error.to_string() })?;
+    let place_of = |id: &ObjectId| {
+        let name = id.to_string();
+        dir.join(&name[..2]).join(&name[2..])
+    };
+    let nothing = place_of(&empty);
+    for place in ids.iter().filter(|id| **id != empty).map(place_of) {
+        let parent = place.parent().unwrap_or(&dir);
+        fs::create_dir_all(parent).context("create directory", parent)?;
+        fs::copy(&nothing, &place).map(drop).context("write", &place)?;
+    }
+    let lines = before.unwrap_or_default().lines().filter(|line| !line.starts_with('#'));
+    let before = lines.map(|line| format!("{line}\n"));
+    let refs: BTreeSet<String> = ids.iter().map(|id| format!("{empty} refs/replace/{id}\n")).chain(before).collect();
+    let sorted = "# pack-refs with: peeled fully-peeled sorted \n".to_owned();
+    put(files, "packed-refs", refs.into_iter().fold(sorted, |all, line| all + &line).as_bytes())
+}
+
 /// Detaches HEAD at the commit and says whether that is where history ends.
 pub(super) fn set_head(files: &Path, reader: &Reader<'_>, position: Position) -> Result<(), GitError> {
     let line = format!("{}\n", position.commit);
@@ -66,28 +100,38 @@ pub(super) fn put(files: &Path, name: &str, content: &[u8]) -> Result<(), GitErr
 /// Packs exactly these objects.
 pub(super) fn pack(objects: &Objects, files: &Path, ids: &[ObjectId]) -> Result<(), GitError> {
     let list: Vec<String> = ids.iter().map(|id| format!("{id}\n")).collect();
-    run_pack(objects, files, &[], list.concat())
+    run_pack(objects, files, list.concat())
 }
 
-/// Packs everything a position reaches, but for what another one reaches.
+/// Packs everything a position reaches, but for what another one reaches and for what agents may not see, which it
+/// answers.
 pub(super) fn pack_history(
     objects: &Objects,
     files: &Path,
     position: Position,
     without: Option<Position>,
-) -> Result<(), GitError> {
+    is_secret: Secret,
+) -> Result<BTreeSet<ObjectId>, GitError> {
     let mut list = format!("{}\n{}\n", position.commit, position.tree);
     if let Some(without) = without {
         list.push_str(&format!("^{}\n^{}\n", without.commit, without.tree));
     }
-    run_pack(objects, files, &["--revs"], list)
+    // Each object with the path at which it was found.
+    let found = objects.git("rev-list").args(&["--objects", "--stdin"]).input(list.into_bytes()).run()?;
+    let found = String::from_utf8_lossy(&found).into_owned();
+    let is_covered =
+        |line: &&str| line.split_once(' ').is_some_and(|(_, path)| is_secret(path.rsplit('/').next().unwrap_or(path)));
+    let (covered, shown): (Vec<&str>, Vec<&str>) = found.lines().partition(is_covered);
+    run_pack(objects, files, shown.into_iter().flat_map(|line| [line, "\n"]).collect())?;
+    let id = |line: &str| ObjectId::from_hex(line.split(' ').next().unwrap_or_default().as_bytes()).ok();
+    Ok(covered.into_iter().filter_map(id).collect())
 }
 
-fn run_pack(objects: &Objects, files: &Path, options: &[&str], list: String) -> Result<(), GitError> {
+fn run_pack(objects: &Objects, files: &Path, list: String) -> Result<(), GitError> {
     let dir = files.join(".git/objects/pack");
     fs::create_dir_all(&dir).context("create directory", &dir)?;
     // No search for similar objects: a pack that lives for one machine's cache need not be small.
-    let command = objects.git("pack-objects").args(&["-q", "--window=0", "--compression=1"]).args(options);
+    let command = objects.git("pack-objects").args(&["-q", "--window=0", "--compression=1"]);
     command.arg(std::ffi::OsStr::from_bytes(dir.join("pack").as_os_str().as_bytes())).input(list.into_bytes()).run()?;
     Ok(())
 }

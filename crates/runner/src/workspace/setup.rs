@@ -370,7 +370,7 @@ fn write_fresh(
     let mut written = Vec::new();
     for path in changed {
         if let Some(entry) = tree::lookup(&reader, tree, path)?.filter(|it| !it.is_tree() && it.mode != MODE_GITLINK) {
-            written.push(Indexed { path: path.clone(), entry, size: 0, time });
+            written.push(Indexed { path: path.clone(), entry, size: 0, time, covered: false });
         }
     }
     fs::create_dir(dir).context("create directory", dir)?;
