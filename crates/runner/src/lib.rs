@@ -54,4 +54,4 @@ pub use record::approval::{Redeemed, ask, extent, reasons as approval_reasons, r
 pub use record::{Control, Progress, Stop};
 pub use replay::reexec::compare;
 pub use replay::{Replay, check_record};
-pub use world::{Again, Answered, Execution, LandResult, Place, Question, Spoken, TurnOrder, Witness, World};
+pub use world::{Again, Allowed, Answered, Execution, LandResult, Place, Question, Spoken, TurnOrder, Witness, World};

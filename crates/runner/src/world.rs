@@ -16,7 +16,7 @@ use run::redact::Redactor;
 use run::{Run, TurnSpec};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// One turn to be taken.
@@ -54,6 +54,9 @@ pub struct Again {
     pub steps: PathBuf,
 }
 
+/// Commands that an agent asked for and may run, for whoever hears what it starts.
+pub type Allowed = Arc<Mutex<Vec<String>>>;
+
 /// Who is there while an agent that is spoken with works.
 pub trait Witness {
     /// Something happened; what is kept goes on record by itself.
@@ -64,6 +67,10 @@ pub trait Witness {
     fn decide(&self, permission: &Permission) -> Answered;
     /// Wakes the turn when a person has answered something; none if nobody is ever asked.
     fn wake(&self) -> Option<&crate::process::Wake> {
+        None
+    }
+    /// The commands that somebody or a rule allowed so far; none where that is not held against what is started.
+    fn allowed(&self) -> Option<Allowed> {
         None
     }
     /// The walls refused what the agent started, each with its reason.

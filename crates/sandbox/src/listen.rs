@@ -314,7 +314,7 @@ impl Hearing {
         });
         let commands = &mut self.notes.lock().unwrap_or_else(PoisonError::into_inner).commands;
         commands.direct += u64::from(!stands_for_it);
-        if commands.first.len() < COMMANDS_MAX {
+        if !stands_for_it && commands.first.len() < COMMANDS_MAX {
             commands.first.push(text(argv));
         }
     }

@@ -174,6 +174,20 @@ impl Started {
     }
 }
 
+/// Whether a command is code for a shell that is no part of what was allowed, nor has any of that in it. Programs put
+/// code of their own around a line, and quote it anew.
+pub fn was_not_asked(argv: &[String], allowed: &[String]) -> bool {
+    let is_shell = argv.first().is_some_and(|program| ["sh", "bash", "dash", "zsh"].contains(&name(program)));
+    let option = |word: &String| word.starts_with('-') && !word.starts_with("--") && word.ends_with('c');
+    let Some(at) = argv.iter().position(option).filter(|_| is_shell) else { return false };
+    let plain = |text: &str| text.replace(|c: char| c.is_whitespace() || "'\"\\".contains(c), "");
+    let code = plain(&argv[at + 1..].join(" "));
+    !allowed
+        .iter()
+        .map(|line| plain(line))
+        .any(|line| !line.is_empty() && (code.contains(&line) || line.contains(&code)))
+}
+
 /// Whether a command is the one that these words name. Letters of options may stand together or apart.
 fn does(argv: &[String], words: &[&str]) -> bool {
     let (Some((program, arguments)), Some((wanted, options))) = (argv.split_first(), words.split_first()) else {

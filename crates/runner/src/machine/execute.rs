@@ -15,7 +15,7 @@ use crate::world::{Execution, TurnOrder};
 use crate::{Context, Error, Result, load_policies};
 use contract::{AgentConfig, Backend, Contract, ProcessEnd, StepRef};
 use run::Product;
-use run::gate::command::Started;
+use run::gate::command::{Started, was_not_asked};
 use sandbox::{Commands, Judge, Policy, Report};
 use serde_json::{Value, json};
 use session::Kind;
@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Names the turn in the environment of every process of an agent that nothing confines, so that what outlives its
@@ -239,7 +239,17 @@ impl Machine {
         let state = layout.state.to_string_lossy().into_owned();
         let (policy, words) = (load_policies(layout)?.commands(), order.spec.rights.forbidden_actions.clone());
         let gate = Started { policy, words, state };
-        Ok(Some(Box::new(move |starting| gate.refuses(starting.argv, starting.chosen))))
+        // These do not ask for what they take for harmless themselves.
+        let asks_for_little = matches!(agent::kind_of(&order.spec.agent), Some(Kind::Codex | Kind::Gemini));
+        let allowed = order.witness.allowed().filter(|_| asks_for_little);
+        Ok(Some(Box::new(move |starting| {
+            let unasked = || {
+                let allowed =
+                    allowed.as_ref().filter(|_| starting.chosen)?.lock().unwrap_or_else(PoisonError::into_inner);
+                was_not_asked(starting.argv, &allowed).then(|| "every command is to be asked about".to_owned())
+            };
+            gate.refuses(starting.argv, starting.chosen).or_else(unasked)
+        })))
     }
 
     /// Puts on record what the walls refused; as notes, too.

@@ -9,12 +9,13 @@ use crate::evidence::collect::RESERVED;
 use crate::git::recorded;
 use crate::record::Control;
 use crate::turn::evidence::keep;
-use crate::world::{Again, Answered, Execution, Question, Witness};
+use crate::world::{Again, Allowed, Answered, Execution, Question, Witness};
 use crate::{Error, Machine, Result, TurnOrder, World};
 use contract::replay::{
     RecordedCalls, RecordedHow, RecordedResult, RecordedStep, ReplayCheck, ReplayMode, ReplayReport,
 };
 use contract::session::{Decision, Permission};
+use contract::work::ShellRight;
 use contract::{
     AgentRequest, Event, Fact, ItemEnded, ProcessEnd, PromptBlocks, SessionEvent, SessionOutcome, StepCommitted,
     TreeId, TurnEnd,
@@ -25,7 +26,7 @@ use serde::de::DeserializeOwned;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::{Preparing, Verification};
 
@@ -159,7 +160,7 @@ impl Taking<'_, '_, '_> {
         }
         make_dir(&live_dir)?;
         write(&live_dir.join("input.json"), &crate::evidence::pretty(&request))?;
-        let witness = Recalled::of(&self.events(done)?);
+        let witness = Recalled::of(&self.events(done)?, spec.rights.shell == ShellRight::Untrusted);
         let order = TurnOrder {
             run: &run,
             spec: &spec,
@@ -390,10 +391,12 @@ struct Recalled {
     told: Cell<(u64, u64)>,
     version: Option<String>,
     notes: RefCell<Vec<String>>,
+    /// Every command was asked about.
+    untrusted: bool,
 }
 
 impl Recalled {
-    fn of(events: &[SessionEvent]) -> Recalled {
+    fn of(events: &[SessionEvent], untrusted: bool) -> Recalled {
         let (mut asked, mut answers, mut version) = (Vec::<Permission>::new(), Vec::new(), None);
         for event in events {
             match event {
@@ -407,7 +410,13 @@ impl Recalled {
                 _ => {}
             }
         }
-        Recalled { answers: RefCell::new(answers), told: Cell::default(), version, notes: RefCell::default() }
+        Recalled {
+            answers: RefCell::new(answers),
+            told: Cell::default(),
+            version,
+            notes: RefCell::default(),
+            untrusted,
+        }
     }
 
     fn notes(self) -> Vec<String> {
@@ -450,6 +459,13 @@ impl Witness for Recalled {
             Decision::Deny { message: "nobody was asked this when it was recorded".to_owned() }
         });
         Answered::Now(decision)
+    }
+
+    /// All that it was told yes to: what was refused then is refused again.
+    fn allowed(&self) -> Option<Allowed> {
+        let answers = self.answers.borrow();
+        let yes = answers.iter().filter(|(_, decision)| !matches!(decision, Decision::Deny { .. }));
+        self.untrusted.then(|| Arc::new(Mutex::new(yes.filter_map(|(asked, _)| asked.command.clone()).collect())))
     }
 
     fn answer(&self, _question: &Question) -> Option<Decision> {

@@ -6,7 +6,7 @@ use crate::record::Driver;
 use crate::record::answers::Waiter;
 use crate::record::approval::{self, Redeemed};
 use crate::record::{Pending, SharedRun};
-use crate::world::{Answered, Question, Witness};
+use crate::world::{Allowed, Answered, Question, Witness};
 use crate::{Error, Result};
 use contract::session::{Decision, Permission, ToolKind};
 use contract::work::{Gate, NetworkRight, ShellRight};
@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use store::Store;
 
@@ -42,6 +42,8 @@ pub(crate) struct OnRecord<'w, 'a> {
     /// What it asked for and may not, so far.
     violations: RefCell<BTreeSet<String>>,
     failed: RefCell<Option<Error>>,
+    /// Commands that it may run, for whoever hears what it starts.
+    may_run: Allowed,
     waiter: Waiter,
 }
 
@@ -66,6 +68,7 @@ impl<'w, 'a> OnRecord<'w, 'a> {
             requests: RefCell::default(),
             violations: RefCell::default(),
             failed: RefCell::default(),
+            may_run: Allowed::default(),
         })
     }
 
@@ -302,6 +305,46 @@ impl Witness for OnRecord<'_, '_> {
     }
 
     fn decide(&self, permission: &Permission) -> Answered {
+        let answered = self.decided(permission);
+        if let Answered::Now(decision) = &answered {
+            self.note(permission, decision);
+        }
+        answered
+    }
+
+    fn allowed(&self) -> Option<Allowed> {
+        (self.spec.rights.shell == ShellRight::Untrusted).then(|| Arc::clone(&self.may_run))
+    }
+
+    fn refused(&self, findings: &[String]) {
+        let Some(item) = self.spec.step.item else { return };
+        let facts = findings.iter().filter_map(|finding| self.violated(item, finding.clone()));
+        facts.for_each(|fact| self.submit(fact));
+    }
+
+    fn wake(&self) -> Option<&Wake> {
+        Some(&self.waiter.wake)
+    }
+
+    fn answer(&self, question: &Question) -> Option<Decision> {
+        let decision = self.answered(question)?;
+        self.note(&question.permission, &decision);
+        Some(decision)
+    }
+}
+
+impl OnRecord<'_, '_> {
+    /// Remembers a command that may run, before the agent hears so.
+    fn note(&self, permission: &Permission, decision: &Decision) {
+        let line = match decision {
+            Decision::Allow | Decision::AllowForSession => permission.command.clone(),
+            Decision::AllowModified { input } => input.get("command").or(input.get("cmd")).map(ToString::to_string),
+            Decision::Deny { .. } => None,
+        };
+        self.may_run.lock().unwrap_or_else(PoisonError::into_inner).extend(line);
+    }
+
+    fn decided(&self, permission: &Permission) -> Answered {
         match permission.kind {
             ToolKind::Read | ToolKind::Search | ToolKind::Think => Answered::Now(Decision::Allow),
             ToolKind::Write => self.files(permission),
@@ -319,17 +362,7 @@ impl Witness for OnRecord<'_, '_> {
         }
     }
 
-    fn refused(&self, findings: &[String]) {
-        let Some(item) = self.spec.step.item else { return };
-        let facts = findings.iter().filter_map(|finding| self.violated(item, finding.clone()));
-        facts.for_each(|fact| self.submit(fact));
-    }
-
-    fn wake(&self) -> Option<&Wake> {
-        Some(&self.waiter.wake)
-    }
-
-    fn answer(&self, question: &Question) -> Option<Decision> {
+    fn answered(&self, question: &Question) -> Option<Decision> {
         match approval::redeem(self.store, &self.run, &question.wait) {
             Ok(Redeemed::Pending) if Instant::now() >= question.until => {
                 Some(Decision::Deny { message: "nobody said yes in time".to_owned() })

@@ -12,7 +12,8 @@ for_each_agent!(
     what_is_denied_does_not_run,
     what_nobody_answers_in_time_is_denied,
     what_policy_forbids_nobody_is_asked,
-    where_nothing_is_trusted_every_command_is_asked_about
+    where_nothing_is_trusted_every_command_is_asked_about,
+    where_nothing_is_trusted_nothing_runs_unasked
 );
 
 /// No rule of the command policy knows this program, so somebody has to be asked.
@@ -152,6 +153,17 @@ fn where_nothing_is_trusted_every_command_is_asked_about(agent: Agent) {
     lab.env.norma(&["run", "contract.json"]).exits(1);
     assert_eq!((lab.events("approval_asked").len(), decision(&lab)["decision"].as_str()), (1, Some("deny")));
     assert!(lab.events("policy_violation").is_empty(), "nobody's yes is no violation");
+}
+
+/// What an agent takes for harmless and does not ask about does not run where everything is to be asked about.
+fn where_nothing_is_trusted_nothing_runs_unasked(agent: Agent) {
+    let Some(lab) = asking_for("cat README.md", "untrusted", agent) else { return };
+    lab.configure(|config| config["limits"] = json!({"approval_seconds": 2}));
+    lab.env.norma(&["run", "contract.json"]).exits(1);
+    let refused =
+        lab.events("policy_violation").iter().any(|it| it["findings"][0].as_str().unwrap().contains("README.md"));
+    let asked = lab.events("approval_asked").len() == 1;
+    assert!(asked != refused, "{:?} {:?}", lab.events("approval_asked"), lab.events("policy_violation"));
 }
 
 /// The tool is not on offer, and the model calls it. Codex and gemini refuse that without a word to anybody.

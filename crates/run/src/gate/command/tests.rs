@@ -565,3 +565,18 @@ fn every_rule_that_is_seen_through_is_there() {
     let rest: Vec<&&str> = names.iter().filter(|name| !SEEN_THROUGH.contains(name)).collect();
     assert_eq!(rest, [&"publish"]);
 }
+
+#[test]
+fn code_that_nobody_was_asked_about_is_known() {
+    let allowed = ["cargo test --offline".to_owned(), "bash -lc 'echo \"a b\"'".to_owned()];
+    let check = |argv: &[&str], expected: bool| {
+        let argv: Vec<String> = argv.iter().map(|word| (*word).to_owned()).collect();
+        assert_eq!(was_not_asked(&argv, &allowed), expected, "{argv:?}");
+    };
+    check(&["/bin/bash", "-lc", "cargo test --offline"], false);
+    check(&["bash", "-c", "shopt -u x; { cargo test --offline; }; echo done"], false);
+    check(&["/bin/bash", "-lc", "echo \"a b\""], false);
+    check(&["/bin/bash", "-lc", "ls"], true);
+    check(&["git", "status"], false);
+    check(&["sh", "script.sh"], false);
+}
