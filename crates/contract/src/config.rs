@@ -518,6 +518,19 @@ impl AgentConfig {
             for (field, _) in others.into_iter().filter(|(_, is_there)| *is_there) {
                 add(field, format!("cmd says it all for type {kind}"));
             }
+            // Nobody knows how such a program is told.
+            let unheard = [
+                ("/model", self.model.is_some()),
+                ("/effort", self.effort.is_some()),
+                ("/base_url", self.base_url.is_some()),
+                ("/key_env", self.key_env.is_some()),
+            ];
+            for (field, _) in unheard.into_iter().filter(|(_, is_there)| *is_there) {
+                add(
+                    field,
+                    format!("norma cannot tell an {kind} agent that: say it in cmd or env, as its program wants it"),
+                );
+            }
         }
         if let Some(bin) = self.bin.as_deref().filter(|bin| !bin.starts_with('/') && bin.contains('/')) {
             add("/bin", format!("{bin:?} is neither a name on PATH nor an absolute path"));

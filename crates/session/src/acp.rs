@@ -38,6 +38,28 @@ enum Asked {
     File { rpc_id: Value },
 }
 
+/// How an agent is signed in that asks for it: with what it finds in its environment, since nobody is there to ask.
+#[derive(Default)]
+struct SignIn {
+    /// The ids of the methods that it offers.
+    offered: Vec<String>,
+    /// How the session is opened, kept for the time after.
+    opening: Option<(&'static str, Value)>,
+    is_under_way: bool,
+    was_tried: bool,
+}
+
+impl SignIn {
+    /// The method that needs nobody: one by a key, or else the only one there is.
+    fn method(&self) -> Option<&String> {
+        let by_key = |id: &&String| {
+            let id = id.to_ascii_lowercase();
+            ["key", "openai", "token", "gateway"].iter().any(|word| id.contains(word))
+        };
+        self.offered.iter().find(by_key).or_else(|| self.offered.first().filter(|_| self.offered.len() == 1))
+    }
+}
+
 /// The talk with one agent.
 pub(crate) struct Acp {
     kind: Kind,
@@ -49,6 +71,8 @@ pub(crate) struct Acp {
     resume: Option<String>,
     agent: Option<String>,
     session: String,
+    /// Ways to sign in that it offers, and how far that is.
+    sign_in: SignIn,
     /// The agent's name for the message it is writing, where it has one.
     message: String,
     /// Nothing came after a denial yet.
@@ -69,6 +93,7 @@ impl Acp {
             resume: brief.resume.map(str::to_owned),
             agent: None,
             session: String::new(),
+            sign_in: SignIn::default(),
             message: String::new(),
             denied: false,
             open: Open::default(),
@@ -96,14 +121,40 @@ impl Acp {
     fn answered(&mut self, result: Result<Value, Value>, notes: &mut Notes, out: &mut Vec<Act>) {
         let result = match result {
             Ok(result) => result,
-            Err(error) => return self.failed(error_of(&error), notes, out),
+            Err(error) if self.signs_in(&error, out) => return,
+            Err(error) => return self.failed(self.not_signed_in(error_of(&error)), notes, out),
         };
         match self.turns.stage {
             Stage::Greeting => self.greeted(&result, notes, out),
+            Stage::Opening if std::mem::take(&mut self.sign_in.is_under_way) => {
+                let (method, params) = self.sign_in.opening.take().expect("BUG: it was opened before");
+                self.speaker.ask(method, &params, out);
+            }
             Stage::Opening => self.opened(&result, notes, out),
             Stage::Turning => self.turn_over(&result, notes, out),
             Stage::Idle | Stage::Failed => {}
         }
+    }
+
+    /// Signs in, once, where the agent opens no session without it.
+    fn signs_in(&mut self, error: &Value, out: &mut Vec<Act>) -> bool {
+        let is_asked = error.get("code").and_then(Value::as_i64) == Some(AUTH_REQUIRED);
+        if self.turns.stage != Stage::Opening || self.sign_in.was_tried || !is_asked {
+            return false;
+        }
+        let Some(method) = self.sign_in.method().cloned() else { return false };
+        (self.sign_in.was_tried, self.sign_in.is_under_way) = (true, true);
+        self.speaker.ask("authenticate", &json!({"methodId": method}), out);
+        true
+    }
+
+    /// With the ways to sign in that there are.
+    fn not_signed_in(&self, mut problem: SessionError) -> SessionError {
+        if problem.kind == ErrorKind::Auth && !self.sign_in.offered.is_empty() {
+            problem.message =
+                format!("{} (it offers to sign in by {})", problem.message, self.sign_in.offered.join(", "));
+        }
+        problem
     }
 
     fn failed(&mut self, problem: SessionError, notes: &mut Notes, out: &mut Vec<Act>) {
@@ -133,8 +184,11 @@ impl Acp {
                 method
             }
         };
+        let methods = wire::list(result, "authMethods").iter().take(OPTIONS_MAX);
+        self.sign_in.offered = methods.filter_map(|method| wire::some_name(method, "id")).collect();
         self.turns.stage = Stage::Opening;
         self.speaker.ask(method, &params, out);
+        self.sign_in.opening = Some((method, params));
     }
 
     fn opened(&mut self, result: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
@@ -462,17 +516,17 @@ fn cost(cost: &Value) -> Option<u64> {
     wire::micro_usd(cost.get("amount")).filter(|cost| *cost > 0)
 }
 
-/// What a prompt used: the protocol's own field, or gemini's.
+/// What a prompt used: the protocol's own field, where it was before it had one, or gemini's.
 fn used(result: &Value) -> Usage {
-    let usage = &result["usage"];
-    if !usage.is_object() {
+    let places = [&result["usage"], &result["_meta"]["usage"]];
+    let Some(usage) = places.into_iter().find(|usage| usage.is_object()) else {
         let count = &result["_meta"]["quota"]["token_count"];
         return Usage {
             input_tokens: wire::count(count, "input_tokens"),
             output_tokens: wire::count(count, "output_tokens"),
             ..Usage::default()
         };
-    }
+    };
     let count = |key| wire::count(usage, key);
     let (input, output, thoughts) = (count("inputTokens"), count("outputTokens"), count("thoughtTokens"));
     let (read, written) = (count("cachedReadTokens"), count("cachedWriteTokens"));

@@ -111,7 +111,6 @@ impl Rights {
         let why = match (kind, self.shell) {
             (ToolKind::Write, _) if !self.write => "this role may not change files",
             (ToolKind::Shell, ShellRight::Deny) => "this role may not run commands",
-            (ToolKind::Shell, ShellRight::Never) => "no command that needs an approval may run here",
             (ToolKind::Fetch, _) if !self.network => "this role may not reach the network",
             _ => return None,
         };
@@ -133,8 +132,8 @@ mod tests {
             assert_eq!(none.refusal(kind), None, "{kind:?}");
         }
         let shell = |shell| Rights { shell, ..Rights::default() }.refusal(ToolKind::Shell).is_some();
-        assert!(shell(ShellRight::Deny) && shell(ShellRight::Never));
-        assert!(!shell(ShellRight::OnRequest) && !shell(ShellRight::Untrusted));
+        assert!(shell(ShellRight::Deny));
+        assert!(![ShellRight::Never, ShellRight::OnRequest, ShellRight::Untrusted].into_iter().any(shell));
         let all = Rights { write: true, shell: ShellRight::OnRequest, network: true, mcp_tools: Vec::new() };
         assert_eq!(all.refusal(ToolKind::Write), None);
         assert_eq!(all.refusal(ToolKind::Fetch), None);

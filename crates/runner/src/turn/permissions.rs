@@ -176,7 +176,13 @@ impl<'w, 'a> OnRecord<'w, 'a> {
     }
 
     fn command(&self, permission: &Permission) -> Answered {
-        let Some(line) = &permission.command else { return self.ask(permission, "it does not say which command") };
+        let is_asked_about = self.spec.rights.shell != ShellRight::Never;
+        let Some(line) = &permission.command else {
+            return match is_asked_about {
+                true => self.ask(permission, "it does not say which command"),
+                false => deny("it does not say which command".to_owned()),
+            };
+        };
         if let Some(why) = self.forbidden(line) {
             return deny(why);
         }
@@ -187,6 +193,8 @@ impl<'w, 'a> OnRecord<'w, 'a> {
             }
             command::Decision::Allow { .. } => Answered::Now(Decision::Allow),
             command::Decision::Deny { rule, why } => deny(format!("{rule}: {why}")),
+            // It runs where it is confined, and nobody is to be asked; some agents ask nevertheless.
+            command::Decision::Ask { .. } if !is_asked_about => Answered::Now(Decision::Allow),
             command::Decision::Ask { why } => self.ask(permission, &why),
         }
     }

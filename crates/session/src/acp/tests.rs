@@ -311,3 +311,50 @@ fn commands_given_as_words_become_one_line() {
     assert_eq!(super::command_of(&json!("ls -l")).unwrap(), "ls -l");
     assert_eq!(super::command_of(&json!([])), None);
 }
+
+#[test]
+fn an_agent_that_wants_a_sign_in_is_signed_in_with_its_key() {
+    let mut talk = Talk::open(&brief(Kind::Acp), Mode::Live);
+    let methods =
+        json!([{"id": "chatgpt", "name": "In a browser"}, {"id": "openai-api-key", "name": "OPENAI_API_KEY"}]);
+    talk.said();
+    talk.hear(&json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": 1, "authMethods": methods}}));
+    assert_eq!(talk.said()[0]["method"], "session/new");
+    let refused = json!({"code": -32000, "message": "Authentication required"});
+    talk.hear(&json!({"jsonrpc": "2.0", "id": 2, "error": refused}));
+    let said = talk.said();
+    assert_eq!(
+        (&said[0]["method"], &said[0]["params"]),
+        (&json!("authenticate"), &json!({"methodId": "openai-api-key"}))
+    );
+    talk.hear(&json!({"jsonrpc": "2.0", "id": 3, "result": {}}));
+    assert_eq!(talk.said()[0]["method"], "session/new");
+    talk.hear(&json!({"jsonrpc": "2.0", "id": 4, "result": {"sessionId": SESSION}}));
+    assert_eq!(talk.said()[0]["method"], "session/prompt");
+}
+
+#[test]
+fn an_agent_that_cannot_be_signed_in_says_what_it_offers() {
+    for (methods, tries) in [(json!([{"id": "browser"}, {"id": "device"}]), false), (json!([{"id": "api-key"}]), true)]
+    {
+        let mut talk = Talk::open(&brief(Kind::Acp), Mode::Live);
+        talk.hear(&json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": 1, "authMethods": methods}}));
+        let refused = json!({"code": -32000, "message": "Authentication required"});
+        talk.hear(&json!({"jsonrpc": "2.0", "id": 2, "error": refused}));
+        if tries {
+            talk.hear(&json!({"jsonrpc": "2.0", "id": 3, "error": refused}));
+        }
+        let error = talk.session.finish(Exit::Code(0)).error.unwrap();
+        assert!(error.message.contains("it offers to sign in by "), "{error:?}");
+        assert_eq!(error.kind, contract::session::ErrorKind::Auth);
+    }
+}
+
+#[test]
+fn usage_is_found_where_it_was_before_the_protocol_had_a_place_for_it() {
+    let mut talk = opened(Kind::Acp, worker());
+    let usage = json!({"inputTokens": 10, "outputTokens": 2, "totalTokens": 12});
+    talk.hear(&over(&json!({"stopReason": "end_turn", "_meta": {"usage": usage}})));
+    let used = talk.session.finish(Exit::Code(0)).usage;
+    assert_eq!((used.input_tokens, used.output_tokens), (10, 2));
+}

@@ -202,7 +202,6 @@ fn a_patch_is_asked_for_with_the_files_it_changes() {
 fn what_the_role_may_not_is_declined_at_once() {
     for (rights, method) in [
         (Rights { shell: ShellRight::Deny, ..worker() }, "item/commandExecution/requestApproval"),
-        (Rights { shell: ShellRight::Never, ..worker() }, "item/commandExecution/requestApproval"),
         (Rights { write: false, ..worker() }, "item/fileChange/requestApproval"),
     ] {
         let mut talk = opened(rights);
