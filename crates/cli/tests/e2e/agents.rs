@@ -3,6 +3,7 @@
 
 use crate::environment::{PATCH, TestEnvironment, is_dead};
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
 
 /// Runs task 1 with a script whose agents misbehave and checks how it ends; answers the output for a snapshot.
 #[track_caller]
@@ -484,4 +485,39 @@ fn a_checkout_that_is_removed_meanwhile_is_made_again() {
     }));
     env.norma(&["run", "1"]).success();
     assert_eq!(env.read("src/lib.txt"), "one\nTWO\nthree\n");
+}
+
+/// As pipx and uv install programs: a link on the PATH to a script in an environment of its own.
+#[test]
+fn a_program_behind_a_link_sees_what_it_was_installed_with() {
+    let env = TestEnvironment::initialized();
+    let outside = tempfile::tempdir().unwrap();
+    let root = outside.path().canonicalize().unwrap();
+    let (venv, bin) = (root.join("venvs/tool"), root.join("bin"));
+    for dir in [venv.join("bin"), venv.join("lib"), bin.clone()] {
+        std::fs::create_dir_all(dir).unwrap();
+    }
+    std::fs::write(venv.join("pyvenv.cfg"), "").unwrap();
+    std::fs::write(venv.join("lib/words.txt"), "out of the environment\n").unwrap();
+    let script = "#!/bin/sh\ncat > /dev/null; cp \"$(dirname \"$0\")/../lib/words.txt\" made.txt\n\
+                  echo '{\"version\":1,\"status\":\"ok\",\"summary\":\"did it\"}'\n";
+    std::fs::write(venv.join("bin/tool"), script).unwrap();
+    std::fs::set_permissions(venv.join("bin/tool"), PermissionsExt::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink(venv.join("bin/tool"), bin.join("tool")).unwrap();
+    env.configure(|config| config["agents"] = json!({"worker": {"type": "exec", "cmd": [bin.join("tool")]}}));
+    env.write("item.json", &json!({"id": "a", "agent_id": "worker", "description": "make it"}).to_string());
+    env.norma(&["run", "item.json"]).success();
+    assert_eq!(env.read("made.txt"), "out of the environment\n");
+}
+
+/// What would be ignored is refused.
+#[test]
+fn an_agent_that_norma_cannot_tell_its_model_is_not_given_one() {
+    let env = TestEnvironment::initialized();
+    let agent = json!({"type": "acp", "cmd": ["sh"], "model": "m", "base_url": "http://127.0.0.1:1", "key_env": "KEY"});
+    env.write(".norma/config.json", &json!({"agents": {"mine": agent}, "budgets": {"max_iterations": 1}}).to_string());
+    let refused = env.norma(&["trust"]);
+    for field in ["model", "base_url", "key_env"] {
+        assert!(refused.err().contains(&format!("/agents/mine/{field}")), "{refused}");
+    }
 }

@@ -3,6 +3,7 @@
 
 mod access;
 mod home;
+mod installed;
 mod ongoing;
 mod saving;
 pub(crate) mod spool;
@@ -20,6 +21,8 @@ use contract::work::NetworkRight;
 use contract::{AgentConfig, AgentType, Contract, PromptBlocks, Sent, SessionOutcome, Usage, Usd};
 use gateway::{Options, Price, Prices, Retries};
 use home::{Home, TurnEnd};
+use installed::package;
+pub(crate) use installed::{environment, program};
 use ongoing::{Known, Ongoing, Place};
 use run::TurnRights;
 use run::prompt::blocks;
@@ -463,19 +466,4 @@ impl Engaged {
         };
         (counted, totals.refused_for_budget)
     }
-}
-
-/// The program by the real name of its directory: only that of its package is visible, and a script looks for the rest of it
-/// beside itself.
-pub(crate) fn program(found: &Path) -> PathBuf {
-    let real = found.parent().and_then(|dir| dir.canonicalize().ok());
-    real.zip(found.file_name()).map_or_else(|| found.to_owned(), |(dir, name)| dir.join(name))
-}
-
-/// What has to be readable besides the program itself: the packages that it was installed with, or its directory.
-fn package(program: &Path) -> Vec<Root> {
-    let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
-    let modules = real.ancestors().filter(|dir| dir.file_name().is_some_and(|name| name == "node_modules")).last();
-    let dir = modules.or_else(|| real.parent()).filter(|dir| *dir != Path::new("/"));
-    dir.map(|dir| Root::new(dir, "what the agent was installed with")).into_iter().collect()
 }

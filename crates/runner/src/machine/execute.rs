@@ -97,7 +97,16 @@ impl Machine {
             call.args = engaged.args().iter().map(OsString::from).collect();
             call.program = agent::program(&call.program);
         }
-        let extra = engaged.as_ref().map(|engaged| engaged.extra(&call.program)).unwrap_or_default();
+        let extra = match &engaged {
+            Some(engaged) => engaged.extra(&call.program),
+            None => {
+                // What is in the repository is seen as the run has it.
+                let is_outside = |root: &sandbox::Root| !root.path.starts_with(&self.context.layout.root);
+                let read: Vec<_> = agent::environment(&call.program).into_iter().filter(is_outside).collect();
+                call.program = if read.is_empty() { call.program } else { agent::program(&call.program) };
+                agent::Extra { read, ..agent::Extra::default() }
+            }
+        };
         let scene = self.scene(&tools, shown, &borrowed, contract);
         scene.open_up(order, &run_dir)?;
         let staged = scene.turn(order, agent, (&call.cwd, &call.program), &run_dir, extra).and_then(|policy| {
