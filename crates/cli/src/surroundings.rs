@@ -293,7 +293,8 @@ impl Surroundings {
     /// Prints a value as one JSON line, or the text for people.
     pub(crate) fn print(&self, value: &impl serde::Serialize, text: impl FnOnce() -> String) -> ExitCode {
         if self.json {
-            crate::text::out(&serde_json::to_string(value).expect("BUG: a view is plain data"));
+            let text = serde_json::to_string(value).expect("BUG: a view is plain data");
+            crate::text::out(&if self.terminal { crate::text::shown_json(&text) } else { text });
         } else {
             crate::text::out(text().trim_end_matches('\n'));
         }

@@ -24,6 +24,32 @@ pub(crate) fn bytes_out(bytes: &[u8]) {
     }
 }
 
+/// Prints a patch to stdout: as it is, or, on a terminal, without anything that would move its cursor, change its title or
+/// show a line in another order than it is read.
+pub(crate) fn patch_out(patch: &[u8], terminal: bool) {
+    match terminal {
+        true => bytes_out(shown_lines(patch).as_bytes()),
+        false => bytes_out(patch),
+    }
+}
+
+fn shown_lines(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let line = |line: &str| line.split('\t').map(safe).collect::<Vec<_>>().join("\t");
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// JSON that a terminal shows as it is: what it escapes anyway, and characters that would be acted on or hide something.
+pub(crate) fn shown_json(text: &str) -> String {
+    let hidden = |c: char| c.is_control() || contract::path::is_invisible(c);
+    let mut units = [0; 2];
+    let mut shown = |c: char| match hidden(c) {
+        true => c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+        false => c.to_string(),
+    };
+    text.chars().map(&mut shown).collect()
+}
+
 /// Asks on stderr; the answer is typed behind it.
 pub(crate) fn prompt(question: &str) {
     let _ = std::io::stderr().write_all(question.as_bytes());
@@ -85,6 +111,16 @@ pub(crate) fn left_out(item: &str, left_out: &contract::LeftOut) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_terminal_would_act_on_is_spelled_out() {
+        let patch = "+a\tb \u{1b}]0;x\u{7} \u{9b}2J \u{202e}c\r\n+d\n";
+        assert_eq!(shown_lines(patch.as_bytes()), "+a\tb \\u{1b}]0;x\\u{7} \\u{9b}2J \\u{202e}c\\u{d}\n+d\n");
+        let json = serde_json::json!({"a": "\u{1b}\u{9b}\u{202e}\u{e0001}é\n"}).to_string();
+        let shown = shown_json(&json);
+        assert!(!shown.contains(['\u{9b}', '\u{202e}', '\u{e0001}']), "{shown}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap().to_string(), json);
+    }
 
     #[test]
     fn text_of_agents_cannot_write_to_the_terminal() {

@@ -238,7 +238,14 @@ fn checked(
         Err(problems) => return protocol_error(step, problems, Some(response)),
     };
     let findings = match verdict.verdict {
-        Verdict::Pass => verdict::judge(&contract.acceptance_criteria, slug, response.status, &verdict, evidence.files),
+        Verdict::Pass => verdict::judge(
+            contract.rules,
+            &contract.acceptance_criteria,
+            slug,
+            response.status,
+            &verdict,
+            evidence.files,
+        ),
         Verdict::Fail => Vec::new(),
     };
     let counts = if verdict.verdict == Verdict::Pass && findings.is_empty() { Verdict::Pass } else { Verdict::Fail };

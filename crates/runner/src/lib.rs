@@ -42,7 +42,7 @@ pub use host::owner::{Owner, Taken};
 pub use host::request::{Answer, Request, Sender, Start, Started, Variables};
 pub use host::results::results;
 pub use host::socket::{is_owned, send};
-pub use host::start::{Order, Resumed, Starting, WorkOrder, resume};
+pub use host::start::{Order, REFETCH, Resumed, Starting, WorkOrder, resume};
 pub use host::submit::{Submitted, activate, deactivate, submit};
 pub use host::survey::{Surveyed, look_at, survey};
 pub use host::{Hosted, Hosting};

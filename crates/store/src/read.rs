@@ -267,7 +267,8 @@ impl Reader {
         Ok(sealed == Some(1))
     }
 
-    /// The receipt of a change that was made before and still stands where it landed.
+    /// The receipt of a change that was made before and still stands where it was put: on the user's branch, or on one of
+    /// its own.
     pub fn landed_receipt(&self, content: &Digest) -> Result<Option<LandedReceipt>> {
         let sql = "SELECT receipt_id, run_id FROM items JOIN runs USING (run_id)
                    WHERE content_hash = ?1 AND commit_id IS NOT NULL AND landing_json IS NOT NULL LIMIT 1";

@@ -2,7 +2,7 @@
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
-use crate::text::bytes_out;
+use crate::text::patch_out;
 use runner::git::{Objects, id};
 use std::process::ExitCode;
 use store::Reader;
@@ -34,7 +34,7 @@ impl Args {
             let text = String::from_utf8_lossy(&patch);
             return Ok(here.print(&serde_json::json!({"run_id": slug, "patch": text}), String::new));
         }
-        bytes_out(&patch);
+        patch_out(&patch, here.terminal);
         Ok(ExitCode::SUCCESS)
     }
 }

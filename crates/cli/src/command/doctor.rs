@@ -134,6 +134,10 @@ fn examine(here: &Surroundings) -> Vec<Check> {
     };
     checks.push(ok("repository", user.root.display().to_string()));
     checks.push(head(&user));
+    if user.is_partial() {
+        let message = "this is a partial clone: a run starts only if every file of the commit is here";
+        checks.push(bad("clone", Health::Warn, message, runner::REFETCH));
+    }
     let layout = here.layout_of(&user);
     if !layout.exists() {
         checks.push(bad("state", Health::Fail, "there is no state directory", "norma init"));

@@ -2,7 +2,7 @@
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
-use crate::text::{duration, left_out, safe, short, short_id};
+use crate::text::{duration, left_out, safe, short, short_id, short_ref};
 use contract::{RunDetails, RunView, StepView, TestsView, Usage, Usd};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -51,10 +51,13 @@ fn describe(view: &RunView) -> String {
         text.extend(spoken(step));
     }
     text.extend(view.details.as_ref().map(details));
-    let landed = match (&view.landed, &view.result) {
-        (Some(commit), _) => format!("landed {}", short_id(commit)),
-        (None, Some(commit)) => format!("result {}, not landed", short_id(commit)),
-        (None, None) => "no result".to_owned(),
+    let landed = match (&view.landed, &view.result, &view.landing) {
+        (Some(commit), ..) => format!("landed {}", short_id(commit)),
+        (None, Some(commit), Some(landing)) => {
+            format!("result {} on branch {}, not landed", short_id(commit), short_ref(&landing.target))
+        }
+        (None, Some(commit), None) => format!("result {}, not landed", short_id(commit)),
+        (None, None, _) => "no result".to_owned(),
     };
     text.push_str(&format!("base {} · {landed} · sandbox {}\n", short_id(view.base), view.sandbox));
     text.push_str(&format!("evidence: {}", view.run_dir));

@@ -256,7 +256,11 @@ fn the_same_change_does_not_land_twice_unless_it_is_asked_to() {
     let second = batch(&env, &[item("a", json!({}))], 1);
     assert_eq!(statuses(&second), ["denied"]);
     let pointer = first[0]["receipt_id"].as_str().unwrap();
-    assert!(second[0]["denial_reason"].as_str().unwrap().contains(pointer));
+    let why = second[0]["denial_reason"].as_str().unwrap();
+    assert!(why.contains(pointer) && why.contains("has it already") && !why.contains("landed"), "{why}");
+    let run = first[0]["receipt_path"].as_str().unwrap().split('/').nth_back(3).unwrap().to_owned();
+    let shown = env.norma(&["show", &run]).to_string();
+    assert!(shown.contains(&format!("on branch norma/{}, not landed", "<run>")), "{shown}");
     env.norma(&["batch", "items.json", "--new"]).success();
     assert_eq!(
         statuses(&batch(&env, &[item("other", json!({}))], 0)),
@@ -351,4 +355,27 @@ fn a_hundred_items_end_exactly_once_however_often_norma_is_killed() {
     assert_eq!(subjects, expected, "one parent each, in order");
     assert_eq!(env.json(&["runs"]).as_array().unwrap().iter().filter(|run| run["status"] == "succeeded").count(), 1);
     env.norma(&["verify", "@last"]).success();
+}
+
+#[test]
+fn a_script_that_a_test_command_starts_must_pass_as_the_base_has_it() {
+    let env = with_worker("printf '#!/bin/sh\\nexit 0\\n' > tests/t.sh; echo wrong > a.txt");
+    env.write("tests/t.sh", "#!/bin/sh\ngrep -q right a.txt\n");
+    env.git(&["update-index", "--add", "--chmod=+x", "tests/t.sh"]);
+    std::fs::set_permissions(env.root.join("tests/t.sh"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    env.commit("a test");
+    let members = json!({"allowed_paths": ["a.txt", "tests/t.sh"], "test_command": "./tests/t.sh"});
+    let refused = batch(&env, &[item("a", members.clone())], 1);
+    let why = refused[0]["error"].as_str().unwrap();
+    assert!(why.contains("test_command with the baseline's tests: exit code 1"), "{why}");
+    env.norma(&["replay", "@last"]).success();
+    let mut own = members.clone();
+    own["tests_policy"] = json!("candidate");
+    batch(&env, &[item("b", own)], 0);
+    env.git(&["revert", "--no-edit", "HEAD"]);
+    // An honest change of the test: what it asks for holds by the old version, too.
+    env.write("agents/do.sh", "echo '# more' >> tests/t.sh; echo right > a.txt");
+    env.commit("another");
+    batch(&env, &[item("c", members)], 0);
+    env.norma(&["replay", "@last"]).success();
 }

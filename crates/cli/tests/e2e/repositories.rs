@@ -1,5 +1,6 @@
 //! Repositories of every kind, and changes of every kind in them.
 
+use crate::batches::{item, with_worker};
 use crate::environment::{PATCH, TestEnvironment};
 use serde_json::json;
 use std::process::Command;
@@ -177,4 +178,25 @@ fn a_merge_in_progress_is_left_alone() {
     let after = env.repository();
     assert_eq!(after["README.md"], before["README.md"]);
     assert!(env.root.join(".git/MERGE_HEAD").exists());
+}
+
+#[test]
+fn a_partial_clone_is_named_with_the_command_that_makes_it_whole() {
+    let env = with_worker("echo a > a.txt");
+    env.git(&["config", "uploadpack.allowFilter", "true"]);
+    let clone = env.dir.join("partial");
+    let (source, target) = (format!("file://{}", env.root.display()), clone.display().to_string());
+    env.git(&["clone", "--quiet", "--no-checkout", "--filter=blob:none", &source, &target]);
+    env.norma_in(&clone, &["init"]).success();
+    std::fs::copy(env.root.join(".norma/config.json"), clone.join(".norma/config.json")).unwrap();
+    env.norma_in(&clone, &["trust"]).success();
+    std::fs::write(clone.join("items.json"), json!([item("a", json!({"allowed_paths": ["a.txt"]}))]).to_string())
+        .unwrap();
+    let refused = env.norma_in(&clone, &["batch", "items.json"]);
+    let said = refused.exits(4).to_string();
+    assert!(said.contains("this is a partial clone:") && said.contains("git fetch --refetch --no-filter"), "{said}");
+    assert!(env.norma_in(&clone, &["doctor"]).to_string().contains("partial clone"));
+    assert_eq!(env.norma_in(&clone, &["runs", "--json"]).raw.trim(), "[]");
+    env.git(&["-C", &target, "fetch", "--quiet", "--refetch", "--no-filter"]);
+    env.norma_in(&clone, &["batch", "items.json"]).success();
 }

@@ -14,7 +14,7 @@ use super::{AgentRef, AgentRole, Filesystem, Grade, OrNull, ScopeTerms, Sha256};
 use crate::schema::JsonSchema;
 #[cfg(test)]
 use crate::schema::generate::{absent_is_not_null, one_or_more_or_null};
-use crate::work::{NetworkRight, ShellRight};
+use crate::work::{NetworkRight, ShellRight, TestsPolicy};
 use serde::{Deserialize, Serialize};
 
 /// The document.
@@ -50,6 +50,9 @@ pub struct TaskContract {
     /// What must hold of the result.
     #[schemars(length(min = 1))]
     pub acceptance_tests: Vec<AcceptanceTest>,
+    /// Whose version of the tests counts; `guarded` if nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests_policy: Option<TestsPolicy>,
     /// What the agent may do.
     pub tool_permissions: ToolPermissions,
     /// How much is at stake.

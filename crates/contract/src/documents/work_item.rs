@@ -53,7 +53,7 @@ pub struct WorkItem {
     /// What a change may bring besides text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<ScopeTerms>,
-    /// Whose version of the tests counts.
+    /// Whose version of the tests counts; `guarded` if nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests_policy: Option<TestsPolicy>,
     /// Whether nothing at all may change.

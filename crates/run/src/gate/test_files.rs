@@ -12,12 +12,20 @@ use serde::Deserialize;
 const INTERPRETERS: [&str; 14] =
     ["sh", "bash", "dash", "zsh", "ksh", "python", "python3", "node", "deno", "bun", "ruby", "perl", "php", "lua"];
 
+/// Programs whose operands are the tests to run.
+const RUNNERS: [&str; 14] = [
+    "pytest", "py.test", "jest", "vitest", "mocha", "ava", "tap", "phpunit", "rspec", "bats", "prove", "npx", "uv",
+    "poetry",
+];
+
 /// The files that decide about the tests of one item.
 #[derive(Debug)]
 pub struct TestFiles {
     tests: PathList,
     control: PathList,
     scripts: Vec<RepoPath>,
+    /// Files and directories that a test runner is given as its tests.
+    given: Vec<RepoPath>,
 }
 
 impl TestFiles {
@@ -25,7 +33,15 @@ impl TestFiles {
     pub fn new(commands: &[TestCommand]) -> TestFiles {
         let Lists { tests, control } = listed();
         let scripts = commands.iter().filter_map(|command| script(&command.argv)).collect();
-        TestFiles { tests: PathList::new(tests), control: PathList::new(control), scripts }
+        let given = commands.iter().flat_map(|command| given(&command.argv)).collect();
+        TestFiles { tests: PathList::new(tests), control: PathList::new(control), scripts, given }
+    }
+
+    /// Whether a test command starts this very file, or is given it as its test.
+    pub fn is_named(&self, path: &[u8]) -> bool {
+        let Ok(path) = RepoPath::parse_bytes(path) else { return false };
+        let is_test = || self.tests.reason(path.as_str().as_bytes()).is_some();
+        self.scripts.contains(&path) || self.given.contains(&path) && is_test()
     }
 
     /// Why a path is one of them; none if it is not.
@@ -59,6 +75,18 @@ fn script(argv: &[String]) -> Option<RepoPath> {
     let interprets = INTERPRETERS.contains(&name);
     let operand = arguments.iter().find(|argument| !argument.starts_with('-'))?;
     RepoPath::parse(operand).ok().filter(|_| interprets)
+}
+
+/// What a test runner is told to run: its operands that are paths, without the name of one test in a file.
+fn given(argv: &[String]) -> Vec<RepoPath> {
+    let Some((program, arguments)) = argv.split_first() else { return Vec::new() };
+    let name = program.rsplit('/').next().unwrap_or_default();
+    if !RUNNERS.contains(&name) && !INTERPRETERS.contains(&name) {
+        return Vec::new();
+    }
+    let operands = arguments.iter().filter(|argument| !argument.starts_with('-'));
+    let path = |operand: &String| RepoPath::parse(operand.split("::").next().unwrap_or_default()).ok();
+    operands.filter_map(path).collect()
 }
 
 /// `test_files.json`.
@@ -114,6 +142,22 @@ mod tests {
             about("verify", "a test command starts it"),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_a_command_is_given_to_run_is_guarded_and_what_it_looks_at_is_not() {
+        let files = TestFiles::new(&[
+            command(&["./tests/t.sh"]),
+            command(&["pytest", "-q", "tests/test_a.py::test_b"]),
+            command(&["node", "--test", "test/a.test.js"]),
+            command(&["grep", "-q", "x", "tests/data.txt"]),
+        ]);
+        for path in ["tests/t.sh", "tests/test_a.py", "test/a.test.js"] {
+            assert!(files.is_named(path.as_bytes()), "{path}");
+        }
+        for path in ["tests/data.txt", "tests/test_c.py", "src/a.py", "Makefile"] {
+            assert!(!files.is_named(path.as_bytes()), "{path}");
+        }
     }
 
     #[test]

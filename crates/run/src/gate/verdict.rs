@@ -2,8 +2,8 @@
 //! criterion of the run is covered and passes, and each names an evidence file that exists in a step directory
 //! of this iteration. The agent's word alone never passes a run.
 
-use contract::{AcceptanceCriterion, ResponseStatus, VerdictFile};
-use std::collections::BTreeMap;
+use contract::{AcceptanceCriterion, CriterionResult, RULES_RESULT, ResponseStatus, VerdictFile};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The files of this iteration's step directories, by directory name (`003-check`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -53,7 +53,11 @@ impl IterationFiles {
 }
 
 /// Why a claimed PASS does not count; empty if it does.
+///
+/// Under the rules of today a criterion that is answered twice, or that the run does not have, is a finding as well: whoever
+/// reads the file could take either answer for the one that counts.
 pub fn judge(
+    rules: u32,
     criteria: &[AcceptanceCriterion],
     run_slug: &str,
     status: ResponseStatus,
@@ -68,6 +72,9 @@ pub fn judge(
         if !verdict.criteria.iter().any(|result| result.id == criterion.id) {
             findings.push(format!("{} is not covered by verdict.json", criterion.id));
         }
+    }
+    if rules >= RULES_RESULT {
+        findings.extend(unclear(criteria, verdict));
     }
     for result in &verdict.criteria {
         if !result.pass {
@@ -86,10 +93,25 @@ pub fn judge(
     findings
 }
 
+/// Criteria that are answered twice, and those that nobody asked about.
+fn unclear(criteria: &[AcceptanceCriterion], verdict: &VerdictFile) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut findings = Vec::new();
+    for CriterionResult { id, .. } in &verdict.criteria {
+        // A run without criteria leaves it to the check to find some.
+        if !criteria.is_empty() && !criteria.iter().any(|criterion| criterion.id == *id) {
+            findings.push(format!("{id} is no criterion of this run"));
+        } else if !seen.insert(id) {
+            findings.push(format!("{id} is answered more than once"));
+        }
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::{CriterionResult, Verdict};
+    use contract::Verdict;
 
     fn check(evidence: &str, pass: bool, covered: &str, status: ResponseStatus) -> Vec<String> {
         let criteria = [AcceptanceCriterion { id: "AC1".into(), text: "tests pass".into() }];
@@ -108,7 +130,7 @@ mod tests {
         };
         let mut files = IterationFiles::new("003-check", vec!["verdict.json".into(), "files/own.log".into()]);
         files.add("002-do", vec!["files/test.log".into()]);
-        judge(&criteria, "R", status, &verdict, &files)
+        judge(RULES_RESULT, &criteria, "R", status, &verdict, &files)
     }
 
     #[test]
@@ -142,8 +164,30 @@ mod tests {
 
     #[test]
     fn a_pass_counts_only_if_every_criterion_is_covered_and_passes() {
-        assert_eq!(check("files/test.log", true, "AC2", ResponseStatus::Ok), ["AC1 is not covered by verdict.json"]);
+        assert_eq!(
+            check("files/test.log", true, "AC2", ResponseStatus::Ok),
+            ["AC1 is not covered by verdict.json", "AC2 is no criterion of this run"]
+        );
         assert_eq!(check("files/test.log", false, "AC1", ResponseStatus::Ok), ["AC1 does not pass"]);
         assert_eq!(check("files/test.log", true, "AC1", ResponseStatus::Fail), ["the check answered fail"]);
+    }
+
+    #[test]
+    fn a_criterion_that_is_answered_twice_does_not_count() {
+        let criteria = [AcceptanceCriterion { id: "AC1".into(), text: "tests pass".into() }];
+        let result =
+            |pass| CriterionResult { id: "AC1".into(), text: String::new(), pass, evidence: "files/own.log".into() };
+        let verdict = VerdictFile {
+            version: 1,
+            verdict: Verdict::Pass,
+            criteria: vec![result(true), result(true)],
+            metrics: Default::default(),
+            blockers: vec![],
+            recommended_fix: vec![],
+        };
+        let files = IterationFiles::new("003-check", vec!["files/own.log".into()]);
+        let judged = |rules| judge(rules, &criteria, "R", ResponseStatus::Ok, &verdict, &files);
+        assert_eq!(judged(RULES_RESULT), ["AC1 is answered more than once"]);
+        assert_eq!(judged(2), [""; 0]);
     }
 }

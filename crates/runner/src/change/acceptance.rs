@@ -154,7 +154,11 @@ pub(crate) fn sides(
     if policy == TestsPolicy::Candidate {
         return Ok(Ok(vec![(Side::Candidate, candidate)]));
     }
-    let decides = |change: &&TreeChange| files.why(&change.path).is_some();
+    let decides = |change: &&TreeChange| match policy {
+        // A file that the change brings has no other version that could pass.
+        TestsPolicy::Guarded => change.old.is_some() && files.is_named(&change.path),
+        _ => files.why(&change.path).is_some(),
+    };
     let back: Vec<(Vec<u8>, Option<Entry>)> =
         changes.iter().filter(decides).map(|change| (change.path.clone(), change.old)).collect();
     let edited = if back.is_empty() { Ok(candidate) } else { objects.edit(candidate, &back) };
@@ -167,10 +171,10 @@ pub(crate) fn sides(
         }
     };
     Ok(Ok(match policy {
-        TestsPolicy::Both if baseline != candidate => {
+        TestsPolicy::Both | TestsPolicy::Guarded if baseline != candidate => {
             vec![(Side::Candidate, candidate), (Side::Baseline, baseline)]
         }
-        TestsPolicy::Candidate | TestsPolicy::Both => vec![(Side::Candidate, candidate)],
+        TestsPolicy::Candidate | TestsPolicy::Both | TestsPolicy::Guarded => vec![(Side::Candidate, candidate)],
         TestsPolicy::Baseline => vec![(Side::Baseline, baseline)],
     }))
 }

@@ -12,7 +12,7 @@ use crate::git::Objects;
 use crate::git::id;
 use crate::{Error, Result};
 use contract::work::Gate;
-use contract::{Digest, Item, ItemStatus, RULES_COUNTED_OPS, Reason, Receipt, TreeId, TurnEnd};
+use contract::{Digest, Item, ItemStatus, RULES_COUNTED_OPS, RULES_RESULT, Reason, Receipt, TreeId, TurnEnd};
 use run::gate::admission::{self, Weight};
 use run::gate::budget::{Sizes, over_budget, risky};
 use run::gate::scope::{ChangedPath, Observed};
@@ -191,7 +191,8 @@ impl Gates<'_> {
             return Ok(Some(judged.denied(Reason::ConstraintExceeded)));
         }
         let duplicate = self.duplicate(judged, judged.candidate()?)?;
-        let finding = duplicate.map(|earlier| Finding::whole(Rule::Duplicate, duplicate_of(&earlier)));
+        let finding = duplicate
+            .map(|earlier| Finding::whole(Rule::Duplicate, duplicate_of(&earlier, self.run.started.contract.rules)));
         let passed = judged.asked(Gate::Admission, finding.as_slice());
         Ok((!passed).then(|| judged.denied(Reason::DuplicateChange)))
     }
@@ -308,10 +309,12 @@ fn failed_turn(worked: Worked) -> Refusal {
     Refusal::new(status, reason, worked.summary)
 }
 
-/// In which words a change is refused that has landed already.
-pub(crate) fn duplicate_of(earlier: &LandedReceipt) -> String {
-    format!(
-        "Duplicate change: receipt {} of run {} landed it already; --new lands it again",
-        earlier.id, earlier.run_id
-    )
+/// In which words a change is refused that has been made already. Under the first rules they said that it had landed,
+/// also where it was on a branch of its own.
+pub(crate) fn duplicate_of(earlier: &LandedReceipt, rules: u32) -> String {
+    let LandedReceipt { id, run_id } = earlier;
+    match rules >= RULES_RESULT {
+        true => format!("Duplicate change: receipt {id} of run {run_id} has it already; --new makes it again"),
+        false => format!("Duplicate change: receipt {id} of run {run_id} landed it already; --new lands it again"),
+    }
 }

@@ -225,6 +225,17 @@ impl Objects {
         Ok(found.map(|entry| (entry.mode, entry.id)))
     }
 
+    /// How many files of a tree are not here, and how many it has; only a partial clone lacks any.
+    pub fn missing(&self, tree: ObjectId) -> Result<(u64, u64), GitError> {
+        let reader = self.reader()?;
+        let (mut missing, mut all) = (0, 0);
+        tree::walk(&reader, tree, &mut |_, mode, id| {
+            let is_there = mode == tree::MODE_GITLINK || reader.size(id).is_ok();
+            (missing, all) = (missing + u64::from(!is_there), all + 1);
+        })?;
+        Ok((missing, all))
+    }
+
     /// The names in a directory of a tree; none if it has no such directory.
     pub(crate) fn names_in(&self, tree: ObjectId, directory: &[u8]) -> Result<Vec<Vec<u8>>, GitError> {
         let reader = self.reader()?;

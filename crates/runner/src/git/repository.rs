@@ -160,6 +160,13 @@ impl Repository {
         git(&self.program, &place, subcommand)
     }
 
+    /// Whether it was cloned with a filter: objects may be missing here that only its remote has.
+    pub fn is_partial(&self) -> bool {
+        let packs = std::fs::read_dir(self.common_dir.join("objects/pack"));
+        let is_promised = |name: &std::ffi::OsStr| Path::new(name).extension().is_some_and(|it| it == "promisor");
+        packs.is_ok_and(|packs| packs.flatten().any(|entry| is_promised(&entry.file_name())))
+    }
+
     /// What HEAD names now.
     pub fn head(&self) -> Result<Head, GitError> {
         let branch = self.head_branch()?;

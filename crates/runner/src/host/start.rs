@@ -24,6 +24,9 @@ use store::{Preparing, Reader, RunLog, Store, crash};
 /// How many paths that are left out or included are put on record; the rest is counted.
 const NAMES_MAX: usize = 100;
 
+/// What makes a partial clone whole.
+pub const REFETCH: &str = "git fetch --refetch --no-filter";
+
 /// What a person asked for.
 #[derive(Debug, Clone)]
 pub struct Order {
@@ -316,6 +319,22 @@ impl Starting<'_> {
         Ok(workers)
     }
 
+    /// A partial clone must have every file of the tree that agents are shown: norma asks no remote for any.
+    fn require_whole(&self, tree: TreeId) -> Result<()> {
+        if !self.user.is_partial() {
+            return Ok(());
+        }
+        let (missing, all) = match self.objects.missing(id(tree)) {
+            Ok((0, _)) => return Ok(()),
+            Ok(counted) => counted,
+            // A directory of it is missing already.
+            Err(crate::git::GitError::MissingObject { .. }) => (1, 1),
+            Err(error) => return Err(error.into()),
+        };
+        let message = format!("this is a partial clone: {missing} of {all} files of the commit are not here");
+        Err(Error::environment(message, format!("fetch what is missing: {REFETCH}")))
+    }
+
     /// Every agent's program must be there before a run starts, so that nobody waits for a run that cannot work.
     pub(crate) fn preflight<'c>(
         &self,
@@ -323,6 +342,7 @@ impl Starting<'_> {
         tree: TreeId,
     ) -> Result<()> {
         let Starting { objects, path_var, .. } = self;
+        self.require_whole(tree)?;
         let mut missing = Vec::new();
         for (name, agent) in agents {
             let program = agent.program();

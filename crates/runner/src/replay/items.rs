@@ -103,7 +103,9 @@ fn recorded_duplicate(walk: &Walk<'_, '_>, ended: &ItemEnded, content: &Digest) 
     if ended.reason != Some(Reason::DuplicateChange) {
         return Ok(None);
     }
-    let named = |receipt: &LandedReceipt| ended.message.contains(&run::bounded(vec![duplicate_of(receipt)])[0]);
+    let named = |receipt: &LandedReceipt| {
+        ended.message.contains(&run::bounded(vec![duplicate_of(receipt, walk.run.started.contract.rules)])[0])
+    };
     Ok(walk.with.reader.receipts_of(content)?.into_iter().find(named))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
-use crate::text::raw_out;
+use crate::text::{patch_out, raw_out};
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
@@ -18,7 +18,7 @@ impl Args {
             return Ok(here.print(&patch, String::new));
         }
         for file in &patch.files {
-            raw_out(&file.diff);
+            patch_out(file.diff.as_bytes(), here.terminal);
             // The next file's diff begins a line of its own.
             if !file.diff.is_empty() && !file.diff.ends_with('\n') {
                 raw_out("\n");

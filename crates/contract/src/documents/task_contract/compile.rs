@@ -59,7 +59,7 @@ fn compile_one(contract: &TaskContract, submitted: &[u8], terms: &Terms<'_>, pro
         output_files: outputs(contract, read_only, terms, problems),
         artifacts,
         tests: tests(contract, terms, problems),
-        tests_policy: TestsPolicy::default(),
+        tests_policy: contract.tests_policy.unwrap_or(TestsPolicy::Guarded),
         constraints: Constraints::default(),
         timeout_ms: problems.wait("/timeout_retry/timeout_sec", retry.timeout_sec.checked_mul(1000)),
         retries: retry.max_retries,

@@ -54,6 +54,7 @@ impl Draft {
             scope: None,
             forbidden_actions: Vec::new(),
             acceptance_tests: (1..).zip(self.tests).map(test).collect(),
+            tests_policy: None,
             tool_permissions: ToolPermissions {
                 filesystem: worker.defaults.filesystem(),
                 shell: worker.defaults.shell(),

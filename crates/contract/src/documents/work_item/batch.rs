@@ -6,7 +6,7 @@ use super::super::{AgentRole, read_value};
 use super::WorkItem;
 use crate::json::{self, Limits, Report, Violation};
 use crate::policy::allowed_path;
-use crate::work::{Constraints, Item, Rights, TestCommand};
+use crate::work::{Constraints, Item, Rights, TestCommand, TestsPolicy};
 use crate::{Digest, Scope, hash, path};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -101,7 +101,7 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
         output_files: problems.paths("/output_files", work.output_files.as_deref().unwrap_or_default(), terms),
         artifacts: Vec::new(),
         tests,
-        tests_policy: work.tests_policy.unwrap_or_default(),
+        tests_policy: work.tests_policy.unwrap_or(TestsPolicy::Guarded),
         constraints: constraints(work, terms),
         timeout_ms: problems.wait("/constraints/timeout_ms", Some(work.constraints.timeout_ms)),
         retries: 0,
