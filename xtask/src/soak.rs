@@ -19,7 +19,7 @@ struct Series {
     variable: Option<(&'static str, &'static str)>,
 }
 
-const SERIES: [Series; 6] = [
+const SERIES: [Series; 7] = [
     Series { name: "crashes", args: &["--test", "crash_points"], variable: None },
     Series { name: "syscalls", args: &["--test", "syscalls"], variable: Some(("NORMA_STRACE_SAMPLES", "1000")) },
     Series { name: "power", args: &["--test", "power_loss"], variable: None },
@@ -30,6 +30,7 @@ const SERIES: [Series; 6] = [
         args: &["--lib", "--test", "run", "--test", "gateway"],
         variable: Some(("PROPTEST_CASES", "20000")),
     },
+    Series { name: "honest", args: &["--test", "e2e", "honest"], variable: Some(("NORMA_HONEST_COMMITS", "300")) },
 ];
 
 pub(crate) fn run(root: &Path, args: &[String]) -> Outcome {

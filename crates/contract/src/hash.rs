@@ -123,6 +123,11 @@ pub fn chain_start(log_id: &str, contract: &Digest) -> Digest {
     Hasher::new(Domain::Log).field(log_id.as_bytes()).field(contract.as_bytes()).finish()
 }
 
+/// BLAKE3 as `b3sum` prints it, for documents that promise that and nothing else.
+pub fn plain_blake3(bytes: &[u8]) -> Digest {
+    Digest::from_bytes(*blake3::hash(bytes).as_bytes())
+}
+
 /// SHA-256 of bytes, for views and outside tools.
 pub fn sha256(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
@@ -350,5 +355,11 @@ mod tests {
             let json = serde_json::to_string(&digest).unwrap();
             prop_assert_eq!(serde_json::from_str::<Digest>(&json).unwrap(), digest);
         }
+    }
+
+    #[test]
+    fn plain_blake3_is_what_b3sum_prints() {
+        let empty = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+        assert_eq!(plain_blake3(b"").to_string(), empty);
     }
 }

@@ -203,6 +203,9 @@ pub struct ReceiptArtifact {
     /// BLAKE3 of the content afterwards, as state hashes have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<Digest>,
+    /// BLAKE3 of the content afterwards, as `b3sum` prints it; receipts of the first two versions of the rules have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blake3: Option<Digest>,
     /// SHA-256 of the content afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<Digest>,

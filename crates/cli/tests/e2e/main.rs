@@ -15,6 +15,7 @@ mod conformance;
 mod contract;
 mod damage;
 mod environment;
+mod honest;
 mod hooks;
 mod ignored;
 mod intents;

@@ -240,6 +240,9 @@ fn every_test_has_a_signed_result_whether_or_not_its_output_has_counts() {
     let receipt = receipt(&env, &env.run_dir(), 1);
     let command = json!({"name": "test_command", "argv": ["test", "-f", "a.txt"], "must_pass": true, "status": "PASS", "exit_code": 0});
     assert_eq!(receipt["tests"], json!({"status": "PASS", "commands": [command]}));
+    let blake3 = contract::hash::plain_blake3(b"a\n").to_string();
+    assert_eq!(receipt["artifacts"][0]["blake3"], blake3);
+    assert_eq!(result["artifact_hashes"].as_object().unwrap().values().next().unwrap(), &json!(blake3));
     let said = statement(&env.run_dir().join("changes/001/test-result.dsse.json"));
     assert_eq!(said["predicate"]["result"], "PASSED");
     assert_eq!(said["predicate"]["passedTests"], json!(["test_command"]));

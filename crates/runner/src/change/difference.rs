@@ -5,7 +5,7 @@ use crate::Result;
 use crate::change::{observed, paths};
 use crate::git::{Objects, TreeChange};
 use crate::git::{id, recorded};
-use contract::hash::{digest, sha256};
+use contract::hash::{digest, plain_blake3, sha256};
 use contract::receipt::{ArtifactKind, Deltas, ReceiptArtifact};
 use contract::{Domain, TreeId};
 use run::gate::delta;
@@ -88,6 +88,7 @@ fn artifact(objects: &Objects, number: u64, change: &TreeChange) -> Result<Recei
         path: shown(&change.path),
         mode: change.new.map(|entry| format!("{:06o}", entry.mode)),
         content_hash: bytes.as_deref().map(|bytes| digest(Domain::State, bytes)),
+        blake3: bytes.as_deref().map(plain_blake3),
         sha256: bytes.as_deref().map(sha256),
     })
 }

@@ -7,12 +7,12 @@ use super::whole::identity;
 use crate::change::acceptance::Acceptance;
 use crate::git::CommitSpec;
 use crate::git::id;
-use contract::RULES_ALL_FINDINGS;
-use contract::receipt::{LeftOut, Phase, Receipt, ReceiptGit, ReceiptSchema, ReceiptTests};
+use contract::receipt::{LeftOut, Phase, Receipt, ReceiptArtifact, ReceiptGit, ReceiptSchema, ReceiptTests};
 use contract::work::{Gate, GateResult, TestCounts};
 use contract::{
     ChangeDropped, CommitId, Digest, Fact, ItemEnded, ItemStatus, PatchApplied, Reason, ReceiptRef, Timestamp, TreeId,
 };
+use contract::{RULES_ALL_FINDINGS, RULES_ALL_TESTS};
 use run::Run;
 use run::gate::shown;
 use serde_json::json;
@@ -110,7 +110,7 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
         policies: contract.policies.clone(),
         toolchain_version: run.started.version.clone(),
         sandbox: sandbox_word(run),
-        artifacts: change.artifacts.clone(),
+        artifacts: artifacts(&change.artifacts, contract.rules),
         left_out: left_out.clone().map(|it| it.with_files_max(LeftOut::RECEIPT_FILES_MAX)),
         proof_artifacts: has_proof.then(|| format!("proof/replay-{}.sh", item.id)).into_iter().collect(),
         deltas: change.deltas.clone(),
@@ -130,6 +130,12 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
     };
     receipt.receipt_hash = receipt.hash();
     receipt
+}
+
+/// What differs, as receipts under these rules tell it.
+fn artifacts(all: &[ReceiptArtifact], rules: u32) -> Vec<ReceiptArtifact> {
+    let blake3 = |it: &ReceiptArtifact| it.blake3.filter(|_| rules >= RULES_ALL_TESTS);
+    all.iter().map(|it| ReceiptArtifact { blake3: blake3(it), ..it.clone() }).collect()
 }
 
 fn sandbox_word(run: &Run) -> String {

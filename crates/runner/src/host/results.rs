@@ -44,7 +44,7 @@ fn result(layout: &Layout, run_dir: &Path, id: String, ended: &ItemEnded) -> Res
         deleted_files: of(ArtifactKind::Delete),
         left_out: receipt.left_out,
         output_hash: receipt.after_hash,
-        artifact_hashes: landed().filter_map(|it| Some((absolute(it), it.content_hash?))).collect(),
+        artifact_hashes: landed().filter_map(|it| Some((absolute(it), it.blake3.or(it.content_hash)?))).collect(),
         metrics: RunMetrics {
             execution_time_ms: ended.took_ms,
             tool_ops_count: ended.tool_ops,
