@@ -23,7 +23,8 @@ import tempfile
 WORKER = """#!/bin/sh
 # Makes the change that lies in {change}: what is removed first, then what is there now.
 cat > /dev/null
-xargs -0 rm -rf -- < {change}/removed
+xargs -0 rm -f -- < {change}/removed
+xargs -0 -n 1 dirname -z -- < {change}/removed | xargs -0 rmdir -p --ignore-fail-on-non-empty -- 2> /dev/null
 cp -a {change}/files/. .
 ( {build} ) > /dev/null 2>&1 < /dev/null
 echo '{{"version": 1, "status": "ok", "summary": "done"}}'
