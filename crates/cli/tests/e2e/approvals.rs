@@ -151,10 +151,7 @@ fn the_extent_of_a_scope_is_counted_in_files() {
 #[test]
 fn a_wide_contract_is_approved_on_the_command_line_or_waits_with_its_ids_as_data() {
     let env = with_worker("echo new > src/new.txt");
-    for name in ["src/a.txt", "src/b.txt", "src/c.txt", "src/d.txt"] {
-        env.write(name, "x\n");
-    }
-    env.commit("most of it is in src");
+    env.with_most_in_src();
     let typed = ["run", "--goal", "make it new", "--agent", "worker", "--allow", "src"];
     let waiting = env.norma(&[&typed[..], &["--json"]].concat());
     waiting.exits(3);
@@ -175,10 +172,7 @@ fn a_wide_contract_is_approved_on_the_command_line_or_waits_with_its_ids_as_data
 #[test]
 fn a_person_at_a_terminal_is_asked_there() {
     let env = with_worker("echo new > src/new.txt");
-    for name in ["src/a.txt", "src/b.txt", "src/c.txt", "src/d.txt"] {
-        env.write(name, "x\n");
-    }
-    env.commit("most of it is in src");
+    env.with_most_in_src();
     let answered = |answer: &str| {
         let norma = env!("CARGO_BIN_EXE_norma");
         let typed =

@@ -299,10 +299,7 @@ fn a_task_contract_runs_and_its_answer_is_held_to_its_schema() {
 #[test]
 fn a_wide_contract_waits_for_a_person_and_goes_on_once_somebody_said_yes() {
     let env = with_worker("echo $id > src/new.txt");
-    for name in ["src/a.txt", "src/b.txt", "src/c.txt", "src/d.txt"] {
-        env.write(name, "x\n");
-    }
-    env.commit("most of it is in src");
+    env.with_most_in_src();
     env.write("items.json", &json!([item("a", json!({"allowed_paths": ["src"]}))]).to_string());
     let waiting = env.norma(&["batch", "items.json", "--json"]);
     waiting.exits(3);

@@ -176,6 +176,7 @@ fn ten_runs_whose_owner_is_killed_come_to_their_end_once() {
 #[test]
 fn a_run_that_waits_for_a_yes_goes_on_by_itself_while_its_norma_is_there() {
     let env = with_patient_worker();
+    env.with_most_in_src();
     let first = start(&env, "a");
     let wide = json!({"allowed_paths": ["src"]});
     std::fs::write(env.dir.join("wide.json"), Value::from(vec![item("wide", wide)]).to_string()).unwrap();
@@ -254,6 +255,7 @@ fn items(env: &TestEnvironment, name: &str, items: &[Value]) -> String {
 #[test]
 fn items_are_added_to_a_batch_that_is_under_way() {
     let env = with_patient_worker();
+    env.with_most_in_src();
     let first = start(&env, "a");
     let contract = env.event("run_started")["contract_digest"].clone();
     let more = items(&env, "more.json", &[item("b", json!({"dependencies": ["a"]})), item("c", json!({}))]);

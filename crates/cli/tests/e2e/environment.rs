@@ -130,6 +130,14 @@ impl TestEnvironment {
         std::fs::write(path, content).unwrap();
     }
 
+    /// Commits so many files in `src` that a scope of that directory is a wide one.
+    pub(crate) fn with_most_in_src(&self) {
+        for name in ["src/a.txt", "src/b.txt", "src/c.txt", "src/d.txt"] {
+            self.write(name, "x\n");
+        }
+        self.commit("most of it is in src");
+    }
+
     /// Reads a file of the repository.
     #[track_caller]
     pub(crate) fn read(&self, path: &str) -> String {

@@ -15,7 +15,11 @@ const SAME_INTENT: &str =
     r#"{ "constraints": {}, "inputs": {"times": 1.0, "file": "src/\u006cib.txt"}, "goal": "make two loud" }"#;
 
 /// Answers as `agents/answer.json` says, and as `agents/after.sh` does.
-const COMPILER: &str = "#!/bin/sh\ncat > /dev/null\n. agents/after.sh\ncat agents/answer.json\n";
+const COMPILER: &str = r#"#!/bin/sh
+while IFS= read -r line; do :; done
+. agents/after.sh
+while IFS= read -r line || [ -n "$line" ]; do printf '%s\n' "$line"; done < agents/answer.json
+"#;
 
 fn compiled() -> Value {
     json!({

@@ -68,6 +68,7 @@ fn the_receipts_of_a_batch_are_exported_and_verify_elsewhere() {
 #[test]
 fn an_approval_is_exported_with_who_gave_it_and_so_is_a_no() {
     let env = with_worker("echo $id > src/new.txt");
+    env.with_most_in_src();
     let wide = |id: &str| json!([item(id, json!({"allowed_paths": ["src"]}))]).to_string();
     let asked = || env.json(&["approvals"])[0]["id"].as_str().unwrap().to_owned();
     env.write("items.json", &wide("a"));

@@ -8,10 +8,8 @@ use std::path::PathBuf;
 
 /// In place of claude's program: leaves what it is given of a sign-in, answers, and ends as it is told.
 const CLAUDE: &str = r#"#!/bin/sh
-cat > /dev/null
-cat > "$HOME/.claude/.credentials.json" << 'END'
-LEFT
-END
+while IFS= read -r line; do :; done
+printf '%s\n' 'LEFT' > "$HOME/.claude/.credentials.json"
 echo '{"type":"system","subtype":"init","session_id":"s-1","model":"m-1"}'
 echo '{"type":"result","subtype":"success","is_error":false,"session_id":"s-1","result":"{\"version\":1,\"status\":\"ok\",\"summary\":\"planned\",\"files\":[],\"next_actions\":[],\"errors\":[],\"plan_md\":\"x\"}"}'
 exit CODE
