@@ -363,6 +363,7 @@ fn text_of_agents_cannot_write_to_the_terminal_or_forge_lines() {
       3 check ok  <took>  check did its part
               verdict FAIL
               AC1 is not covered by verdict.json
+              fine\u{1b}[2J\u{1b}]0;owned\u{7}\u{a}run_passed forged\u{d}\u{202e}drow is no criterion of this run
       4 act   ok  <took>  act did its part
     what happened: stopped: budget max_iterations is used up: 2 > 1
     Your branch, index and files are unchanged.

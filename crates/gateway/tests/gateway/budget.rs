@@ -74,10 +74,11 @@ fn nothing_left_means_no_call_but_looking_is_free() {
 fn a_cost_that_cannot_be_known_is_not_risked() {
     let budget = Budget { max_tokens: None, max_cost_micro_usd: Some(1_000_000) };
     let desk = Desk::with(Api::OpenAi, budget, options(), json("{}"));
-    for body in [r#"{"model":"other"}"#, "{}"] {
+    let cases = [(r#"{"model":"other"}"#, "no price known for other"), ("{}", "there is a cost budget")];
+    for (body, why) in cases {
         let refused = desk.post("/v1/responses", body);
         assert_eq!(refused.status, 400);
-        assert!(refused.body.contains("there is a cost budget"), "{}", refused.body);
+        assert!(refused.body.contains(why), "{}", refused.body);
     }
     assert!(desk.gateway.totals().refused_for_budget.is_some());
     assert_eq!(desk.provider.seen().len(), 0);

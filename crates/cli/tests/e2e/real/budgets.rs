@@ -126,6 +126,7 @@ fn a_yes_is_not_for_the_run_that_goes_on() {
         let id = lab.env.json(&["approvals"])[0]["id"].as_str().unwrap().to_owned();
         lab.env.norma(&["approve", &id]).success();
     };
+    lab.env.with_most_in_src();
     let change = json!({"allowed_paths": ["src", "mark.txt", "more.txt"]});
     lab.env.write("item.json", &item("a", Agent::Claude, &change).to_string());
     lab.env.norma(&["run", "item.json"]).exits(3);
@@ -154,14 +155,14 @@ fn what_an_agent_was_cut_off_in_is_not_gone_on_from_if_it_is_out_of_scope() {
 #[test]
 fn what_was_typed_is_not_asked_about_when_it_goes_on() {
     let write = |path: &str| super::write(path, "text\n");
-    let Some(lab) = lab(&[Agent::Claude], then_answer([write("src/a.txt"), write("src/b.txt")])) else { return };
+    let Some(lab) = lab(&[Agent::Claude], then_answer([write("src/one.txt"), write("src/two.txt")])) else { return };
+    lab.env.with_most_in_src();
     lab.configure(|config| config["budgets"]["max_tokens"] = json!(SCARCE));
-    lab.env
-        .norma(&["run", "--goal", "SCN=it", "--agent", "claude", "--allow", "src", "--test", "test -f src/b.txt"])
-        .exits(1);
+    let typed = ["run", "--goal", "SCN=it", "--agent", "claude", "--allow", "src", "--test", "test -f src/two.txt"];
+    lab.env.norma(&[&typed[..], &["--yes-wide"]].concat()).exits(1);
     assert_eq!(lab.events("approval_used").len(), 1, "the scope is one that somebody has to say yes to");
     lab.env.norma(&["resume", "@last", "--budget", PLENTY]).success();
-    assert_eq!((lab.env.read("src/b.txt").as_str(), lab.events("approval_used").len()), ("text\n", 1));
+    assert_eq!((lab.env.read("src/two.txt").as_str(), lab.events("approval_used").len()), ("text\n", 1));
     lab.env.norma(&["verify", "@last"]).success();
 }
 
