@@ -56,7 +56,7 @@ pub enum ItemStage {
 /// What came of the turn that an item is judged by.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Worked {
-    /// Which turn.
+    /// Its number and role.
     pub step: StepRef,
     /// On what.
     pub base: ItemBase,

@@ -29,7 +29,7 @@ pub mod exit {
 pub const ACCEPT: &str =
     "put the newer one back; or, if this is the one to go on with: norma verify --accept --reason TEXT";
 
-/// See the module.
+/// What keeps norma from working. Outcomes of a run are facts, never one of these.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The store could not.
@@ -45,7 +45,7 @@ pub enum Error {
         action: &'static str,
         /// Where.
         path: PathBuf,
-        /// Why.
+        /// The error of the system call.
         source: io::Error,
     },
     /// The request makes no sense as given.
@@ -84,7 +84,7 @@ pub enum Error {
     /// It could be done, but not safely, so it was not.
     #[error("{message}")]
     Declined {
-        /// Why.
+        /// What was declined and the reason, for people.
         message: String,
         /// What to do next.
         hint: Option<String>,

@@ -48,7 +48,7 @@ impl Hook {
 /// What is there of a hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Installed {
-    /// Which.
+    /// The hook that this is about.
     pub hook: Hook,
     /// Its file.
     pub path: PathBuf,

@@ -8,14 +8,14 @@ pub(crate) use merged::merged_tree;
 
 use crate::change::{commit_message, identity};
 use crate::context::policy::Rules;
-use crate::git::{CommitSpec, ObjectId, Objects, Repository, id, recorded, undo_on_branch};
+use crate::git::{BranchMove, CommitSpec, ObjectId, Objects, Repository, id, recorded};
 pub(crate) use crate::machine::landing::short_ref;
 use crate::machine::landing::{carry_out, create_branch, described};
 use crate::record::Driver;
 use crate::world::LandResult;
 use crate::{Error, Machine, Result, World};
 use contract::{Audit, End, Fact, Landing, LandingDeclined, LandingMode, LandingUndone, Reason, Status, Workflow};
-use merged::Merging;
+use merged::{MergedCommit, Merging};
 use run::Run;
 use store::{Reader, Store, crash};
 
@@ -68,8 +68,8 @@ fn plan(driver: &mut Driver<'_, '_>) -> Result<Option<(Landing, Option<String>)>
         }
         let from = Some(recorded(at));
         landing = match merged {
-            Ok(commit) => Landing { from, commit: recorded(commit), ..landing },
-            Err(why) => {
+            MergedCommit::Made(commit) => Landing { from, commit: recorded(commit), ..landing },
+            MergedCommit::Declined(why) => {
                 let why = format!("{} has moved meanwhile: {why}", short_ref(&landing.target));
                 return Ok(Some((landing, Some(why))));
             }
@@ -121,6 +121,13 @@ pub(crate) fn own_branch(slug: &str) -> String {
     format!("refs/heads/norma/{slug}")
 }
 
+/// What is known before a landing is tried.
+enum Planned {
+    Ready(Landing),
+    /// Why the result cannot go there.
+    Declined(String),
+}
+
 /// Where a run is landed after it has ended.
 #[derive(Clone, Copy)]
 pub struct Later<'l> {
@@ -144,8 +151,8 @@ impl Later<'_> {
             _ => return Err(Error::declined(format!("run {slug} changed nothing"), "there is nothing to land")),
         };
         let landing = match self.plan(&run, result, machine)? {
-            Ok(landing) => landing,
-            Err(why) => return self.declined(&run, result, why),
+            Planned::Ready(landing) => landing,
+            Planned::Declined(why) => return self.declined(&run, result, why),
         };
         if let LandResult::Declined(why) = carry_out(user, objects, &run, &landing)? {
             return self.declined(&run, result, why);
@@ -159,13 +166,8 @@ impl Later<'_> {
         Ok(landing)
     }
 
-    /// Where the result goes, or why it cannot go there.
-    fn plan(
-        &self,
-        run: &Run,
-        result: ObjectId,
-        machine: Option<&mut Machine>,
-    ) -> Result<std::result::Result<Landing, String>> {
+    /// Where the result goes.
+    fn plan(&self, run: &Run, result: ObjectId, machine: Option<&mut Machine>) -> Result<Planned> {
         let Later { store, user, objects } = *self;
         let head = user.head()?;
         let target = head.branch.unwrap_or_else(|| "HEAD".to_owned());
@@ -180,10 +182,10 @@ impl Later<'_> {
         let moved = [Some(result), objects.pinned(&merged_pin(&run.id.slug()))?].contains(&Some(head.commit));
         if moved && let Some(from) = objects.parents_of(head.commit)?.first() {
             let from = if head.commit == result { base } else { *from };
-            return Ok(Ok(landing(from, head.commit)));
+            return Ok(Planned::Ready(landing(from, head.commit)));
         }
         if head.commit == base {
-            return Ok(Ok(landing(base, result)));
+            return Ok(Planned::Ready(landing(base, result)));
         }
         let policies = crate::load_policies(&store.layout)?;
         crate::context::policy::same_policies(run, &policies)?;
@@ -197,7 +199,10 @@ impl Later<'_> {
                 merged
             }
         };
-        Ok(merged.map(|commit| landing(head.commit, commit)).map_err(|why| format!("HEAD has moved: {why}")))
+        Ok(match merged {
+            MergedCommit::Made(commit) => Planned::Ready(landing(head.commit, commit)),
+            MergedCommit::Declined(why) => Planned::Declined(format!("HEAD has moved: {why}")),
+        })
     }
 
     /// Keeps the result on a branch of its own, and says how to take it from there.
@@ -248,7 +253,8 @@ pub fn undo(store: &Store, user: &Repository, objects: &Objects, slug: &str) -> 
         let why = || format!("{} is said to have landed on nothing", landed.commit);
         let base = landed.from.ok_or_else(|| store::Error::Damaged { log: slug.to_owned(), why: why() })?;
         let branch = (landed.target != "HEAD").then_some(landed.target.as_str());
-        match described(undo_on_branch(user, objects, branch, id(base), new, &message, &mut |_| {})?, &landed.target) {
+        let back = BranchMove { user, objects, branch, base: id(base), new, message: &message };
+        match described(back.undo(&mut |_| {})?, &landed.target) {
             LandResult::Done => {}
             LandResult::Declined(why) => {
                 let hint = format!("revert it by a commit of your own: git revert {}", landed.commit);

@@ -11,7 +11,7 @@ mod tally;
 mod tests;
 mod turns;
 
-use crate::change::diff;
+use crate::change::{OnTop, diff};
 use crate::context::policy::Rules;
 use crate::git::Objects;
 use crate::git::{id, recorded};
@@ -193,7 +193,7 @@ impl Walk<'_, '_> {
         let tree = self.with.objects.tree_of(id(commit))?;
         let same = match landing.from.filter(|_| landing.is_merged(&self.run.started.base)) {
             None => tree == id(self.run.tree()),
-            Some(from) => merged_tree(self.with.objects, &self.run, id(from))? == Ok(recorded(tree)),
+            Some(from) => merged_tree(self.with.objects, &self.run, id(from))? == OnTop::Tree(recorded(tree)),
         };
         Ok((!same).then(|| found(None, format!("commit {commit} holds another tree"))).into_iter().collect())
     }

@@ -150,7 +150,7 @@ pub enum LandResult {
     Declined(String),
 }
 
-/// See the module.
+/// What the loop asks of agents and of the user's repository, whichever world it runs in.
 pub trait World {
     /// Where the tree of a turn can be seen; made or brought up to date if need be.
     fn workspace(&mut self, run: &Run, spec: &TurnSpec) -> Result<Place>;

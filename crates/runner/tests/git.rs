@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use runner::git::{
-    Applied, Checkout, CommitSpec, Entry, GitError, Identity, Land, MODE_EXECUTABLE, MODE_FILE, MODE_SYMLINK, Merged,
-    ObjectId, Objects, PatchLimits, PatchProblem, Repository, Swap, UserEnvironment, land_on_branch, undo_on_branch,
+    Applied, BranchMove, Checkout, CommitSpec, Entry, GitError, Identity, Land, MODE_EXECUTABLE, MODE_FILE,
+    MODE_SYMLINK, Merged, ObjectId, Objects, PatchLimits, PatchProblem, Repository, Swap, UserEnvironment,
 };
 
 const LIMITS: PatchLimits = PatchLimits { patch_bytes_max: 1 << 20, result_bytes_max: 1 << 22, binary: false };
@@ -131,7 +131,9 @@ impl World {
     }
 
     fn land(&self, base: ObjectId, new: ObjectId) -> Land {
-        land_on_branch(&self.user, &self.objects, Some(MAIN), base, new, "land", &mut |_| ()).unwrap()
+        BranchMove { user: &self.user, objects: &self.objects, branch: Some(MAIN), base, new, message: "land" }
+            .land(&mut |_| ())
+            .unwrap()
     }
 
     /// Every file of the user's, the index's entries and all references.
@@ -654,7 +656,10 @@ fn a_landing_can_turn_a_directory_into_a_file_and_back() {
     let new = world.commit(world.objects.edit(tree, &edits).unwrap(), vec![base]);
     assert_eq!(world.land(base, new), Land::Done);
     assert_eq!(world.status(), "");
-    let undone = undo_on_branch(&world.user, &world.objects, Some(MAIN), base, new, "undo", &mut |_| ()).unwrap();
+    let undone =
+        BranchMove { user: &world.user, objects: &world.objects, branch: Some(MAIN), base, new, message: "undo" }
+            .undo(&mut |_| ())
+            .unwrap();
     assert_eq!((undone, world.status().as_str()), (Land::Done, ""));
     assert!(world.root.join("docs/deep/c.txt").is_file());
 }
@@ -700,7 +705,11 @@ fn a_detached_head_moves_itself_and_no_branch() {
     let (base, _) = world.base();
     let new = world.change(MODIFY_A);
     world.git(&["checkout", "-q", "--detach"]);
-    let land = || land_on_branch(&world.user, &world.objects, None, base, new, "land", &mut |_| ()).unwrap();
+    let land = || {
+        BranchMove { user: &world.user, objects: &world.objects, branch: None, base, new, message: "land" }
+            .land(&mut |_| ())
+            .unwrap()
+    };
     assert_eq!(land(), Land::Done);
     let head = world.user.head().unwrap();
     assert_eq!((head.commit, head.branch), (new, None));
@@ -720,7 +729,15 @@ fn a_linked_work_tree_lands_like_any_other() {
     assert_ne!(world.user.git_dir, world.user.common_dir);
     let (base, _) = world.base();
     let new = world.change(&format!("{MODIFY_A}{ADD_NEW}"));
-    let land = land_on_branch(&world.user, &world.objects, Some("refs/heads/side"), base, new, "land", &mut |_| ());
+    let land = BranchMove {
+        user: &world.user,
+        objects: &world.objects,
+        branch: Some("refs/heads/side"),
+        base,
+        new,
+        message: "land",
+    }
+    .land(&mut |_| ());
     assert_eq!(land.unwrap(), Land::Done);
     assert_eq!((world.status().as_str(), files(&main_root)), ("", main_before));
 }
@@ -738,7 +755,8 @@ fn a_merge_in_progress_declines_the_landing() {
 fn land_until(world: &World, base: ObjectId, new: ObjectId, point: &str) {
     let killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut at = |reached: &str| assert_ne!(reached, point, "killed here");
-        land_on_branch(&world.user, &world.objects, Some(MAIN), base, new, "land", &mut at)
+        BranchMove { user: &world.user, objects: &world.objects, branch: Some(MAIN), base, new, message: "land" }
+            .land(&mut at)
     }));
     assert!(killed.is_err(), "{point} was reached");
 }
@@ -945,7 +963,11 @@ fn an_undo_takes_the_landing_back_and_only_from_where_it_left_the_branch() {
     let new = world.change(&format!("{MODIFY_A}{ADD_NEW}{DELETE_B}"));
     let files_before = files(&world.root);
     assert_eq!(world.land(base, new), Land::Done);
-    let undo = || undo_on_branch(&world.user, &world.objects, Some(MAIN), base, new, "undo", &mut |_| ()).unwrap();
+    let undo = || {
+        BranchMove { user: &world.user, objects: &world.objects, branch: Some(MAIN), base, new, message: "undo" }
+            .undo(&mut |_| ())
+            .unwrap()
+    };
     write(&world.root.join("src/a.txt"), "mine\n");
     assert_eq!(undo(), Land::DirtyPaths(vec![b"src/a.txt".to_vec()]));
     write(&world.root.join("src/a.txt"), "one\nTWO\nthree\n");

@@ -81,7 +81,7 @@ pub struct Commands {
 pub struct Refused {
     /// Its words.
     pub command: String,
-    /// Why.
+    /// The rule that refused it, for people.
     pub reason: String,
 }
 

@@ -318,7 +318,10 @@ impl Confined {
     /// Waits for the end, and says how it came.
     pub fn finish(mut self) -> Result<Report, Error> {
         let program = self.held.program.clone();
-        self.held.finish().map_err(|error| Error::SetUp { program, error })?
+        self.held.finish().map_err(|error| match error {
+            Unfinished::Refused(error) => error,
+            Unfinished::Io(error) => Error::SetUp { program, error },
+        })
     }
 }
 
@@ -394,9 +397,9 @@ impl Held {
         }
     }
 
-    fn finish(&mut self) -> io::Result<Result<Report, Error>> {
+    fn finish(&mut self) -> Result<Report, Unfinished> {
         let mut watched = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        retry_on_intr(|| rustix::event::poll(&mut watched, None))?;
+        retry_on_intr(|| rustix::event::poll(&mut watched, None)).map_err(io::Error::from)?;
         while let Some((message, _)) = control::hear(self.control.as_fd())? {
             self.messages.push_back(message);
         }
@@ -421,8 +424,8 @@ impl Held {
         }
         for message in self.messages.drain(..) {
             match message {
-                Message::NotStarted(why) => return Ok(Err(Error::NotStarted(why))),
-                Message::BootFailure(why) => return Ok(Err(Error::BootFailure(why))),
+                Message::NotStarted(why) => return Err(Unfinished::Refused(Error::NotStarted(why))),
+                Message::BootFailure(why) => return Err(Unfinished::Refused(Error::BootFailure(why))),
                 Message::Ended(end, exhausted) => (report.end, report.exhausted) = (end, exhausted),
                 Message::Used(usage, exhausted) => {
                     report.usage = usage;
@@ -433,7 +436,21 @@ impl Held {
                 Message::Ready(_) | Message::Listening(_) | Message::Layers | Message::Listener => {}
             }
         }
-        Ok(Ok(report))
+        Ok(report)
+    }
+}
+
+/// Why there is no report of a program.
+enum Unfinished {
+    /// It was never started.
+    Refused(Error),
+    /// What its set-up process says could not be read.
+    Io(io::Error),
+}
+
+impl From<io::Error> for Unfinished {
+    fn from(error: io::Error) -> Unfinished {
+        Unfinished::Io(error)
     }
 }
 

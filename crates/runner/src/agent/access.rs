@@ -21,7 +21,6 @@ pub(super) const DOOR: u16 = 4180;
 /// What a program is given where norma holds the key.
 const PLACEHOLDER: &str = "norma-holds-the-key";
 
-/// See the module.
 pub(super) enum Access {
     /// Over norma, which holds what is in this variable.
     Gateway(Arc<Gateway>, Option<String>),

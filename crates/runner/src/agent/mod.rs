@@ -122,6 +122,13 @@ pub(crate) fn kind_of(agent: &AgentConfig) -> Option<Kind> {
     })
 }
 
+/// What came of getting an agent ready.
+pub(crate) enum Engagement {
+    Ready(Box<Engaged>),
+    /// What keeps it from being started.
+    Refused(String),
+}
+
 /// What an agent is engaged with, whichever machine it is on.
 pub(crate) struct Engaging<'e> {
     pub(crate) context: &'e Context,
@@ -132,7 +139,6 @@ pub(crate) struct Engaging<'e> {
 }
 
 impl Engaging<'_> {
-    /// Gets everything ready for a turn of a known agent; the inner error says what keeps it from being started.
     pub(crate) fn engage(
         self,
         order: &TurnOrder<'_>,
@@ -140,7 +146,7 @@ impl Engaging<'_> {
         kind: Kind,
         cwd: &Path,
         inside: Option<&Path>,
-    ) -> Result<std::result::Result<Engaged, String>> {
+    ) -> Result<Engagement> {
         let Engaging { context, private, redactor } = self;
         let (spec, name) = (order.spec, order.spec.step.dir_name());
         let home_dir = private.join(format!("home-{name}"));
@@ -159,7 +165,7 @@ impl Engaging<'_> {
         };
         let access = match access {
             Ok(access) => access,
-            Err(why) => return Ok(Err(why)),
+            Err(why) => return Ok(Engagement::Refused(why)),
         };
         let free_door = match (&access, inside) {
             (Access::Gateway(..), None) => Some(free_door()?),
@@ -182,7 +188,8 @@ impl Engaging<'_> {
             _ => place.find(&prompt),
         };
         if order.again.is_some_and(|again| again.prompt.sent == Sent::Delta) && ongoing.is_none() {
-            return Ok(Err("the conversation that it went on with was cut off, and is not on record".to_owned()));
+            let why = "the conversation that it went on with was cut off, and is not on record";
+            return Ok(Engagement::Refused(why.to_owned()));
         }
         prompt.sent = if ongoing.is_some() { Sent::Delta } else { Sent::Full };
         let terms = Terms {
@@ -207,7 +214,7 @@ impl Engaging<'_> {
         let files = terms.ongoing.as_ref().map(|ongoing| (kind, ongoing.files.as_path()));
         let home = Home::furnish(home_dir, &launch, sign_in.map(|home| (kind, home)), files)?;
         let (spool, continues) = (Some(spool), spec.continues);
-        Ok(Ok(Engaged { terms, launch, home, place, continues, spool, free_door }))
+        Ok(Engagement::Ready(Box::new(Engaged { terms, launch, home, place, continues, spool, free_door })))
     }
 }
 

@@ -31,7 +31,6 @@ pub(crate) struct Work {
     pub(crate) layers: (usize, usize),
 }
 
-/// See the module.
 pub(super) struct Saving {
     work: Arc<Work>,
     place: Place,

@@ -22,7 +22,6 @@ const FACTS_MAX: usize = 2000;
 /// What is wrong with an answer that its agent is told of; the first ones explain the rest.
 const PROBLEMS_MAX: usize = 10;
 
-/// See the module.
 pub(crate) struct Conversation<'a> {
     session: Session,
     pub(super) spool: Spool,

@@ -5,7 +5,7 @@
 use super::difference::Difference;
 use super::judged::{Judged, Proposal, Refusal};
 use super::merge::{OnTop, Sides, merge};
-use super::patch::apply_patch;
+use super::patch::{Patched, apply_patch};
 use crate::change::observed::LyingAbout;
 use crate::context::policy::Rules;
 use crate::git::Objects;
@@ -86,13 +86,13 @@ impl Gates<'_> {
                 return Ok(Some(failed_turn(worked)));
             }
             Proposal::Patch { bytes, .. } => match apply_patch(self.objects, self.run, bytes)? {
-                Ok(tree) => {
+                Patched::Tree(tree) => {
                     judged.tree = Some(tree);
                     None
                 }
-                Err(refused) => {
+                Patched::Refused(reason, findings) => {
                     judged.change.patch.clone_from(bytes);
-                    Some(refused)
+                    Some((reason, findings))
                 }
             },
             Proposal::Worked(_) | Proposal::Nothing => None,

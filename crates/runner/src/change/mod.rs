@@ -18,6 +18,6 @@ pub(crate) use gates::{Gates, duplicate_of};
 pub(crate) use judge::{OnLine, Tried, TryTests, Verdict, bring_onto_line, judge};
 pub(crate) use judged::Judged;
 pub(crate) use merge::{OnTop, Sides, merge};
-pub(crate) use patch::{apply_patch, read_patch};
+pub(crate) use patch::{Patched, apply_patch, read_patch};
 pub(crate) use receipt::{Ending, Landed, Made, commit, end, gates_json, receipt, refusals};
 pub(crate) use whole::{commit_message, diff, identity};

@@ -20,23 +20,26 @@ pub(crate) fn read_patch(run_dir: &Path, run: &Run, step: StepRef) -> Result<Vec
     Ok(patch)
 }
 
-/// The tree that a patch makes of the run's, on objects; or why it makes none.
-pub(crate) fn apply_patch(
-    objects: &Objects,
-    run: &Run,
-    patch: &[u8],
-) -> Result<std::result::Result<TreeId, (Reason, Vec<Finding>)>> {
+/// What a patch makes of the run's tree.
+pub(crate) enum Patched {
+    Tree(TreeId),
+    /// It makes none.
+    Refused(Reason, Vec<Finding>),
+}
+
+/// Applies a patch to the run's tree, on objects.
+pub(crate) fn apply_patch(objects: &Objects, run: &Run, patch: &[u8]) -> Result<Patched> {
     let most = u64::from(run.started.contract.limits.change_mb) << 20;
     let binary = run.started.contract.scope.allow_binary;
     let limits = PatchLimits { patch_bytes_max: most, result_bytes_max: most, binary };
     match objects.apply(id(run.tree()), patch, &limits) {
-        Ok(applied) => Ok(Ok(recorded(applied.tree))),
+        Ok(applied) => Ok(Patched::Tree(recorded(applied.tree))),
         Err(PatchProblem::Git(error)) => Err(error.into()),
-        Err(problem) => Ok(Err(refused(&problem))),
+        Err(problem) => Ok(refused(&problem)),
     }
 }
 
-fn refused(problem: &PatchProblem) -> (Reason, Vec<Finding>) {
+fn refused(problem: &PatchProblem) -> Patched {
     let (reason, rule) = match problem {
         PatchProblem::Binary | PatchProblem::BinaryDelta => (Reason::PolicyViolation, Rule::Binary),
         PatchProblem::UnsafePath { path, .. } if names_git(path) => (Reason::PolicyViolation, Rule::ProtectedPath),
@@ -44,7 +47,7 @@ fn refused(problem: &PatchProblem) -> (Reason, Vec<Finding>) {
         PatchProblem::TooLarge { .. } | PatchProblem::Inflates { .. } => (Reason::PolicyViolation, Rule::TooLarge),
         _ => (Reason::PatchFailed, Rule::PatchFailed),
     };
-    (reason, vec![Finding::whole(rule, problem.to_string())])
+    Patched::Refused(reason, vec![Finding::whole(rule, problem.to_string())])
 }
 
 fn names_git(path: &[u8]) -> bool {

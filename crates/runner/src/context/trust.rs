@@ -25,7 +25,7 @@ const CHECKPOINT_FILE: &str = "checkpoint.json";
 /// How many started contracts are remembered; older ones have long ended.
 const CONTRACTS_MAX: usize = 1000;
 
-/// See the module.
+/// Which configurations and policies this user trusts, by digest.
 #[derive(Debug, Clone)]
 pub struct Trust {
     dir: PathBuf,

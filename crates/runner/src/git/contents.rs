@@ -6,7 +6,6 @@ use gix_object::Kind;
 use super::objects::{Objects, Reader};
 use super::{Entry, GitError, ObjectId};
 
-/// See the module.
 pub(crate) struct Contents<'a>(Reader<'a>);
 
 impl<'a> Contents<'a> {

@@ -47,37 +47,39 @@ pub enum Land {
     CheckoutRefused(String),
 }
 
-/// Moves the branch HEAD is on (`None`: HEAD itself, which is detached) from `base` to `new`, and the files of
-/// the user's checkout with it. `at` is told what has been reached: "exported", "ref_moved", "files_moved",
-/// "checked_out".
-///
-/// May be called again after a crash at any point. If HEAD has gone to another branch meanwhile, only the
-/// reference moves.
-pub fn land_on_branch(
-    user: &Repository,
-    objects: &Objects,
-    branch: Option<&str>,
-    base: ObjectId,
-    new: ObjectId,
-    message: &str,
-    at: &mut dyn FnMut(&str),
-) -> Result<Land, GitError> {
-    objects.export(user, objects.tree_of(base)?, new)?;
-    at("exported");
-    Step::plan(user, objects, branch, base, new, message)?.take(at)
+/// A change of one branch of the user's repository: what lands, and what can be taken back.
+#[derive(Clone, Copy)]
+pub struct BranchMove<'a> {
+    /// The user's repository.
+    pub user: &'a Repository,
+    /// Where the objects are.
+    pub objects: &'a Objects,
+    /// The branch; `None` is HEAD itself, which is detached.
+    pub branch: Option<&'a str>,
+    /// The commit before the landing.
+    pub base: ObjectId,
+    /// The commit that lands.
+    pub new: ObjectId,
+    /// What the reflog says.
+    pub message: &'a str,
 }
 
-/// Takes a landing back: moves the branch from `new` to `base`, if it still is at `new`, and the files with it.
-pub fn undo_on_branch(
-    user: &Repository,
-    objects: &Objects,
-    branch: Option<&str>,
-    base: ObjectId,
-    new: ObjectId,
-    message: &str,
-    at: &mut dyn FnMut(&str),
-) -> Result<Land, GitError> {
-    Step::plan(user, objects, branch, new, base, message)?.take(at)
+impl BranchMove<'_> {
+    /// Moves the branch from `base` to `new`, and the files of the user's checkout with it, if HEAD is on that branch;
+    /// else only the reference. `at` is told what has been reached: "exported", "ref_moved", "files_moved",
+    /// "checked_out". May be called again after a crash at any point.
+    pub fn land(self, at: &mut dyn FnMut(&str)) -> Result<Land, GitError> {
+        let BranchMove { user, objects, branch, base, new, message } = self;
+        objects.export(user, objects.tree_of(base)?, new)?;
+        at("exported");
+        Step::plan(user, objects, branch, base, new, message)?.take(at)
+    }
+
+    /// Takes a landing back: moves the branch from `new` to `base`, if it still is at `new`, and the files with it.
+    pub fn undo(self, at: &mut dyn FnMut(&str)) -> Result<Land, GitError> {
+        let BranchMove { user, objects, branch, base, new, message } = self;
+        Step::plan(user, objects, branch, new, base, message)?.take(at)
+    }
 }
 
 /// One move of the user's checkout, in either direction.
@@ -90,6 +92,13 @@ struct Step<'a> {
     to: ObjectId,
     message: &'a str,
     changes: Vec<TreeChange>,
+}
+
+/// What git made of the request to move the files.
+enum FilesMove {
+    Done,
+    /// Nothing was moved; git's own words.
+    Refused(String),
 }
 
 /// How a touched path stands between the two commits.
@@ -184,7 +193,10 @@ impl<'a> Step<'a> {
             ))));
         }
         self.refresh_index()?;
-        Ok(self.read_tree(&["-n"])?.err().map(Land::CheckoutRefused))
+        Ok(match self.read_tree(&["-n"])? {
+            FilesMove::Done => None,
+            FilesMove::Refused(words) => Some(Land::CheckoutRefused(words)),
+        })
     }
 
     /// Has the index learn the times of files that were rewritten with the same bytes; otherwise git takes them
@@ -215,15 +227,15 @@ impl<'a> Step<'a> {
     }
 
     /// The two-tree merge: touched paths go from one commit to the other, all else stays.
-    fn read_tree(&self, options: &[&str]) -> Result<Result<(), String>, GitError> {
+    fn read_tree(&self, options: &[&str]) -> Result<FilesMove, GitError> {
         let command = self.user.git("read-tree").durable().args(&["-m", "-u", "--no-recurse-submodules"]);
         let output = command.args(options).id(self.from).id(self.to).outcome()?;
         if output.status.success() {
-            return Ok(Ok(()));
+            return Ok(FilesMove::Done);
         }
         let words = words(&output.stderr);
         // A child that was killed says nothing.
-        Ok(Err(if words.is_empty() { format!("git ended with {}", output.status) } else { words }))
+        Ok(FilesMove::Refused(if words.is_empty() { format!("git ended with {}", output.status) } else { words }))
     }
 
     fn swap(&self, new: ObjectId, expected: ObjectId) -> Result<Swap, GitError> {
@@ -231,9 +243,9 @@ impl<'a> Step<'a> {
     }
 
     /// After the files were asked to move: says so, or takes the reference back.
-    fn finish(&self, moved: Result<(), String>, at: &mut dyn FnMut(&str)) -> Result<Land, GitError> {
+    fn finish(&self, moved: FilesMove, at: &mut dyn FnMut(&str)) -> Result<Land, GitError> {
         match moved {
-            Ok(()) => {
+            FilesMove::Done => {
                 // Until then the new index may still be `index.lock`, which would stop every git after a power cut.
                 sync_directory(&self.user.git_dir)?;
                 at("files_moved");
@@ -241,7 +253,7 @@ impl<'a> Step<'a> {
                 at("checked_out");
                 Ok(Land::Done)
             }
-            Err(words) => {
+            FilesMove::Refused(words) => {
                 let stands = self.stands()?;
                 self.step_back(&stands)?;
                 Ok(Land::CheckoutRefused(words))

@@ -33,6 +33,12 @@ pub enum Merged {
     Conflicts(Vec<Conflict>),
 }
 
+/// What became of a path, or of its content, that both sides changed.
+enum Both<T> {
+    Clean(T),
+    Conflict(ConflictKind),
+}
+
 /// A path that cannot be merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
@@ -109,8 +115,8 @@ impl Objects {
                 continue;
             }
             match self.merge_entry(&change, there)? {
-                Ok(entry) => edits.push((change.path, Some(entry))),
-                Err(kind) => conflicts.push(Conflict { path: change.path, kind }),
+                Both::Clean(entry) => edits.push((change.path, Some(entry))),
+                Both::Conflict(kind) => conflicts.push(Conflict { path: change.path, kind }),
             }
         }
         if conflicts.is_empty() {
@@ -158,37 +164,40 @@ impl Objects {
     }
 
     /// What becomes of a path that both sides changed, and not to the same thing.
-    fn merge_entry(&self, change: &TreeChange, there: Option<Entry>) -> Result<Result<Entry, ConflictKind>, GitError> {
+    fn merge_entry(&self, change: &TreeChange, there: Option<Entry>) -> Result<Both<Entry>, GitError> {
         let (old, new, there) = match (change.old, change.new, there) {
             (Some(old), Some(new), Some(there)) => (old, new, there),
-            (None, ..) => return Ok(Err(ConflictKind::BothAdded)),
-            (_, None, _) => return Ok(Err(ConflictKind::DeletedHere)),
-            (_, _, None) => return Ok(Err(ConflictKind::DeletedThere)),
+            (None, ..) => return Ok(Both::Conflict(ConflictKind::BothAdded)),
+            (_, None, _) => return Ok(Both::Conflict(ConflictKind::DeletedHere)),
+            (_, _, None) => return Ok(Both::Conflict(ConflictKind::DeletedThere)),
         };
         let sides = [old, new, there];
         let mode = three_way(sides.map(|entry| entry.mode));
         let plain = sides.iter().all(|entry| entry.mode & 0o170_000 == 0o100_000);
-        let Some(mode) = mode.filter(|_| plain) else { return Ok(Err(ConflictKind::NotMergeable)) };
+        let Some(mode) = mode.filter(|_| plain) else { return Ok(Both::Conflict(ConflictKind::NotMergeable)) };
         let id = match three_way(sides.map(|entry| entry.id)) {
-            Some(id) => Ok(id),
+            Some(id) => Both::Clean(id),
             None => self.merge_blobs(sides.map(|entry| entry.id))?,
         };
-        Ok(id.map(|id| Entry { mode, id }))
+        Ok(match id {
+            Both::Clean(id) => Both::Clean(Entry { mode, id }),
+            Both::Conflict(kind) => Both::Conflict(kind),
+        })
     }
 
-    fn merge_blobs(&self, [base, ours, theirs]: [ObjectId; 3]) -> Result<Result<ObjectId, ConflictKind>, GitError> {
+    fn merge_blobs(&self, [base, ours, theirs]: [ObjectId; 3]) -> Result<Both<ObjectId>, GitError> {
         for id in [base, ours, theirs] {
             if self.size(id)? > TEXT_BYTES_MAX {
-                return Ok(Err(ConflictKind::TooLarge));
+                return Ok(Both::Conflict(ConflictKind::TooLarge));
             }
         }
         let (base, ours, theirs) = (self.read_blob(base)?, self.read_blob(ours)?, self.read_blob(theirs)?);
         if [&base, &ours, &theirs].into_iter().any(|bytes| is_binary(bytes)) {
-            return Ok(Err(ConflictKind::Binary));
+            return Ok(Both::Conflict(ConflictKind::Binary));
         }
         match merge_lines(&base, &ours, &theirs) {
-            MergedText::Clean(text) => self.write_blob(&text).map(Ok),
-            MergedText::Conflicts(parts) => Ok(Err(ConflictKind::Lines(parts))),
+            MergedText::Clean(text) => self.write_blob(&text).map(Both::Clean),
+            MergedText::Conflicts(parts) => Ok(Both::Conflict(ConflictKind::Lines(parts))),
         }
     }
 }

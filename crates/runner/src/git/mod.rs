@@ -2,7 +2,7 @@
 //!
 //! Changes are made on git *objects* in a bare repository of norma's own ([`Objects`]) that borrows the
 //! user's objects; agents work in private checkouts ([`Checkout`]); the user's branch, index and files are
-//! touched by one function only ([`land_on_branch`]) and its mirror image ([`undo_on_branch`]).
+//! touched by one function only ([`BranchMove::land`]) and its mirror image ([`BranchMove::undo`]).
 //!
 //! | file | holds |
 //! |---|---|
@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 pub use checkout::Checkout;
 pub(crate) use contents::Contents;
 pub use gix_hash::ObjectId;
-pub use landing::{Land, land_on_branch, undo_on_branch};
+pub use landing::{BranchMove, Land};
 pub use merge::lines::LineConflict;
 pub use merge::{Conflict, ConflictKind, Merged};
 pub(crate) use objects::is_binary;
@@ -82,7 +82,7 @@ pub enum GitError {
     Spawn {
         /// The subcommand.
         command: String,
-        /// Why.
+        /// The error of the system call.
         source: io::Error,
     },
     /// The program said no.
@@ -116,13 +116,13 @@ pub enum GitError {
     /// An object is in neither repository.
     #[error("object {id} is missing")]
     MissingObject {
-        /// Which.
+        /// The object that was asked for.
         id: ObjectId,
     },
     /// An object exists but cannot be used.
     #[error("could not read object {id}: {detail}")]
     BadObject {
-        /// Which.
+        /// The object that was asked for.
         id: ObjectId,
         /// What is wrong with it.
         detail: String,
@@ -132,7 +132,7 @@ pub enum GitError {
     WriteObject {
         /// The object directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the system call.
         detail: String,
     },
     /// norma's repository was made for another hash function.

@@ -63,7 +63,7 @@ pub struct CommitSpec {
     pub author: Identity,
     /// When, in seconds since 1970; written with the zone +0000.
     pub seconds: i64,
-    /// Why.
+    /// The whole commit message.
     pub message: String,
 }
 

@@ -39,7 +39,6 @@ pub enum Delta {
     Preparing(News),
 }
 
-/// See the module.
 #[derive(Default)]
 pub(crate) struct Feed {
     state: Mutex<State>,

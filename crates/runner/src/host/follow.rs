@@ -17,7 +17,7 @@ use store::{Layout, Reader};
 /// How many lines are read from the log at once.
 const PAGE: u64 = 1000;
 
-/// See the module.
+/// One reader of a run's events, live.
 pub struct Follower {
     reader: Reader,
     slug: Slug,

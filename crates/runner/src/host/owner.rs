@@ -23,7 +23,7 @@ pub enum Taken {
     Theirs(Option<store::Owner>),
 }
 
-/// See the module.
+/// The process that holds the lock of a state directory.
 pub struct Owner {
     state: Arc<StateDir>,
     /// What was found and done on taking the lock.

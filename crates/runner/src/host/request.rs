@@ -34,7 +34,7 @@ pub enum Request {
     },
     /// A person says it is done.
     TaskDone {
-        /// Which.
+        /// The number of the task.
         task: i64,
     },
     /// End a run.

@@ -117,7 +117,6 @@ impl LiveRun {
     }
 }
 
-/// See the module.
 pub(crate) struct Workers {
     state: Arc<StateDir>,
     locks: PathLocks,

@@ -9,7 +9,7 @@ use crate::git::{CommitSpec, ObjectId, Objects};
 use crate::git::{id, recorded};
 use crate::{Result, World};
 use contract::bundle::MERGED_TRAILER;
-use contract::{Item, ItemStatus, Scope, Timestamp, TreeId};
+use contract::{Item, ItemStatus, Scope, Timestamp};
 use run::Run;
 use run::gate::Finding;
 use run::gate::scope::Observed;
@@ -22,38 +22,43 @@ pub(super) struct Merging<'m> {
     pub(super) onto: ObjectId,
 }
 
-/// The tree that comes of putting what a run changed on a commit, or why there is none.
-pub(crate) fn merged_tree(objects: &Objects, run: &Run, onto: ObjectId) -> Result<std::result::Result<TreeId, String>> {
+/// What a merge gives.
+pub(super) enum MergedCommit {
+    /// It is judged, and pinned.
+    Made(ObjectId),
+    /// What speaks against it.
+    Declined(String),
+}
+
+/// What comes of putting what a run changed on a commit.
+pub(crate) fn merged_tree(objects: &Objects, run: &Run, onto: ObjectId) -> Result<OnTop> {
     let theirs = recorded(objects.tree_of(onto)?);
     let sides = Sides { base: run.started.base.tree, ours: run.tree(), theirs };
-    Ok(match merge(objects, run.started.contract.rules, sides)? {
-        OnTop::Tree(tree) => Ok(tree),
-        OnTop::Conflicts(findings) => Err(said(&findings)),
-    })
+    merge(objects, run.started.contract.rules, sides)
 }
 
 impl Merging<'_> {
     /// The commit that holds both, once nothing speaks against its tree; or what does. Tests are run in `world`, if there
     /// is one to run them in.
-    pub(super) fn commit(&self, world: Option<&mut dyn World>) -> Result<std::result::Result<ObjectId, String>> {
+    pub(super) fn commit(&self, world: Option<&mut dyn World>) -> Result<MergedCommit> {
         let tree = match merged_tree(self.objects, self.run, self.onto)? {
-            Ok(tree) => id(tree),
-            Err(why) => return Ok(Err(why)),
+            OnTop::Tree(tree) => id(tree),
+            OnTop::Conflicts(findings) => return Ok(MergedCommit::Declined(said(&findings))),
         };
         let there = self.objects.tree_of(self.onto)?;
         if tree == there {
-            return Ok(Err("it holds all of this change already".to_owned()));
+            return Ok(MergedCommit::Declined("it holds all of this change already".to_owned()));
         }
         let findings = self.scope_findings(there, tree)?;
         if !findings.is_empty() {
-            return Ok(Err(said(&findings)));
+            return Ok(MergedCommit::Declined(said(&findings)));
         }
         if let Some(why) = self.test(world, there, tree)? {
-            return Ok(Err(why));
+            return Ok(MergedCommit::Declined(why));
         }
         let commit = self.objects.commit(&self.spec(tree))?;
         self.objects.pin(&merged_pin(&self.run.id.slug()), commit)?;
-        Ok(Ok(commit))
+        Ok(MergedCommit::Made(commit))
     }
 
     /// What the scope gate has against what the merged tree changes.

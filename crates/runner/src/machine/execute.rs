@@ -1,7 +1,7 @@
 //! How an agent takes a turn on this machine: confined by a sandbox, or, where a trusted configuration says so,
 //! by nothing. Both get ready while the turn's intent is on its way to the disk, and start nothing before.
 
-use crate::agent::{self, Engaged, Engaging, Work};
+use crate::agent::{self, Engaged, Engagement, Engaging, Work};
 use crate::context::confinement::level;
 use crate::git::id;
 use crate::machine::Machine;
@@ -36,7 +36,7 @@ pub(crate) struct Waiting {
     /// The supervisor of an agent that nothing confines.
     supervisor: Option<Ready>,
     /// The sandbox of a turn, or why there is none.
-    sandbox: Option<(StepRef, std::result::Result<Stage, ProcessEnd>)>,
+    sandbox: Option<(StepRef, Staged)>,
 }
 
 /// A sandbox in which an agent waits for the word.
@@ -44,7 +44,14 @@ struct Stage {
     ready: confined::Ready,
     policy: Policy,
     /// An agent that is spoken with.
-    engaged: Option<Engaged>,
+    engaged: Option<Box<Engaged>>,
+}
+
+/// What came of building the sandbox of a turn.
+enum Staged {
+    Ready(Box<Stage>),
+    /// What keeps the agent from being confined: an outcome of the turn.
+    Refused(ProcessEnd),
 }
 
 /// What an agent's command line comes to.
@@ -77,20 +84,22 @@ pub(crate) fn execute(machine: &mut Machine, order: &TurnOrder<'_>) -> Result<Ex
 }
 
 impl Machine {
-    /// Builds the sandbox of a turn. What keeps an agent from being confined is an outcome of the turn.
-    fn stage(&mut self, order: &TurnOrder<'_>) -> Result<std::result::Result<Stage, ProcessEnd>> {
+    /// Builds the sandbox of a turn.
+    fn stage(&mut self, order: &TurnOrder<'_>) -> Result<Staged> {
         let (agent, on) = (&order.spec.agent, Ground::of(order.run, order.spec));
         let shown = self.show(&on)?;
         let layout = &self.context.layout;
-        let Some(mut call) = self.call(agent, &layout.root, &on)? else { return Ok(Err(missing(agent))) };
+        let Some(mut call) = self.call(agent, &layout.root, &on)? else {
+            return Ok(Staged::Refused(missing(agent)));
+        };
         let contract = &order.run.started.contract;
         let run_dir = layout.run(&order.run.id.slug());
         let (tools, borrowed) = (self.tools(contract)?, self.objects.directories());
         let engaged = match agent::kind_of(agent) {
             None => None,
-            Some(kind) => match self.engage(order, agent, kind, &call.cwd, Some(&tools.home))? {
-                Ok(engaged) => Some(engaged),
-                Err(why) => return Ok(Err(ProcessEnd::NotStarted(why))),
+            Some(kind) => match self.engaging(order).engage(order, agent, kind, &call.cwd, Some(&tools.home))? {
+                Engagement::Ready(engaged) => Some(engaged),
+                Engagement::Refused(why) => return Ok(Staged::Refused(ProcessEnd::NotStarted(why))),
             },
         };
         if let Some(engaged) = &engaged {
@@ -114,21 +123,17 @@ impl Machine {
             let ready = confined::get_ready(&self.context.sandbox, &policy, &command);
             Ok(Stage { ready: ready.map_err(|error| error.to_string())?, policy, engaged })
         });
-        Ok(staged.map_err(ProcessEnd::NotConfined))
+        Ok(match staged {
+            Ok(stage) => Staged::Ready(Box::new(stage)),
+            Err(why) => Staged::Refused(ProcessEnd::NotConfined(why)),
+        })
     }
 
-    /// Gets everything ready for a turn of a known agent; the inner error says what keeps it from being started.
-    fn engage(
-        &mut self,
-        order: &TurnOrder<'_>,
-        agent: &AgentConfig,
-        kind: Kind,
-        cwd: &Path,
-        inside: Option<&Path>,
-    ) -> Result<std::result::Result<Engaged, String>> {
+    /// What a known agent of a turn is engaged with.
+    fn engaging(&mut self, order: &TurnOrder<'_>) -> Engaging<'_> {
         let private = self.directory(&Ground::of(order.run, order.spec));
         let redactor = self.redactor();
-        Engaging { context: &self.context, private, redactor }.engage(order, agent, kind, cwd, inside)
+        Engaging { context: &self.context, private, redactor }
     }
 
     /// What of the machine is seen inside; looked for once.
@@ -176,8 +181,8 @@ impl Machine {
             None => self.stage(order)?,
         };
         let Stage { mut ready, policy, mut engaged } = match stage {
-            Ok(stage) => stage,
-            Err(end) => return Ok(not_started(end, json!({ "backend": "native" }))),
+            Staged::Ready(stage) => *stage,
+            Staged::Refused(end) => return Ok(not_started(end, json!({ "backend": "native" }))),
         };
         if self.cancel.is_canceled() {
             return Ok(not_started(ProcessEnd::Canceled, confinement(&policy, &Value::Null, &Value::Null)));
@@ -309,12 +314,12 @@ impl Machine {
         let Some(call) = self.call(agent, &tree, &on)? else { return Ok(not_started(missing(agent), record)) };
         let mut engaged = match agent::kind_of(agent) {
             None => None,
-            Some(kind) => match self.engage(order, agent, kind, &call.cwd, None)? {
-                Ok(engaged) => Some(engaged),
-                Err(why) => return Ok(not_started(ProcessEnd::NotStarted(why), record)),
+            Some(kind) => match self.engaging(order).engage(order, agent, kind, &call.cwd, None)? {
+                Engagement::Ready(engaged) => Some(engaged),
+                Engagement::Refused(why) => return Ok(not_started(ProcessEnd::NotStarted(why), record)),
             },
         };
-        let command = self.free_command(agent, &tree, call, order, engaged.as_ref());
+        let command = self.free_command(agent, &tree, call, order, engaged.as_deref());
         prepare(self, Some(order))?;
         let ready = self.waiting.supervisor.take().expect("BUG: a supervisor was just made ready");
         let mut conversation = match &mut engaged {

@@ -2,7 +2,7 @@
 //! planned by [`crate::landing`].
 
 use crate::Result;
-use crate::git::{Land, ObjectId, Objects, Repository, Swap, id, land_on_branch, recorded};
+use crate::git::{BranchMove, Land, ObjectId, Objects, Repository, Swap, id, recorded};
 use crate::world::LandResult;
 use contract::Landing;
 use run::Run;
@@ -40,7 +40,7 @@ pub(crate) fn carry_out(user: &Repository, objects: &Objects, run: &Run, landing
         "checked_out" => crash::point("land.checked_out"),
         _ => {}
     };
-    Ok(described(land_on_branch(user, objects, branch, base, new, &message, &mut at)?, &landing.target))
+    Ok(described(BranchMove { user, objects, branch, base, new, message: &message }.land(&mut at)?, &landing.target))
 }
 
 pub(crate) fn described(land: Land, target: &str) -> LandResult {

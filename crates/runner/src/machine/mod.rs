@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Nobody's `.env` is longer.
 const DOTENV_BYTES_MAX: u64 = 256 << 10;
 
-/// See the module.
+/// Agents and git on this machine, for one run and one worker.
 pub struct Machine {
     /// Tells it apart from the others of this process.
     number: u64,

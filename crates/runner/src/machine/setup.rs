@@ -54,6 +54,12 @@ pub(crate) enum SetUp {
     Failed(Box<Execution>),
 }
 
+/// How running a setup ended.
+enum SetupEnd {
+    Succeeded(Outcome, Changes),
+    Failed(Box<Execution>),
+}
+
 impl Included {
     /// What is put on record.
     fn on_record(&self) -> Value {
@@ -180,18 +186,17 @@ impl Machine {
         };
         let making = layers.begin(&self.objects, &self.setup_order(on)?)?;
         lower.splice(0..0, making.below());
-        let done = self.run_setup((on, limits), agent, call, &making, Shown::Layers { lower, secrets });
+        let done = self.run_setup((on, limits), agent, call, &making, Shown::Layers { lower, secrets })?;
         match done {
-            Ok(Ok((outcome, record))) => self.keep_setup(on, making, outcome, record),
-            Ok(Err(failed)) => {
+            SetupEnd::Succeeded(outcome, changes) => self.keep_setup(on, making, outcome, changes),
+            SetupEnd::Failed(failed) => {
                 making.abandon()?;
                 Ok(SetUp::Failed(failed))
             }
-            Err(error) => Err(error),
         }
     }
 
-    /// Runs it to its end; nothing of it is alive afterwards. An outcome is that of a setup that succeeded.
+    /// Runs it to its end; nothing of it is alive afterwards.
     fn run_setup(
         &mut self,
         (on, limits): (&Ground<'_>, Limits),
@@ -199,7 +204,7 @@ impl Machine {
         call: &Call,
         making: &SetupMaking<'_>,
         shown: Shown,
-    ) -> Result<std::result::Result<(Outcome, Changes), Box<Execution>>> {
+    ) -> Result<SetupEnd> {
         let contract = &on.run.started.contract;
         let (tools, borrowed) = (self.tools(contract)?, self.objects.directories());
         let scene = self.scene(&tools, shown, &borrowed, contract);
@@ -216,18 +221,20 @@ impl Machine {
         });
         let (ready, policy) = match ready {
             Ok(ready) => ready,
-            Err(why) => return Ok(Err(not_confined(&why, json!({ "backend": "native" })))),
+            Err(why) => return Ok(SetupEnd::Failed(not_confined(&why, json!({ "backend": "native" })))),
         };
         (self.context.told)(News::Setup(agent.cmd.clone()));
         let mut finished = match ready.go(Said::Bytes(&[]), Limits { idle: None, ..limits }, &self.cancel) {
             Ok(finished) => finished,
-            Err(error) => return Ok(Err(not_confined(&error.to_string(), json!({ "backend": "native" })))),
+            Err(error) => {
+                return Ok(SetupEnd::Failed(not_confined(&error.to_string(), json!({ "backend": "native" }))));
+            }
         };
         let record = confinement(&policy, &json!(finished.effective), &json!(finished.report));
         let changes = Changes { upper: finished.layers.swap_remove(0), record };
         Ok(match went_wrong(&finished.outcome) {
-            None => Ok((finished.outcome, changes)),
-            Some(end) => Err(Box::new(ended(end, finished.outcome, changes.record))),
+            None => SetupEnd::Succeeded(finished.outcome, changes),
+            Some(end) => SetupEnd::Failed(Box::new(ended(end, finished.outcome, changes.record))),
         })
     }
 

@@ -16,7 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use super::capture::{Captured, Stream};
 use super::control::Report;
 use super::input::{Input, Said};
-use super::supervised::{Output, Streams, Supervised, timespec};
+use super::supervised::{Ending, Output, Streams, Supervised, timespec};
 use super::{Cancel, Command, End, Limits, Outcome, STOP_GRACE, Supervisor, supervise};
 use sandbox::Confined;
 
@@ -100,13 +100,13 @@ impl Ready {
             unreachable!("BUG: the keeper was given above")
         };
         let (reported, was_stopped) = (supervised.finish()?, stopped.is_some());
-        let rests = reported.is_ok() && !was_stopped;
+        let rests = matches!(reported, Ending::Reported(_)) && !was_stopped;
         let end = match (reported, stopped) {
-            (Ok(Report::NotStarted(why)), _) => End::NotStarted(why),
+            (Ending::Reported(Report::NotStarted(why)), _) => End::NotStarted(why),
             (_, Some(reason)) => reason,
-            (Ok(Report::Exited(code)), None) => End::Exited(code),
-            (Ok(Report::Signaled(signal)), None) => End::Signaled(signal),
-            (Err(status), None) => match status.signal() {
+            (Ending::Reported(Report::Exited(code)), None) => End::Exited(code),
+            (Ending::Reported(Report::Signaled(signal)), None) => End::Signaled(signal),
+            (Ending::Unreported(status), None) => match status.signal() {
                 Some(signal) => End::Signaled(signal),
                 None => {
                     let error = io::Error::other(format!("it ended without a report, {status}"));

@@ -33,6 +33,13 @@ pub(super) struct Supervised {
     reaped: bool,
 }
 
+/// How a program ended, as far as its supervisor told.
+pub(super) enum Ending {
+    Reported(Report),
+    /// The supervisor itself ended first, in this way.
+    Unreported(ExitStatus),
+}
+
 /// The program's ends of its streams.
 pub(super) struct Streams {
     pub(super) stdin: OwnedFd,
@@ -118,17 +125,17 @@ impl Supervised {
     }
 
     /// How the program ended: what was reported, or, without a report, how the supervisor itself ended.
-    pub(super) fn finish(&mut self) -> io::Result<Result<Report, ExitStatus>> {
+    pub(super) fn finish(&mut self) -> io::Result<Ending> {
         self.has_reported()?;
         if let Some(report) = &self.report {
-            return Ok(Ok(report.clone()));
+            return Ok(Ending::Reported(report.clone()));
         }
         // It was killed before its work was done. Not reaped yet, it still keeps its id, and
         // so its session's, from being given to another.
         tree::kill_session(self.pid)?;
         let status = self.child.wait()?;
         self.reaped = true;
-        Ok(Err(status))
+        Ok(Ending::Unreported(status))
     }
 
     /// Tells a supervisor that has no program that there is none to come.

@@ -1,8 +1,8 @@
 //! What is kept of what an agent left: its words, its files and its patch, all without their secrets. It is the same for a
 //! turn that was just taken and for one that is taken again.
 
-use crate::change::apply_patch;
 use crate::change::paths;
+use crate::change::{Patched, apply_patch};
 use crate::evidence::collect::collect;
 use crate::evidence::left_files::{open, read_file};
 use crate::evidence::redaction::{clear, told};
@@ -87,11 +87,11 @@ fn without_secrets(
         return Ok(patch);
     }
     let adds = match apply_patch(objects, run, &patch)? {
-        Ok(tree) => {
+        Patched::Tree(tree) => {
             let changes = paths::between(objects, id(run.tree()), id(tree))?;
             changes.iter().any(|change| !change.secrets.is_empty())
         }
-        Err(_) => true,
+        Patched::Refused(..) => true,
     };
     if !adds {
         return Ok(patch);

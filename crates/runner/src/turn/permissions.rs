@@ -27,7 +27,6 @@ const VIOLATIONS_MAX: usize = 100;
 /// A longer request is denied: nobody reads it to its end, and an approval is bound to all of what was shown.
 const SHOWN_BYTES_MAX: usize = 16 << 10;
 
-/// See the module.
 pub(crate) struct OnRecord<'w, 'a> {
     shared: Arc<SharedRun<'a>>,
     store: &'w Store,

@@ -22,7 +22,6 @@ const TRIES_MAX: u32 = 8;
 /// The unit in which a file system says what a file takes up.
 const BLOCK_BYTES: u64 = 512;
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Shelf {
     dir: PathBuf,

@@ -45,6 +45,27 @@ pub(super) fn added(one: Found, other: Found) -> Found {
     })
 }
 
+/// The sum of parts such as `2 passed`: the words that count as passed are the same everywhere, the others are the
+/// runner's own, and what it knows no word for counts nothing. None if a part is not a number and a word.
+pub(super) fn sum<'p>(
+    mut total: Found,
+    parts: impl Iterator<Item = Option<(u64, &'p str)>>,
+    failed_words: &[&str],
+    skipped_words: &[&str],
+) -> Found {
+    for part in parts {
+        let (number, word) = part?;
+        let found = match word {
+            "passed" => passed(number),
+            word if failed_words.contains(&word) => failed(number),
+            word if skipped_words.contains(&word) => skipped(number),
+            _ => None,
+        };
+        total = added(total, found);
+    }
+    total
+}
+
 /// What one test, or so many, add.
 pub(super) fn passed(passed: u64) -> Found {
     Some(TestCounts { passed, ..TestCounts::default() })

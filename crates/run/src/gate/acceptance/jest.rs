@@ -1,6 +1,6 @@
 //! `jest`: one line for all test files.
 
-use super::counts::{Found, added, failed, number_and_word, passed, skipped};
+use super::counts::{Found, number_and_word, passed, sum};
 
 /// `Tests:       1 failed, 1 skipped, 1 todo, 2 passed, 5 total`.
 pub(super) fn line(line: &str) -> Found {
@@ -10,18 +10,7 @@ pub(super) fn line(line: &str) -> Found {
     if last != "total" {
         return None;
     }
-    let mut total = passed(0);
-    for part in parts {
-        let (number, word) = part?;
-        let found = match word {
-            "passed" => passed(number),
-            "failed" => failed(number),
-            "skipped" | "todo" | "pending" => skipped(number),
-            _ => None,
-        };
-        total = added(total, found);
-    }
-    total
+    sum(passed(0), parts, &["failed"], &["skipped", "todo", "pending"])
 }
 
 #[cfg(test)]

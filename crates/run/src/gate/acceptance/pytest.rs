@@ -1,6 +1,6 @@
 //! `pytest`: the last line, between equals signs or, with `-q`, bare.
 
-use super::counts::{Found, added, failed, number_and_word, passed, skipped};
+use super::counts::{Found, number_and_word, passed, sum};
 
 /// `==== 1 failed, 2 passed, 1 skipped, 1 xfailed, 1 xpassed, 1 error in 0.08s =====`. What was expected to fail neither
 /// passed nor failed, whatever it did.
@@ -11,18 +11,8 @@ pub(super) fn line(line: &str) -> Found {
     if numbers == "no tests ran" {
         return passed(0);
     }
-    let mut total = None;
-    for part in numbers.split(", ") {
-        let (number, word) = number_and_word(part)?;
-        let found = match word {
-            "passed" => passed(number),
-            "failed" | "error" | "errors" => failed(number),
-            "skipped" | "xfailed" | "xpassed" => skipped(number),
-            _ => None,
-        };
-        total = added(total, found);
-    }
-    total
+    let parts = numbers.split(", ").map(number_and_word);
+    sum(None, parts, &["failed", "error", "errors"], &["skipped", "xfailed", "xpassed"])
 }
 
 #[cfg(test)]

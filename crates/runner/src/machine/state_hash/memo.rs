@@ -46,7 +46,7 @@ pub(super) enum Of {
 
 type Key = [u8; KEY_BYTES];
 
-/// See the module.
+/// Hashes of files that have not changed since they were last read.
 #[derive(Debug)]
 pub struct Memo {
     /// Entries of the file, without its header.

@@ -5,7 +5,7 @@ use super::super::Walk;
 use super::super::tally::{Found, fields, found};
 use crate::Result;
 use crate::change::paths;
-use crate::change::{apply_patch, read_patch};
+use crate::change::{Patched, apply_patch, read_patch};
 use crate::git::id;
 use contract::{BudgetExceeded, ChangeDropped, Digest, Event, Fact, PatchApplied, Reason, StepRef, TreeId};
 use run::gate::budget::{Sizes, over_budget, risky};
@@ -57,8 +57,8 @@ fn judge_patch(walk: &Walk<'_, '_>, patch: &[u8]) -> Result<Judged> {
         return Ok(stopped(over));
     }
     let tree = match apply_patch(objects, run, patch)? {
-        Ok(tree) => tree,
-        Err((reason, findings)) => return Ok(Judged::Dropped { reason, findings, budget: None }),
+        Patched::Tree(tree) => tree,
+        Patched::Refused(reason, findings) => return Ok(Judged::Dropped { reason, findings, budget: None }),
     };
     let changes = paths::between(objects, id(run.tree()), id(tree))?;
     // A patch is made on objects: there is no workspace in which anything else could lie about.
