@@ -377,6 +377,106 @@ fn the_diff_text_applies_again_and_attributes_hide_nothing() {
     assert_eq!(world.apply(std::str::from_utf8(&text).unwrap()).unwrap(), applied);
 }
 
+/// What git says of two trees, and what norma does.
+fn check_diff_text(world: &World, old: ObjectId, new: ObjectId) {
+    let ids = [old.to_string(), new.to_string()];
+    let options =
+        ["--git-dir=.", "diff-tree", "-p", "-r", "--full-index", "--no-renames", "--no-ext-diff", &ids[0], &ids[1]];
+    let output = Command::new("git").current_dir(&world.objects.dir).args(options).output().unwrap();
+    assert!(output.status.success());
+    let (git, ours) = (output.stdout, world.objects.diff_text(old, new).unwrap());
+    if git != ours {
+        let line = git.split(|b| *b == b'\n').zip(ours.split(|b| *b == b'\n')).find(|(one, other)| one != other);
+        let shown = line.map(|(one, other)| [String::from_utf8_lossy(one), String::from_utf8_lossy(other)]);
+        panic!("git and norma first differ at {shown:?}\n{}", String::from_utf8_lossy(&git));
+    }
+}
+
+#[test]
+fn a_patch_is_spelled_as_git_spells_it() {
+    let world = World::new();
+    let (none, objects) = (world.objects.edit(world.base().1, &[]).unwrap(), &world.objects);
+    let long = |marks: &[usize]| -> String {
+        let line = |at| if marks.contains(&at) { format!("changed {at}\n") } else { format!("  line {at}\n") };
+        (0..60).map(|at| if at % 17 == 0 { format!("fn part_{at}() {{ // \t \n") } else { line(at) }).collect()
+    };
+    let sides: [(&[u8], u32, Option<&[u8]>, u32, Option<&[u8]>); 19] = [
+        (b"created", 0, None, MODE_FILE, Some(b"one\ntwo")),
+        (b"empty", 0, None, MODE_FILE, Some(b"")),
+        (b"emptied", MODE_FILE, Some(b"x\n"), MODE_FILE, Some(b"")),
+        (b"deleted", MODE_EXECUTABLE, Some(b"gone\n"), 0, None),
+        (b"mode", MODE_FILE, Some(b"same\n"), MODE_EXECUTABLE, Some(b"same\n")),
+        (b"mode and text", MODE_FILE, Some(b"a\n"), MODE_EXECUTABLE, Some(b"b\n")),
+        (b"link", 0, None, MODE_SYMLINK, Some(b"target")),
+        (b"becomes a link", MODE_FILE, Some(b"text\n"), MODE_SYMLINK, Some(b"target")),
+        (b"binary", MODE_FILE, Some(b"a\0b"), MODE_FILE, Some(b"a\0c")),
+        (b"binary comes", 0, None, MODE_FILE, Some(b"\0")),
+        (b"becomes text", MODE_FILE, Some(b"\0"), MODE_FILE, Some(b"text\n")),
+        (b"end", MODE_FILE, Some(b"a\nb"), MODE_FILE, Some(b"a\nb\n")),
+        (b"crlf", MODE_FILE, Some(b"a\r\nb\r\n"), MODE_FILE, Some(b"a\r\nb\n")),
+        ("f\u{fc}r \u{1f980}".as_bytes(), 0, None, MODE_FILE, Some(b"x\n")),
+        (b"tab\there\"and\\there\x01\x7f\n", 0, None, MODE_FILE, Some(b"x\n")),
+        (b"not \xff utf-8", MODE_FILE, Some(b"x\n"), MODE_FILE, Some(b"y\n")),
+        (b"dir/a.c", MODE_FILE, Some(b"x\n"), MODE_FILE, Some(b"y\n")),
+        (b"dir.c", MODE_FILE, Some(b"x\n"), MODE_FILE, Some(b"y\n")),
+        (b"one", MODE_FILE, Some(b"only\n"), MODE_FILE, Some(b"other\n")),
+    ];
+    let tree = |second: bool| {
+        let mut edits: Vec<(Vec<u8>, Option<Entry>)> = Vec::new();
+        for (path, old_mode, old, new_mode, new) in &sides {
+            let (mode, bytes) = if second { (new_mode, new) } else { (old_mode, old) };
+            let entry = bytes.map(|bytes| Entry { mode: *mode, id: objects.write_blob(bytes).unwrap() });
+            edits.push((path.to_vec(), entry));
+        }
+        for (name, marks) in
+            [("far", vec![5, 40]), ("near", vec![20, 26]), ("apart", vec![20, 28]), ("top", vec![0, 59])]
+        {
+            let text = long(if second { &marks } else { &[] });
+            edits
+                .push((name.into(), Some(Entry { mode: MODE_FILE, id: objects.write_blob(text.as_bytes()).unwrap() })));
+        }
+        objects.edit(none, &edits).unwrap()
+    };
+    check_diff_text(&world, tree(false), tree(true));
+    check_diff_text(&world, tree(true), tree(false));
+}
+
+#[test]
+fn lines_differ_where_git_says_that_they_do() {
+    // Few different lines, many of them alike, so that there are many ways to say what was changed.
+    const LINES: [&str; 9] = ["", "}", "  }", "{", "  a();", "  b();", "\tc", "fn x() {", "    return 1;"];
+    const PAIRS: usize = 400;
+    let world = World::new();
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    let (mut before, mut after): (Vec<_>, Vec<_>) = (Vec::new(), Vec::new());
+    for number in 0..PAIRS {
+        let old: Vec<&str> = (0..random(40)).map(|_| LINES[random(LINES.len())]).collect();
+        let mut new = old.clone();
+        for _ in 0..=random(5) {
+            let at = random(new.len() + 1);
+            match random(3) {
+                0 => new.insert(at, LINES[random(LINES.len())]),
+                1 if at < new.len() => drop(new.remove(at)),
+                _ if at < new.len() => new[at] = LINES[random(LINES.len())],
+                _ => {}
+            }
+        }
+        for (lines, edits) in [(old, &mut before), (new, &mut after)] {
+            let end = if random(4) == 0 { "" } else { "\n" };
+            let id = world.objects.write_blob((lines.join("\n") + end).as_bytes()).unwrap();
+            edits.push((format!("f{number:04}").into_bytes(), Some(Entry { mode: MODE_FILE, id })));
+        }
+    }
+    let tree = |edits: &[_]| world.objects.edit(world.base().1, edits).unwrap();
+    check_diff_text(&world, tree(&before), tree(&after));
+}
+
 #[test]
 fn the_users_repository_is_described_as_it_is() {
     let world = World::new();

@@ -14,6 +14,7 @@
 //! | `contents.rs` | trees and blobs for those who read a whole state |
 //! | `merge.rs` | three trees become one, line by line |
 //! | `patch.rs` | a patch: what it names, whether it is safe to try, and how it becomes a tree |
+//! | `unified.rs` | two trees become a patch |
 //! | `configured.rs` | what the user's configuration would have git run: filters, and paths that it names |
 //! | `checkout.rs` | private checkouts for agents |
 //! | `sweep.rs` | removing files an agent left, without ever following a symlink |
@@ -34,6 +35,7 @@ mod repository;
 mod staged;
 pub(crate) mod sweep;
 pub(crate) mod tree;
+mod unified;
 
 use std::io;
 use std::path::{Path, PathBuf};

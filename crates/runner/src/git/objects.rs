@@ -191,13 +191,6 @@ impl Objects {
         tree::diff(&self.reader()?, old_tree, new_tree)
     }
 
-    /// The difference as a patch: full ids, no renames, nothing configurable.
-    pub fn diff_text(&self, old_tree: ObjectId, new_tree: ObjectId) -> Result<Vec<u8>, GitError> {
-        let options = ["-p", "-r", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color"];
-        let command = self.git("diff-tree").args(&options).args(&["--src-prefix=a/", "--dst-prefix=b/"]);
-        command.arg("--end-of-options").id(old_tree).id(new_tree).run()
-    }
-
     /// The bytes of a blob.
     pub fn read_blob(&self, id: ObjectId) -> Result<Vec<u8>, GitError> {
         self.reader()?.expect(id, Kind::Blob)

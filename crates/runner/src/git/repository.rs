@@ -121,28 +121,14 @@ impl Repository {
             let place = Place::Search { dir, environment: &environment };
             git(&program, &place, "rev-parse").args(question).run().map(without_newline)
         };
-        let kind = ask(&["--is-bare-repository", "--is-inside-work-tree", "--show-object-format"]);
-        let kind = kind.map_err(|error| not_a_repository(dir, error))?;
-        let kind = String::from_utf8_lossy(&kind).into_owned();
-        let format = match kind.lines().collect::<Vec<_>>()[..] {
-            ["true", _, _] => {
-                return Err(GitError::BareRepository { dir: dir.to_owned() });
-            }
-            ["false", "true", "sha1"] => gix_hash::Kind::Sha1,
-            ["false", "true", "sha256"] => gix_hash::Kind::Sha256,
-            ["false", "false", _] => {
-                let reason = "it is inside a git directory".to_owned();
-                return Err(GitError::NotARepository { dir: dir.to_owned(), reason });
-            }
-            _ => {
-                return Err(GitError::Answer { command: "rev-parse".to_owned(), detail: kind });
-            }
+        let Found { format, directories: [root, git_dir, common_dir] } = match found_at_once(&ask) {
+            Some(found) => found,
+            None => found_one_by_one(dir, &ask)?,
         };
-        // One question per child: a path may contain a newline.
         Ok(Repository {
-            root: canonical(ask(&["--show-toplevel"])?)?,
-            git_dir: canonical(ask(&["--absolute-git-dir"])?)?,
-            common_dir: canonical(ask(&["--path-format=absolute", "--git-common-dir"])?)?,
+            root: canonical(root)?,
+            git_dir: canonical(git_dir)?,
+            common_dir: canonical(common_dir)?,
             format,
             state_directory: STATE_DIRECTORY.to_vec(),
             environment,
@@ -381,6 +367,58 @@ fn dirty_path(record: &[u8]) -> Result<DirtyPath, GitError> {
     match record {
         [x, y, b' ', path @ ..] => Ok(DirtyPath { path: path.to_vec(), status: [*x, *y] }),
         _ => Err(GitError::Answer { command: "status".to_owned(), detail: text(record.to_vec()) }),
+    }
+}
+
+/// What git knows of a repository.
+struct Found {
+    format: gix_hash::Kind,
+    /// The work tree, its git directory, and the one that linked work trees share.
+    directories: [Vec<u8>; 3],
+}
+
+/// What kind of repository it is.
+const KIND: [&str; 3] = ["--is-bare-repository", "--is-inside-work-tree", "--show-object-format"];
+
+/// Where its directories are, one question each.
+const DIRECTORIES: [&[&str]; 3] =
+    [&["--show-toplevel"], &["--absolute-git-dir"], &["--path-format=absolute", "--git-common-dir"]];
+
+type Ask<'a> = dyn Fn(&[&str]) -> Result<Vec<u8>, GitError> + 'a;
+
+/// All answers from one child, since starting git takes longer than most verbs do; none where something is unusual.
+fn found_at_once(ask: &Ask<'_>) -> Option<Found> {
+    let all = ask(&[&KIND[..], &DIRECTORIES.concat()].concat()).ok()?;
+    let lines: Vec<&[u8]> = all.split(|byte| *byte == b'\n').collect();
+    let [b"false", b"true", format, directories @ ..] = &lines[..] else { return None };
+    // A path with a newline is more lines than there are directories.
+    let directories: [&[u8]; 3] = directories.try_into().ok()?;
+    Some(Found { format: object_format(format)?, directories: directories.map(<[u8]>::to_vec) })
+}
+
+/// One question per child: a path may contain a newline, and what is no repository says why.
+fn found_one_by_one(dir: &Path, ask: &Ask<'_>) -> Result<Found, GitError> {
+    let kind = ask(&KIND).map_err(|error| not_a_repository(dir, error))?;
+    let lines: Vec<&[u8]> = kind.split(|byte| *byte == b'\n').collect();
+    let format = match lines[..] {
+        [b"true", _, _] => return Err(GitError::BareRepository { dir: dir.to_owned() }),
+        [b"false", b"false", _] => {
+            let reason = "it is inside a git directory".to_owned();
+            return Err(GitError::NotARepository { dir: dir.to_owned(), reason });
+        }
+        [b"false", b"true", format] => object_format(format),
+        _ => None,
+    };
+    let unknown = || GitError::Answer { command: "rev-parse".to_owned(), detail: text(kind.clone()) };
+    let [root, git_dir, common_dir] = DIRECTORIES.map(ask);
+    Ok(Found { format: format.ok_or_else(unknown)?, directories: [root?, git_dir?, common_dir?] })
+}
+
+fn object_format(name: &[u8]) -> Option<gix_hash::Kind> {
+    match name {
+        b"sha1" => Some(gix_hash::Kind::Sha1),
+        b"sha256" => Some(gix_hash::Kind::Sha256),
+        _ => None,
     }
 }
 
