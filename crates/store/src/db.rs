@@ -12,6 +12,11 @@ pub const SQLITE_VERSION_MIN: (i32, &str) = (3_051_003, "3.51.3");
 /// How long a writer waits for another one.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(5000);
 
+/// Pages that a connection holds, in KiB. SQLite's own default is 2,000 for each connection; what norma reads and writes again
+/// and again is the end of a log, and most of the memory that it holds would be these pages.
+const WRITER_CACHE_KIB: u32 = 512;
+const READER_CACHE_KIB: u32 = 256;
+
 /// Each migration is applied once, in order, and recorded in `schema_migrations`.
 const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0001.sql"),
@@ -45,6 +50,7 @@ pub(crate) fn open_writer(layout: &Layout) -> Result<(Connection, JournalMode)> 
     let mode: rusqlite::Result<String> = db.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0));
     let is_wal = mode.is_ok_and(|mode| mode.eq_ignore_ascii_case("wal"));
     let mode = if is_wal { JournalMode::Wal } else { JournalMode::Delete };
+    db.execute_batch(&format!("PRAGMA cache_size=-{WRITER_CACHE_KIB}"))?;
     db.set_prepared_statement_cache_capacity(64);
     migrate(&mut db)?;
     Ok((db, mode))
@@ -59,7 +65,9 @@ pub(crate) fn open_reader(layout: &Layout) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(layout.db(), flags)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
-    db.execute_batch("PRAGMA trusted_schema=OFF; PRAGMA query_only=ON;")?;
+    db.execute_batch(&format!(
+        "PRAGMA trusted_schema=OFF; PRAGMA query_only=ON; PRAGMA cache_size=-{READER_CACHE_KIB};"
+    ))?;
     let found = version(&db)?;
     match found.cmp(&(MIGRATIONS.len() as i64)) {
         std::cmp::Ordering::Greater => Err(Error::SchemaTooNew { found, known: MIGRATIONS.len() as i64 }),
