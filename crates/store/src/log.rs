@@ -1,6 +1,7 @@
 //! The log and its one writer. Work is submitted as closures; the writer thread takes whatever is queued, runs
 //! each piece in its own savepoint of one transaction, commits once, and only then acknowledges all of them:
-//! group commit without a timer. Nobody is told a fact before its COMMIT has returned.
+//! group commit without a timer. Nobody is told a fact before its COMMIT has returned. Work that nobody waits for yet is
+//! *patient*: it is committed with whatever comes after it, or as soon as somebody does wait for it.
 
 use crate::crash;
 use crate::db::{self, JournalMode};
@@ -11,7 +12,7 @@ use contract::{Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX,
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -50,11 +51,14 @@ pub(crate) fn random10() -> [u8; 10] {
 #[must_use = "nothing is durable before the ticket says so"]
 pub struct Ticket<T> {
     answer: oneshot::Receiver<Result<T>>,
+    /// Where a patient writer is hurried.
+    hurry: Option<Weak<mpsc::Sender<Queued>>>,
 }
 
 impl<T> Ticket<T> {
     /// Blocks until the work is committed, or refused.
     pub fn wait(self) -> Result<T> {
+        self.hurry();
         self.answer.recv().unwrap_or(Err(Error::Stopped))
     }
 
@@ -63,7 +67,14 @@ impl<T> Ticket<T> {
     where
         T: Send,
     {
+        self.hurry();
         self.answer.await.unwrap_or(Err(Error::Stopped))
+    }
+
+    fn hurry(&self) {
+        if let Some(queue) = self.hurry.as_ref().and_then(Weak::upgrade) {
+            let _ = queue.send(Queued::Hurry);
+        }
     }
 }
 
@@ -97,6 +108,15 @@ impl From<Failed> for Error {
 
 type Acknowledge = Box<dyn FnOnce(std::result::Result<(), Failed>) + Send>;
 type Work = Box<dyn FnOnce(&mut Tx<'_>) -> Acknowledge + Send>;
+
+/// What the writer is sent.
+enum Queued {
+    Work(Work),
+    /// Nobody waits for it yet.
+    Patient(Work),
+    /// Somebody waits for what was patient.
+    Hurry,
+}
 
 /// The open transaction, as submitted work sees it.
 pub(crate) struct Tx<'a> {
@@ -306,7 +326,7 @@ pub struct Store {
     /// Whether there was no log before: its first line was written now.
     pub is_new: bool,
     end: Arc<AuditEnd>,
-    queue: Option<mpsc::Sender<Work>>,
+    queue: Option<Arc<mpsc::Sender<Queued>>>,
     writer: Option<JoinHandle<()>>,
     mirror: Mirror,
     place: Place,
@@ -333,7 +353,7 @@ impl Store {
                 source,
             })?
         };
-        let (queue, writer) = (Some(queue), Some(writer));
+        let (queue, writer) = (Some(Arc::new(queue)), Some(writer));
         let store = Store { layout: layout.clone(), journal, is_new: fresh, end, queue, writer, mirror, place };
         if fresh {
             store.audit(Audit::Initialized { version: env!("CARGO_PKG_VERSION").to_owned() }).wait()?;
@@ -346,10 +366,14 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Ticket<T> {
-        self.queue_up(move |tx| in_savepoint(tx, work))
+        self.queue_up(Queued::Work, move |tx| in_savepoint(tx, work))
     }
 
-    fn queue_up<T: Send + 'static>(&self, work: impl FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static) -> Ticket<T> {
+    fn queue_up<T: Send + 'static>(
+        &self,
+        how: fn(Work) -> Queued,
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    ) -> Ticket<T> {
         let (sender, answer) = oneshot::channel();
         let work: Work = Box::new(move |tx| {
             let result = work(tx);
@@ -364,9 +388,9 @@ impl Store {
         });
         if let Some(queue) = &self.queue {
             // A writer that has stopped drops the work, and with it the sender: the ticket says `Stopped`.
-            let _ = queue.send(work);
+            let _ = queue.send(how(work));
         }
-        Ticket { answer }
+        Ticket { answer, hurry: None }
     }
 
     /// Appends facts, and the files that belong to them, to a run's log; durable when this returns.
@@ -385,10 +409,32 @@ impl Store {
         facts: Vec<Fact>,
         files: Vec<(String, StepFile)>,
     ) -> (Vec<Event>, RunLog, Ticket<()>) {
+        self.append_as(Queued::Work, log, facts, files)
+    }
+
+    /// The same for facts that others follow before anybody waits: they share a commit with those.
+    pub fn submit_patient(
+        &self,
+        log: &RunLog,
+        facts: Vec<Fact>,
+        files: Vec<(String, StepFile)>,
+    ) -> (Vec<Event>, RunLog, Ticket<()>) {
+        let (events, end, mut ticket) = self.append_as(Queued::Patient, log, facts, files);
+        ticket.hurry = self.queue.as_ref().map(Arc::downgrade);
+        (events, end, ticket)
+    }
+
+    fn append_as(
+        &self,
+        how: fn(Work) -> Queued,
+        log: &RunLog,
+        facts: Vec<Fact>,
+        files: Vec<(String, StepFile)>,
+    ) -> (Vec<Event>, RunLog, Ticket<()>) {
         let (lines, end) = log.prepare(facts, now());
         let events: Vec<Event> = lines.iter().map(|line| line.event.clone()).collect();
         let log = log.clone();
-        let ticket = self.queue_up(move |tx| tx.append(&log, &lines, &files));
+        let ticket = self.queue_up(how, move |tx| tx.append(&log, &lines, &files));
         (events, end, ticket)
     }
 
@@ -471,13 +517,11 @@ fn write_loop(
     db: &Connection,
     place: (&Layout, &Place),
     (audit, end): ((u64, Digest), &AuditEnd),
-    jobs: &mpsc::Receiver<Work>,
+    jobs: &mpsc::Receiver<Queued>,
     mirror: &crate::mirror::Handle,
 ) {
     let mut ends = Ends { audit, runs: HashMap::new(), sealed: false };
-    while let Ok(first) = jobs.recv() {
-        let more = std::iter::from_fn(|| jobs.try_recv().ok());
-        let batch: Vec<Work> = std::iter::once(first).chain(more).take(BATCH_MAX).collect();
+    while let Some(batch) = next_batch(jobs) {
         let mut acknowledge = Vec::with_capacity(batch.len());
         let committed = ends.audit;
         let outcome = commit_batch(db, place, &mut ends, batch, &mut acknowledge);
@@ -504,6 +548,25 @@ fn write_loop(
             return;
         }
     }
+}
+
+/// Everything that is queued, once somebody waits for some of it; none when no more will come.
+fn next_batch(jobs: &mpsc::Receiver<Queued>) -> Option<Vec<Work>> {
+    let (mut batch, mut hurry) = (Vec::new(), false);
+    while batch.len() < BATCH_MAX {
+        let next = if hurry { jobs.try_recv().ok() } else { jobs.recv().ok() };
+        match next {
+            Some(Queued::Work(work)) => {
+                hurry = true;
+                batch.push(work);
+            }
+            Some(Queued::Patient(work)) => batch.push(work),
+            // Without any, it was committed with something else before.
+            Some(Queued::Hurry) => hurry |= !batch.is_empty(),
+            None => break,
+        }
+    }
+    (!batch.is_empty()).then_some(batch)
 }
 
 /// Whether somebody else held the database for too long, or refused a row: neither says anything about the disk.

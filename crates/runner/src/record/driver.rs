@@ -75,6 +75,13 @@ impl Driver<'_, '_> {
         pending
     }
 
+    /// The same for facts that others follow at once, which they share a commit with.
+    pub(crate) fn submit_patient(&mut self, facts: Vec<Fact>, files: Vec<(String, store::StepFile)>) -> Pending {
+        let (pending, run) = self.shared.submit_patient(self.store, (facts, files));
+        self.run = run;
+        pending
+    }
+
     /// The run as it is now, whoever recorded last.
     pub(crate) fn refresh(&mut self) {
         self.run = self.shared.run();

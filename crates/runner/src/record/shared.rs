@@ -129,13 +129,15 @@ impl<'a> SharedRun<'a> {
     pub(crate) fn submit_if(&self, store: &Store, entry: impl FnOnce(&Run) -> Option<Entry>) -> Option<(Pending, Run)> {
         let mut state = self.state();
         let (facts, files) = entry(&state.run)?;
-        let (events, end, ticket) = store.submit_append(&state.log, facts, files);
-        for event in &events {
-            state.run.admits(&event.fact).expect("BUG: only what is due is recorded");
-            state.run.advance(event).expect("BUG: only what is legal is recorded");
-        }
-        state.log = end;
-        Some((Pending { events: events.into(), ticket }, state.run.clone()))
+        let submitted = store.submit_append(&state.log, facts, files);
+        Some(state.count_on(submitted))
+    }
+
+    /// The same for facts that others follow before anybody waits for them.
+    pub(crate) fn submit_patient(&self, store: &Store, (facts, files): Entry) -> (Pending, Run) {
+        let mut state = self.state();
+        let submitted = store.submit_patient(&state.log, facts, files);
+        state.count_on(submitted)
     }
 
     /// Waits until facts are durable, and tells them in the order of the log.
@@ -181,6 +183,16 @@ fn ledger(run: &Run) -> Ledger {
 }
 
 impl RunState {
+    /// The run with facts that have their place in its log.
+    fn count_on(&mut self, (events, end, ticket): (Vec<Event>, RunLog, Ticket<()>)) -> (Pending, Run) {
+        for event in &events {
+            self.run.admits(&event.fact).expect("BUG: only what is due is recorded");
+            self.run.advance(event).expect("BUG: only what is legal is recorded");
+        }
+        self.log = end;
+        (Pending { events: events.into(), ticket }, self.run.clone())
+    }
+
     /// Has everybody stop who asks what to do next.
     pub(crate) fn fail(&mut self, error: Error) {
         self.failed.get_or_insert(error);

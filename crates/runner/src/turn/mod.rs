@@ -143,7 +143,7 @@ fn seal(
     facts.extend(judged.facts);
     let points = ["step.before_rename", "step.after_rename"];
     let sealed = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, points)?;
-    let pending = driver.submit(sealed.facts, sealed.files);
+    let pending = driver.submit_patient(sealed.facts, sealed.files);
     live.remove().and_then(|()| driver.world.prepare(None))?;
     Ok(pending)
 }

@@ -205,6 +205,26 @@ fn the_failure_of_one_submitter_is_not_the_failure_of_the_others() {
 }
 
 #[test]
+fn what_nobody_waits_for_shares_the_commit_of_what_follows() {
+    let world = World::new();
+    let store = world.store();
+    let logs: Vec<_> = (1..=3).map(|n| Driving::start(&store, n, None).log).collect();
+    let ended = || world.one::<i64>("SELECT count(*) FROM runs WHERE status = 'stopped'");
+    let patient = store.submit_patient(&logs[0], canceled(), vec![]).2;
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(ended(), 0, "it was committed by itself");
+    store.add_task("t".into(), vec![]).wait().unwrap();
+    assert_eq!(ended(), 1);
+    patient.wait().unwrap();
+    // Somebody who waits for it is not kept waiting, and nobody has to.
+    store.submit_patient(&logs[1], canceled(), vec![]).2.wait().unwrap();
+    assert_eq!(ended(), 2);
+    let _ = store.submit_patient(&logs[2], canceled(), vec![]).2;
+    drop(store);
+    assert_eq!(ended(), 3);
+}
+
+#[test]
 fn one_connection_writes_and_the_others_only_read() {
     let world = World::new();
     assert!(matches!(Reader::open(&world.layout), Err(Error::NoState(_))));
