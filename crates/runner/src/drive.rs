@@ -29,6 +29,11 @@ fn accepts(due: &Due) -> bool {
 impl Driver<'_, '_> {
     /// Does one thing.
     pub(crate) fn carry_out(&mut self, job: Job) -> Result<()> {
+        // These begin by putting an intent on record, and what was held before with it. All others may read what is on
+        // record, or take long before they add to it.
+        if !matches!(job, Job::Work(_) | Job::Whole(Due::Turn(_) | Due::Change { .. })) {
+            self.shared.settle_held()?;
+        }
         match job {
             Job::Whole(due) => self.do_due(due),
             Job::Resume => self.record(vec![Fact::RunResumed { pid: std::process::id() }], Vec::new()),
@@ -135,14 +140,16 @@ impl<'w, 'a> Alone<'w, 'a> {
             let job = match next {
                 Next::Do(job) => job,
                 Next::At(time) => {
+                    driver.shared.settle_held()?;
                     std::thread::sleep(time.saturating_duration_since(Instant::now()).min(LOOK));
                     continue;
                 }
                 Next::Wait => {
+                    driver.shared.settle_held()?;
                     std::thread::sleep(LOOK);
                     continue;
                 }
-                Next::Over => return Ok(()),
+                Next::Over => return driver.shared.settle_held(),
             };
             let subject = job.subject();
             driver.refresh();

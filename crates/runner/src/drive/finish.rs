@@ -8,7 +8,8 @@ use crate::record::{Driver, Pending};
 use contract::{CommitId, Digest};
 use store::{Preparing, crash, now};
 
-/// Puts the end of a change on record. `sealed` is the record of its turn, where that is still on its way to the disk.
+/// Puts the end of a change on its way to the disk, held for the intent of what follows. `sealed` is the record of its
+/// turn, where that is on its way there too.
 pub(crate) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option<Pending>) -> Result<()> {
     let dir = ending.judged.dir();
     let hashes = state_hashes(driver, &ending)?;
@@ -35,11 +36,11 @@ pub(crate) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option
     facts.push(change::end(&driver.run, ending, &receipt, made));
     let points = ["change.before_rename", "change.after_rename"];
     let prepared = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, points)?;
-    let pending = driver.submit(prepared.facts, prepared.files);
+    let pending = driver.submit_patient(prepared.facts, prepared.files);
     for pending in sealed.into_iter().chain([pending]) {
-        driver.shared.settle(pending)?;
+        driver.shared.hold(pending);
     }
-    crash::point("change.after_commit");
+    crash::point("change.after_submit");
     Ok(())
 }
 

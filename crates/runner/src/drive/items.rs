@@ -22,7 +22,7 @@ pub(crate) fn work_on(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
     }
     let Some((step, opened)) = open(driver, place) else { return Ok(()) };
     let sealed = turn::carry_out(driver, step, opened)?;
-    crash::point("step.after_commit");
+    crash::point("step.after_submit");
     if driver.run.items()[place as usize].worked().is_some() {
         return judge(driver, place, Some(sealed));
     }

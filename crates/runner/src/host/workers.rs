@@ -89,6 +89,13 @@ impl LiveRun {
         Ok(facts)
     }
 
+    /// Has everything on record that was held for what would follow.
+    fn settle(&self) {
+        if let Err(error) = self.shared.settle_held() {
+            self.shared.give_up(error);
+        }
+    }
+
     fn tools(&self, state: &StateDir) -> Result<Tools> {
         if let Some(tools) = lock(&self.tools).pop() {
             return Ok(tools);
@@ -238,7 +245,8 @@ impl Workers {
     }
 
     fn work(self: Arc<Workers>) {
-        while let Some((live, job)) = self.claim() {
+        let mut last: Option<Arc<LiveRun>> = None;
+        while let Some((live, job)) = self.claim(&mut last) {
             let subject = job.subject();
             // A run that norma itself fails in is the only one that it fails in.
             let done = catch_unwind(AssertUnwindSafe(|| live.carry_out(&self.state, job)));
@@ -246,11 +254,21 @@ impl Workers {
                 live.shared.give_up(error);
             }
             live.shared.state().claims.release(subject);
+            last = Some(live);
         }
     }
 
-    /// The next thing to do of the run whose turn it is; none when there will be no more.
-    fn claim(self: &Arc<Workers>) -> Option<(Arc<LiveRun>, Job)> {
+    /// The next thing to do of the run whose turn it is; none when there will be no more. `last` is the run that this
+    /// worker did something about before, which may hold facts until it does the next thing about it.
+    fn claim(self: &Arc<Workers>, last: &mut Option<Arc<LiveRun>>) -> Option<(Arc<LiveRun>, Job)> {
+        let found = self.look(last);
+        if let Some(last) = last.take().filter(|last| found.as_ref().is_none_or(|(live, _)| !Arc::ptr_eq(live, last))) {
+            last.settle();
+        }
+        found
+    }
+
+    fn look(self: &Arc<Workers>, last: &mut Option<Arc<LiveRun>>) -> Option<(Arc<LiveRun>, Job)> {
         let mut pool = self.lock();
         loop {
             let (mut earliest, mut again): (Option<Instant>, bool) = (None, false);
@@ -282,6 +300,13 @@ impl Workers {
                 return None;
             }
             if again {
+                continue;
+            }
+            if let Some(last) = last.take() {
+                // Nothing follows: it is settled before anybody rests, and looked again for what that brought.
+                drop(pool);
+                last.settle();
+                pool = self.lock();
                 continue;
             }
             pool.idle += 1;
@@ -321,6 +346,7 @@ impl Workers {
 
     /// Lets go of a run that nobody works on any more.
     fn let_go(&self, live: &LiveRun) {
+        live.settle();
         let failure = {
             let mut state = live.shared.state();
             state.claims = Claims::default();

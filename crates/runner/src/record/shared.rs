@@ -1,5 +1,7 @@
 //! The record of a run as all who work on it share it. Facts are given their place in the log one after another and
 //! reach the disk in that order; whoever put them there waits until they have, before acting on them or telling them.
+//! The last facts of a piece of work may be *held*: nobody waits for them until the next piece of work has put its own
+//! intent behind them, so that both share a commit.
 
 use crate::process::Clock;
 use crate::record::claims::Claims;
@@ -40,12 +42,19 @@ pub(crate) struct Pending {
     ticket: Ticket<()>,
 }
 
+impl Pending {
+    fn first(&self) -> u64 {
+        self.events.first().map_or(0, |event| event.seq)
+    }
+}
+
 /// A run under way: its state behind one lock, and who is told of what is durable.
 pub(crate) struct SharedRun<'a> {
     state: Mutex<RunState>,
     /// Has whoever has nothing to do look again.
     wake: Box<dyn Fn() + Send + Sync + 'a>,
     telling: Mutex<Telling<'a>>,
+    held: Mutex<Vec<Pending>>,
     /// What its turns are paid from, however many are under way at once.
     ledger: Arc<Ledger>,
     /// The time that they have together, if there is a limit.
@@ -82,7 +91,8 @@ impl<'a> SharedRun<'a> {
         let clock = run.remaining_ms().map(|left| Clock::new(Duration::from_millis(left)));
         let telling = Telling { progress, durable: BTreeMap::new(), settled: Arc::new(run.clone()) };
         let state = RunState { run, log, claims: Claims::default(), failed: None };
-        SharedRun { state: Mutex::new(state), wake, telling: Mutex::new(telling), ledger, clock }
+        let (telling, held) = (Mutex::new(telling), Mutex::default());
+        SharedRun { state: Mutex::new(state), wake, telling, held, ledger, clock }
     }
 
     /// What the run's turns are paid from.
@@ -140,11 +150,37 @@ impl<'a> SharedRun<'a> {
         state.count_on(submitted)
     }
 
-    /// Waits until facts are durable, and tells them in the order of the log.
-    pub(crate) fn settle(&self, Pending { events, ticket }: Pending) -> Result<()> {
+    /// Waits until facts are durable, and tells them in the order of the log; what was held comes before them.
+    pub(crate) fn settle(&self, pending: Pending) -> Result<()> {
+        let first = pending.first();
+        let Pending { events, ticket } = pending;
         ticket.wait()?;
+        // Whatever comes before these in the log is durable with them.
+        let before: Vec<Pending> = self.held().extract_if(.., |held| held.first() < first).collect();
+        for Pending { events, .. } in before {
+            self.tell(events);
+        }
         self.tell(events);
         Ok(())
+    }
+
+    /// Leaves it to whoever settles something next to wait for these facts and to tell them.
+    pub(crate) fn hold(&self, pending: Pending) {
+        self.held().push(pending);
+    }
+
+    /// Has nobody hold anything any more: nothing follows at once that would share a commit with it.
+    pub(crate) fn settle_held(&self) -> Result<()> {
+        let held = std::mem::take(&mut *self.held());
+        for Pending { events, ticket } in held {
+            ticket.wait()?;
+            self.tell(events);
+        }
+        Ok(())
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<Pending>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell(&self, events: Arc<[Event]>) {

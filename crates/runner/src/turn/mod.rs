@@ -30,12 +30,12 @@ use store::{Preparing, Reader, crash, now};
 /// A verdict is read one byte further than its limit, so that the judge sees that it is too long.
 pub(crate) const VERDICT_BYTES_MAX: u64 = contract::Limits::DOCUMENT.bytes_max as u64 + 1;
 
-/// Takes the turn that is due, and waits until it is on record.
+/// Takes the turn that is due. Its record is held for the intent of what follows.
 pub(crate) fn take(driver: &mut Driver<'_, '_>, step: StepRef) -> Result<()> {
     let opened = driver.submit(vec![Fact::StepStarted { step, base: None }], Vec::new());
     let sealed = carry_out(driver, step, opened)?;
-    driver.shared.settle(sealed)?;
-    crash::point("step.after_commit");
+    driver.shared.hold(sealed);
+    crash::point("step.after_submit");
     Ok(())
 }
 
