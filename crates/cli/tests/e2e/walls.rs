@@ -144,6 +144,31 @@ fn a_committed_secret_is_nowhere_in_the_agents_git() {
         env.commit("a secret");
         env.write(".env", "SECRET=another-horse-battery-staple\n");
         env.commit("another secret");
+#[test]
+fn what_a_rule_has_asked_about_does_not_run_where_nobody_is_asked() {
+    let tries = "cp agents/do.sh notes/a; sh -c 'cp agents/do.sh notes/b'; echo hello > notes/hello.txt; mv notes/hello.txt notes/c; cat notes/c > notes/hello.txt";
+    let env = contracted(tries, "never", |_| {});
+    ask_about_cp(&env);
+    env.norma(&["run", "contract.json"]).success();
+    assert_eq!((env.root.join("notes/a").exists(), env.root.join("notes/b").exists()), (false, false));
+    // What no rule speaks of runs.
+    assert_eq!(env.read("notes/c"), "hello\n");
+    let found = violations(&env);
+    for command in ["cp agents/do.sh notes/a: copies: ", "cp agents/do.sh notes/b: copies: "] {
+        assert!(found.iter().any(|it| it.starts_with(command)), "{command}: {found:?}");
+    }
+    env.norma(&["verify", "@last"]).success();
+}
+
+/// Has the policy ask a person about every copy.
+pub(crate) fn ask_about_cp(env: &TestEnvironment) {
+    let path = ".norma/policies/command_allowlist.json";
+    let mut policy: Value = serde_json::from_str(&env.read(path)).unwrap();
+    policy["ask"] = json!([{"name": "copies", "reason": "copies are looked at", "exec": ["cp"], "match": ["cp a b"], "not_match": ["mv a b"]}]);
+    env.write(path, &policy.to_string());
+    env.norma(&["trust"]).success();
+}
+
         env.configure(|config| {
             config["agents"] = json!({"worker": {"type": "exec", "cmd": ["./agents/worker.sh"]}});
             config["workspace"] = json!({"history": history});

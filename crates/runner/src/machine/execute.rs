@@ -13,6 +13,7 @@ use crate::process::{self, Command, End, Limits, Ready, Said, confined};
 use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
 use crate::{Context, Error, Result, load_policies};
+use contract::work::ShellRight;
 use contract::{AgentConfig, Backend, Contract, ProcessEnd, StepRef};
 use run::Product;
 use run::gate::command::{Started, was_not_asked};
@@ -247,17 +248,18 @@ impl Machine {
         let layout = &self.context.layout;
         let state = layout.state.to_string_lossy().into_owned();
         let (policy, words) = (load_policies(layout)?.commands(), order.spec.rights.forbidden_actions.clone());
-        let gate = Started { policy, words, state };
+        let shell = order.spec.rights.shell;
+        let gate = Started { policy, words, state, asks: shell != ShellRight::Never };
         // These do not ask for what they take for harmless themselves.
         let asks_for_little = matches!(agent::kind_of(&order.spec.agent), Some(Kind::Codex | Kind::Gemini));
-        let allowed = order.witness.allowed().filter(|_| asks_for_little);
+        let all_asked = shell == ShellRight::Untrusted && asks_for_little;
+        let allowed = order.witness.allowed();
         Ok(Some(Box::new(move |starting| {
             let unasked = || {
-                let allowed =
-                    allowed.as_ref().filter(|_| starting.chosen)?.lock().unwrap_or_else(PoisonError::into_inner);
-                was_not_asked(starting.argv, &allowed).then(|| "every command is to be asked about".to_owned())
+                let is_unasked = all_asked && starting.chosen && was_not_asked(starting.argv, &allowed);
+                is_unasked.then(|| "every command is to be asked about".to_owned())
             };
-            gate.refuses(starting.argv, starting.chosen).or_else(unasked)
+            gate.refuses(starting.argv, starting.chosen, &allowed).or_else(unasked)
         })))
     }
 
@@ -278,6 +280,7 @@ impl Machine {
         for text in commands.first.iter_mut().chain(refused) {
             *text = redactor.redact_str(text).0.into_owned();
         }
+            let allowed = allowed.lock().unwrap_or_else(PoisonError::into_inner);
         commands.refused.iter().map(|refused| format!("{}: {}", refused.command, refused.reason)).collect()
     }
 

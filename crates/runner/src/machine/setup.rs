@@ -169,7 +169,7 @@ impl Machine {
         Ok(match decide(argv, Origin::Contract, &policies.commands()) {
             Decision::Allow { .. } => None,
             Decision::Deny { rule, why } => Some(format!("refused by rule {rule}: {why}")),
-            Decision::Ask { why } => Some(format!("a person would have to be asked: {why}")),
+            Decision::Ask { why, .. } => Some(format!("a person would have to be asked: {why}")),
         })
     }
 

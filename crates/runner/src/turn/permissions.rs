@@ -186,16 +186,19 @@ impl<'w, 'a> OnRecord<'w, 'a> {
         if let Some(why) = self.forbidden(line) {
             return deny(why);
         }
-        match command::decide_line(line, &self.policies.commands()) {
+        let decision = command::decide_line(line, &self.policies.commands());
+        // It runs where it is confined, and nobody is to be asked; some agents ask nevertheless.
+        match if is_asked_about { decision } else { decision.unasked() } {
             // Nothing runs on trust alone where the contract trusts nothing.
             command::Decision::Allow { .. } if self.spec.rights.shell == ShellRight::Untrusted => {
                 self.ask(permission, "the contract has every command asked about")
             }
             command::Decision::Allow { .. } => Answered::Now(Decision::Allow),
             command::Decision::Deny { rule, why } => deny(format!("{rule}: {why}")),
-            // It runs where it is confined, and nobody is to be asked; some agents ask nevertheless.
-            command::Decision::Ask { .. } if !is_asked_about => Answered::Now(Decision::Allow),
-            command::Decision::Ask { why } => self.ask(permission, &why),
+            command::Decision::Ask { rule, why } => {
+                let why = rule.map_or(why.clone(), |rule| format!("{rule}: {why}"));
+                self.ask(permission, &why)
+            }
         }
     }
 
@@ -320,8 +323,8 @@ impl Witness for OnRecord<'_, '_> {
         answered
     }
 
-    fn allowed(&self) -> Option<Allowed> {
-        (self.spec.rights.shell == ShellRight::Untrusted).then(|| Arc::clone(&self.may_run))
+    fn allowed(&self) -> Allowed {
+        Arc::clone(&self.may_run)
     }
 
     fn refused(&self, findings: &[String]) {

@@ -4,6 +4,7 @@
 use super::contracts::task_contract;
 use super::{Agent, Lab, answer, for_each_agent, lab, shell};
 use crate::environment::{Output, eventually};
+use crate::walls::ask_about_cp;
 use scripted_model::Step;
 use serde_json::{Value, json};
 
@@ -13,7 +14,8 @@ for_each_agent!(
     what_nobody_answers_in_time_is_denied,
     what_policy_forbids_nobody_is_asked,
     where_nothing_is_trusted_every_command_is_asked_about,
-    where_nothing_is_trusted_nothing_runs_unasked
+    where_nothing_is_trusted_nothing_runs_unasked,
+    what_a_rule_has_asked_about_is_refused_where_nobody_is
 );
 
 /// No rule of the command policy knows this program, so somebody has to be asked.
@@ -180,3 +182,17 @@ fn a_command_that_no_contract_allows_is_a_violation() {
         lab.env.norma(&["verify", "@last"]).success();
     }
 }
+/// Under `never` a command runs that no rule speaks of, and not one that a rule has a person asked about; whether the agent
+/// asks or just starts it.
+fn what_a_rule_has_asked_about_is_refused_where_nobody_is(agent: Agent) {
+    let steps = [shell("mv README.md notes/moved.txt"), shell(COMMAND)];
+    let Some(lab) = doing(steps, "never", agent) else { return };
+    ask_about_cp(&lab.env);
+    lab.env.norma(&["run", "contract.json"]).exits(1);
+    assert!(lab.events("approval_asked").is_empty(), "nobody may be asked");
+    let refused = lab.events("policy_violation");
+    assert!(refused.iter().any(|it| it["findings"][0].as_str().unwrap().contains("copies: ")), "{refused:?}");
+    assert!(refused.iter().all(|it| !it["findings"][0].as_str().unwrap().contains("mv ")), "{refused:?}");
+    lab.env.norma(&["verify", "@last"]).success();
+}
+
