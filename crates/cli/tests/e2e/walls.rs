@@ -169,16 +169,32 @@ pub(crate) fn ask_about_cp(env: &TestEnvironment) {
     env.norma(&["trust"]).success();
 }
 
+/// What an agent finds of a committed secret by its own git, whatever it asks.
+const DIG: &str = r#"
+id=$(git ls-files -s | sed -n 's/^[0-9]* \([0-9a-f]*\) .*\.env$/\1/p')
+{ cat .env; git show HEAD:.env; git cat-file -p $id; git --no-replace-objects cat-file -p $id; git log -p --all; git diff; git grep SECRET HEAD
+  git archive HEAD; git cat-file --batch-all-objects --batch; git status --short; } 2>&1 | tr -cd '[:print:]\\n' > found
+git status --short > status; git log -p > /dev/null && git show > /dev/null && git diff HEAD > /dev/null || exit 1; echo y > new; git add new; git commit -qm new && git log --oneline > log
+"#;
+
+#[test]
+fn a_committed_secret_is_nowhere_in_the_agents_git() {
+    for (history, layers) in [("shallow", true), ("full", true), ("shallow", false), ("full", false)] {
+        let env = with_worker(DIG);
+        env.write(".env", "SECRET=correct-horse-battery-staple\n");
+        env.commit("a secret");
+        env.write(".env", "SECRET=another-horse-battery-staple\n");
+        env.commit("another secret");
         env.configure(|config| {
             config["agents"] = json!({"worker": {"type": "exec", "cmd": ["./agents/worker.sh"]}});
-            config["workspace"] = json!({"history": history});
+            config["workspace"] = json!({"history": history, "layers": layers});
         });
         batch(&env, &[item("a", json!({}))], 0);
         let found = String::from_utf8_lossy(&std::fs::read(env.root.join("found")).unwrap()).into_owned();
-        assert!(!found.contains("horse-battery"), "{history}: {found}");
+        assert!(!found.contains("horse-battery"), "{history} {layers}: {found}");
         assert!(found.contains("a worker") || history == "shallow", "{history}: {found}");
         // Its git is as useful as any: nothing seems changed, and commits can be made.
-        assert_eq!(env.read("status"), "?? found\n?? status\n", "{history}");
+        assert_eq!(env.read("status"), "?? found\n?? status\n", "{history} {layers}");
         assert!(env.read("log").contains("new"), "{history}");
         assert_eq!(env.read(".env"), "SECRET=another-horse-battery-staple\n");
     }

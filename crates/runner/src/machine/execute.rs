@@ -86,7 +86,7 @@ impl Machine {
         let Some(mut call) = self.call(agent, &layout.root, &on)? else { return Ok(Err(missing(agent))) };
         let contract = &order.run.started.contract;
         let run_dir = layout.run(&order.run.id.slug());
-        let (tools, borrowed) = (self.tools(contract)?, self.objects.directories());
+        let tools = self.tools(contract)?;
         let engaged = match agent::kind_of(agent) {
             None => None,
             Some(kind) => match self.engage(order, agent, kind, &call.cwd, Some(&tools.home))? {
@@ -108,7 +108,7 @@ impl Machine {
                 agent::Extra { read, ..agent::Extra::default() }
             }
         };
-        let scene = self.scene(&tools, shown, &borrowed, contract);
+        let scene = self.scene(&tools, shown, contract);
         scene.open_up(order, &run_dir)?;
         let staged = scene.turn(order, agent, (&call.cwd, &call.program), &run_dir, extra).and_then(|policy| {
             let command = command(&call)?;
@@ -143,18 +143,11 @@ impl Machine {
         Ok(self.tools.insert(found).clone())
     }
 
-    pub(crate) fn scene<'s>(
-        &'s self,
-        tools: &'s Tools,
-        shown: Shown,
-        borrowed: &'s [PathBuf],
-        contract: &'s Contract,
-    ) -> Scene<'s> {
+    pub(crate) fn scene<'s>(&'s self, tools: &'s Tools, shown: Shown, contract: &'s Contract) -> Scene<'s> {
         let layout = &self.context.layout;
         Scene {
             tools,
             shown,
-            borrowed,
             root: &layout.root,
             state: &layout.state,
             env: &self.context.agent_env,
@@ -305,7 +298,7 @@ impl Machine {
 
     fn execute_freely(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
         let (agent, on) = (&order.spec.agent, Ground::of(order.run, order.spec));
-        let Shown::Directory(tree) = self.show(&on)? else {
+        let Shown::Directory { source: tree, .. } = self.show(&on)? else {
             unreachable!("BUG: layers are for agents that are confined")
         };
         let record = json!({ "backend": "none" });

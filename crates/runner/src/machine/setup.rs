@@ -201,8 +201,8 @@ impl Machine {
         shown: Shown,
     ) -> Result<std::result::Result<(Outcome, Changes), Box<Execution>>> {
         let contract = &on.run.started.contract;
-        let (tools, borrowed) = (self.tools(contract)?, self.objects.directories());
-        let scene = self.scene(&tools, shown, &borrowed, contract);
+        let tools = self.tools(contract)?;
+        let scene = self.scene(&tools, shown, contract);
         let named = [call.program.as_path()].into_iter().chain(call.args.iter().map(Path::new));
         let program = Program {
             cwd: &call.cwd,
