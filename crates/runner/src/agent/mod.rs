@@ -15,7 +15,7 @@ use crate::world::{Spoken, TurnOrder};
 use crate::{Error, Result};
 pub use access::Reach;
 use access::{Access, Answering, DOOR};
-pub(crate) use access::{reach, sign_in_problem};
+pub(crate) use access::{reach, sign_in_problem, unused_address};
 use contract::session::{ErrorKind, SessionError};
 use contract::work::NetworkRight;
 use contract::{AgentConfig, AgentType, Contract, PromptBlocks, Sent, SessionOutcome, Usage, Usd};
@@ -70,6 +70,8 @@ struct Terms {
     /// The conversation it goes on with.
     ongoing: Option<Ongoing>,
     access: Access,
+    /// An address that the user's environment has for it and that does not count.
+    unused_address: Option<String>,
 }
 
 /// An agent that is about to take a turn.
@@ -202,6 +204,7 @@ impl Engaging<'_> {
             access,
         };
         let launch = launch(&terms.brief(&[&terms.step_dir]), terms.mode);
+            unused_address: unused_address(kind, agent, &context.user_env),
         let user_home = context.user_env.get(OsStr::new("HOME")).map(PathBuf::from);
         let sign_in = user_home.as_deref().filter(|_| matches!(terms.access, Access::SignIn));
         let files = terms.ongoing.as_ref().map(|ongoing| (kind, ongoing.files.as_path()));
@@ -409,6 +412,7 @@ impl Engaged {
         notes.extend(self.gateway_notes());
         notes.extend(talk.asked_again.take().map(|why| format!("the agent was asked once more for its answer: {why}")));
         talk.spool.document("outcome.json", &serde_json::to_value(&said).expect("BUG: an outcome is plain data"))?;
+        notes.extend(self.terms.unused_address.clone());
         let has_ended_well = said.ok && ended.answer.is_some();
         let end = if has_ended_well { TurnEnd::Well(store::now()) } else { TurnEnd::Badly };
         notes.extend(self.home.bring_back(home, end)?);

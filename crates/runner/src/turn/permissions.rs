@@ -4,7 +4,7 @@
 use crate::process::Wake;
 use crate::record::Driver;
 use crate::record::answers::Waiter;
-use crate::record::approval::{self, Redeemed};
+use crate::record::approval::{self, OF_COMMAND, Redeemed};
 use crate::record::{Pending, SharedRun};
 use crate::world::{Allowed, Answered, Question, Witness};
 use crate::{Error, Result};
@@ -268,7 +268,7 @@ impl<'w, 'a> OnRecord<'w, 'a> {
 
 /// What makes two requests the same: the whole command, or all arguments of a tool that has none.
 fn same_as(permission: &Permission) -> Vec<String> {
-    let command = permission.command.iter().map(|command| format!("command: {command}"));
+    let command = permission.command.iter().map(|command| format!("{OF_COMMAND}{command}"));
     let paths = permission.paths.iter().map(|path| format!("path: {path}"));
     let cwd = permission.cwd.iter().map(|cwd| format!("directory: {cwd}"));
     let tool = std::iter::once(format!("tool: {}", permission.tool));
