@@ -18,7 +18,7 @@ use access::{Access, Answering, DOOR};
 pub(crate) use access::{reach, sign_in_problem, unused_address};
 use contract::session::{ErrorKind, SessionError};
 use contract::work::NetworkRight;
-use contract::{AgentConfig, AgentType, Contract, PromptBlocks, Sent, SessionOutcome, Usage, Usd};
+use contract::{AgentConfig, AgentType, Contract, PromptBlock, PromptBlocks, Sent, SessionOutcome, Usage, Usd};
 use gateway::{Options, Price, Prices, Retries};
 use home::{Home, TurnEnd};
 use installed::package;
@@ -131,6 +131,8 @@ pub(crate) struct Engaging<'e> {
     pub(crate) private: PathBuf,
     /// Finds the secrets that must not be kept.
     pub(crate) redactor: Arc<Redactor>,
+    /// What the base of the repository tells agents.
+    pub(crate) repository: Option<PromptBlock>,
 }
 
 impl Engaging<'_> {
@@ -143,7 +145,7 @@ impl Engaging<'_> {
         cwd: &Path,
         inside: Option<&Path>,
     ) -> Result<std::result::Result<Engaged, String>> {
-        let Engaging { context, private, redactor } = self;
+        let Engaging { context, private, redactor, repository } = self;
         let (spec, name) = (order.spec, order.spec.step.dir_name());
         let home_dir = private.join(format!("home-{name}"));
         let limits = &order.run.started.contract.limits;
@@ -175,7 +177,7 @@ impl Engaging<'_> {
         let home_inside = inside.map_or_else(|| home_dir.clone(), |home| home.join(HOME));
         let mut prompt = match order.again {
             Some(again) => again.prompt.clone(),
-            None => blocks(order.request, &context.templates),
+            None => blocks(order.request, &context.templates, repository),
         };
         let place = Place::of(kind, &conversations(context, order), spec.step);
         let ongoing = match order.again {
@@ -202,9 +204,9 @@ impl Engaging<'_> {
             prompt,
             ongoing,
             access,
+            unused_address: unused_address(kind, agent, &context.user_env),
         };
         let launch = launch(&terms.brief(&[&terms.step_dir]), terms.mode);
-            unused_address: unused_address(kind, agent, &context.user_env),
         let user_home = context.user_env.get(OsStr::new("HOME")).map(PathBuf::from);
         let sign_in = user_home.as_deref().filter(|_| matches!(terms.access, Access::SignIn));
         let files = terms.ongoing.as_ref().map(|ongoing| (kind, ongoing.files.as_path()));
@@ -410,9 +412,9 @@ impl Engaged {
         }
         let mut notes: Vec<String> = talk.spool.finish()?.into_iter().collect();
         notes.extend(self.gateway_notes());
+        notes.extend(self.terms.unused_address.clone());
         notes.extend(talk.asked_again.take().map(|why| format!("the agent was asked once more for its answer: {why}")));
         talk.spool.document("outcome.json", &serde_json::to_value(&said).expect("BUG: an outcome is plain data"))?;
-        notes.extend(self.terms.unused_address.clone());
         let has_ended_well = said.ok && ended.answer.is_some();
         let end = if has_ended_well { TurnEnd::Well(store::now()) } else { TurnEnd::Badly };
         notes.extend(self.home.bring_back(home, end)?);

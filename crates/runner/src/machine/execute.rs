@@ -14,9 +14,10 @@ use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
 use crate::{Context, Error, Result, load_policies};
 use contract::work::ShellRight;
-use contract::{AgentConfig, Backend, Contract, ProcessEnd, StepRef};
+use contract::{AgentConfig, Backend, Contract, ProcessEnd, PromptBlock, StepRef};
 use run::Product;
 use run::gate::command::{Started, was_not_asked};
+use run::prompt::{INSTRUCTION_FILES, INSTRUCTIONS_MAX, repository_block};
 use sandbox::{Commands, Judge, Policy, Report};
 use serde_json::{Value, json};
 use session::Kind;
@@ -129,7 +130,38 @@ impl Machine {
     ) -> Result<std::result::Result<Engaged, String>> {
         let private = self.directory(&Ground::of(order.run, order.spec));
         let redactor = self.redactor();
-        Engaging { context: &self.context, private, redactor }.engage(order, agent, kind, cwd, inside)
+        let repository = self.instructions(order, kind.reads_by_itself())?;
+        Engaging { context: &self.context, private, redactor, repository }.engage(order, agent, kind, cwd, inside)
+    }
+
+    /// What the repository tells agents, as the run's base has it: at its root, and in the directories that the turn may
+    /// change. What an earlier turn made of these files is not told, nor what the agent reads by itself.
+    fn instructions(&self, order: &TurnOrder<'_>, known: Option<&str>) -> Result<Option<PromptBlock>> {
+        let base = &order.run.started.base;
+        let allowed = match &order.spec.item {
+            Some(item) => &item.scope.allowed_paths,
+            None => &order.run.started.contract.scope.allowed_paths,
+        };
+        let within = allowed.iter().map(|path| path.as_str());
+        let above = within.flat_map(|path| path.match_indices('/').map(|(at, _)| &path[..at]).chain([path]));
+        let directories: BTreeSet<&str> = above.chain([""]).collect();
+        let (mut files, mut seen) = (Vec::new(), BTreeSet::new());
+        let told = INSTRUCTION_FILES.iter().filter(|name| Some(**name) != known).map(|name| (*name, true));
+        let names: Vec<(&str, bool)> = known.map(|name| (name, false)).into_iter().chain(told).collect();
+        for (path, is_told) in
+            directories.iter().flat_map(|dir| names.iter().map(move |(name, told)| (format!("{dir}/{name}"), *told)))
+        {
+            let path = path.trim_start_matches('/').to_owned();
+            // One is often a link to another, or a copy of it.
+            if let Some(blob) = self.objects.file_through_links(id(base.tree), &path)?
+                && files.len() < INSTRUCTIONS_MAX
+                && seen.insert(blob)
+                && is_told
+            {
+                files.push((path, self.objects.read_blob(blob)?));
+            }
+        }
+        Ok(repository_block(base.commit, &files))
     }
 
     /// What of the machine is seen inside; looked for once.
@@ -248,6 +280,7 @@ impl Machine {
         let all_asked = shell == ShellRight::Untrusted && asks_for_little;
         let allowed = order.witness.allowed();
         Ok(Some(Box::new(move |starting| {
+            let allowed = allowed.lock().unwrap_or_else(PoisonError::into_inner);
             let unasked = || {
                 let is_unasked = all_asked && starting.chosen && was_not_asked(starting.argv, &allowed);
                 is_unasked.then(|| "every command is to be asked about".to_owned())
@@ -273,7 +306,6 @@ impl Machine {
         for text in commands.first.iter_mut().chain(refused) {
             *text = redactor.redact_str(text).0.into_owned();
         }
-            let allowed = allowed.lock().unwrap_or_else(PoisonError::into_inner);
         commands.refused.iter().map(|refused| format!("{}: {}", refused.command, refused.reason)).collect()
     }
 
