@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     if first == surroundings::DRILL_ROLES.drill {
         return sandbox::drill::main(&surroundings::DRILL_ROLES);
     }
+    surroundings::close_to_others();
     let cli = command::Cli::parse();
     surroundings::arm_crash_point();
     let json = cli.json;

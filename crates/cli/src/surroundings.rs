@@ -9,6 +9,7 @@ use runner::git::{GitError, Repository, UserEnvironment};
 use runner::process::Supervisor;
 use runner::workspace::Progress;
 use runner::{Answer, Context, Hosted, Hosting, News, Request, Sender, Trust, Variables};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use sandbox::{Sandbox, SetUp};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -326,6 +327,13 @@ fn mode(value: Option<OsString>) -> Outcome<Mode> {
 /// How much of its own doings norma tells.
 pub(crate) fn log_level() -> Option<OsString> {
     std::env::var_os("NORMA_LOG").filter(|value| !value.is_empty())
+}
+
+/// Keeps keys in this process: no core file is written of it, and no other process of the user looks into its memory.
+pub(crate) fn close_to_others() {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    setrlimit(Resource::Core, none).expect("BUG: a limit can always be lowered");
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).expect("BUG: every kernel knows this");
 }
 
 /// Tests kill norma at named points; only builds with debug assertions listen.

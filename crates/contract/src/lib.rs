@@ -62,7 +62,7 @@ pub use session::{SessionEvent, SessionOutcome, Usage};
 pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
 pub use terms::{
     Contract, ContractSchema, RULES, RULES_ALL_FINDINGS, RULES_ALL_TESTS, RULES_COUNTED_OPS, RULES_MERGE_LINES,
-    RULES_RESULT, Scope, Workflow,
+    RULES_MORE_TOKENS, RULES_RESULT, Scope, Workflow,
 };
 pub use time::Timestamp;
 pub use view::{Check, LeftOutView, RunDetails, RunView, StepView, TaskView, TestsView};

@@ -48,6 +48,8 @@ pub enum BlockName {
     System,
     /// What the role is.
     Role,
+    /// What the repository itself tells agents: content of its base, which widens nothing.
+    Repository,
     /// In which form the answer has to be.
     Mode,
     /// What is to be done this time.

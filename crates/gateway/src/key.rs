@@ -1,11 +1,13 @@
 //! A provider's key: given once, put into one header, shown to nobody.
 
 use std::fmt;
+use zeroize::Zeroizing;
 
-/// A provider's key. It has no way out of this crate: not by `Debug`, not by serialisation.
+/// A provider's key. It has no way out of this crate: not by `Debug`, not by serialisation. Its memory is overwritten when
+/// it is dropped.
 #[derive(Clone)]
 pub struct Key {
-    text: String,
+    text: Zeroizing<String>,
     is_bearer: bool,
 }
 
@@ -27,7 +29,7 @@ impl Key {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(KeyProblem::Characters);
         }
-        Ok(Key { text: text.to_owned(), is_bearer: false })
+        Ok(Key { text: Zeroizing::new(text.to_owned()), is_bearer: false })
     }
 
     /// The same shown as a token: in the `authorization` header, whatever the provider's own header for keys is.
@@ -38,7 +40,7 @@ impl Key {
 
     /// No key, for an endpoint of one's own that asks for none.
     pub fn none() -> Key {
-        Key { text: String::new(), is_bearer: false }
+        Key { text: Zeroizing::default(), is_bearer: false }
     }
 
     /// The key itself; empty if there is none.

@@ -190,6 +190,8 @@ pub struct Redacted<'t> {
 #[derive(Clone, Default)]
 pub struct Redactor {
     needles: Needles,
+    /// Whether forms are left out that gates did not know before [`contract::RULES_MORE_TOKENS`].
+    without_newer: bool,
 }
 
 impl fmt::Debug for Redactor {
@@ -201,12 +203,17 @@ impl fmt::Debug for Redactor {
 impl Redactor {
     /// Finds what is secret by its form, and these values besides.
     pub fn new(known: &Known) -> Redactor {
-        Redactor { needles: Needles::new(known) }
+        Redactor { needles: Needles::new(known), without_newer: false }
     }
 
     /// Finds what is secret by its form alone: what gates use, since whoever judges again knows no values.
     pub fn patterns() -> Redactor {
         Redactor::default()
+    }
+
+    /// The same as runs are judged by whose rules are older than [`contract::RULES_MORE_TOKENS`].
+    pub fn older_patterns() -> Redactor {
+        Redactor { without_newer: true, ..Redactor::default() }
     }
 
     /// Replaces every secret in a text by a mark.
@@ -244,7 +251,7 @@ impl Redactor {
     fn pass(&self, pass: Pass, text: &[u8]) -> Vec<Span> {
         match pass {
             Pass::Known => self.needles.spans(text),
-            Pass::Tokens => tokens::spans(text),
+            Pass::Tokens => tokens::spans(text, !self.without_newer),
             Pass::Assigned => assigned::spans(text),
         }
     }

@@ -69,10 +69,8 @@ pub trait Witness {
     fn wake(&self) -> Option<&crate::process::Wake> {
         None
     }
-    /// The commands that somebody or a rule allowed so far; none where that is not held against what is started.
-    fn allowed(&self) -> Option<Allowed> {
-        None
-    }
+    /// The commands that somebody or a rule allowed so far.
+    fn allowed(&self) -> Allowed;
     /// The walls refused what the agent started, each with its reason.
     fn refused(&self, _findings: &[String]) {}
     /// What came of a question; none while nobody has answered.

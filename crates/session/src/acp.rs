@@ -157,7 +157,7 @@ impl Acp {
         problem
     }
 
-    fn failed(&mut self, problem: SessionError, notes: &mut Notes, out: &mut Vec<Act>) {
+    pub(crate) fn failed(&mut self, problem: SessionError, notes: &mut Notes, out: &mut Vec<Act>) {
         if self.turns.stage != Stage::Turning {
             return self.turns.fail(problem, notes, out);
         }
@@ -443,7 +443,30 @@ fn tool_call(update: &mut Value, notes: &Notes) -> Call {
         Some(call) if word.is_empty() => call.kind,
         _ => tool::kind_of_acp(word, &tool),
     };
-    Call { id, tool, kind, input: wire::take(update, "rawInput") }
+    let arguments = wire::take(update, "rawInput");
+    let is_told = !arguments.is_null() || known.is_some_and(|call| !call.input.is_null());
+    let input = if is_told { arguments } else { described(update, kind, &tool) };
+    Call { id, tool, kind, input }
+}
+
+/// What a call is about whose arguments are not told: gemini's title of a command is the command, and of a change it tells
+/// the places and both texts.
+fn described(update: &Value, kind: ToolKind, title: &str) -> Value {
+    let mut about = serde_json::Map::new();
+    if kind == ToolKind::Shell && !title.is_empty() {
+        about.insert("command".to_owned(), json!(title));
+    }
+    let places = wire::list(update, "locations").iter().take(limits::PATHS_MAX);
+    let paths: Vec<String> = places.filter_map(|place| wire::some_text(place, "path")).collect();
+    let changes: Vec<Value> = changes(update).take(limits::PATHS_MAX).cloned().collect();
+    let found = [("paths", json!(paths)), ("changes", json!(changes))];
+    about.extend(found.into_iter().filter(|(_, list)| list != &json!([])).map(|(key, list)| (key.to_owned(), list)));
+    if about.is_empty() { Value::Null } else { Value::Object(about) }
+}
+
+/// The changes of files that a message tells of.
+fn changes(update: &Value) -> impl Iterator<Item = &Value> {
+    wire::list(update, "content").iter().filter(|part| wire::text(part, "type") == "diff")
 }
 
 fn permission(call: &Call, input: Value) -> Permission {
@@ -492,11 +515,12 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// The text of what a tool made.
+/// The text of what a tool made, or the files that it changed with what they hold now.
 fn content_text(update: &Value) -> String {
     let parts = wire::list(update, "content").iter();
-    let text = parts.map(|part| wire::text(&part["content"], "text")).filter(|text| !text.is_empty());
-    let text = text.collect::<Vec<_>>().join("\n");
+    let text = parts.map(|part| wire::text(&part["content"], "text").to_owned()).filter(|text| !text.is_empty());
+    let changed = changes(update).map(|part| format!("{}:\n{}", wire::text(part, "path"), wire::text(part, "newText")));
+    let text = text.chain(changed).collect::<Vec<_>>().join("\n");
     if !text.is_empty() {
         return text;
     }

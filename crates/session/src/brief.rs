@@ -35,6 +35,18 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// Whether a command that it asks about can be answered with another one, which it then runs.
+    pub fn takes_another_command(self) -> bool {
+        self == Kind::Claude
+    }
+
+    /// The file of a repository that it reads by itself, whatever it is told: what it is there, it knows.
+    pub fn reads_by_itself(self) -> Option<&'static str> {
+        (self == Kind::Gemini).then_some("GEMINI.md")
+    }
+}
+
 /// Whether the agent can be talked with while it works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {

@@ -247,7 +247,20 @@ impl Codex {
         let Some(asked) = self.open.take(id) else { return };
         let decision = without_changes(decision);
         tell_answer(id, decision.clone(), out);
+        self.explain(&decision, out);
         self.reply(&asked, &decision, notes, out);
+    }
+
+    /// Tells the model why something was denied. Codex has no place for a reason in its answer, so it is said as an
+    /// addition to the turn, before the answer lets the turn continue.
+    fn explain(&mut self, decision: &Decision, out: &mut Vec<Act>) {
+        let Decision::Deny { message } = decision else { return };
+        if self.turn.is_empty() {
+            return;
+        }
+        let input = json!([{"type": "text", "text": format!("The command or change was denied: {message}")}]);
+        let params = json!({"threadId": self.thread, "expectedTurnId": self.turn, "input": input});
+        self.speaker.request("turn/steer", &params, out);
     }
 
     fn reply(&self, asked: &Asked, decision: &Decision, notes: &mut Notes, out: &mut Vec<Act>) {

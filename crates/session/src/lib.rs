@@ -35,7 +35,8 @@ pub use brief::{Brief, Kind, Mode, Rights};
 pub use contract::work::ShellRight;
 pub use launch::{Launch, Protocol, launch};
 pub use provider::{
-    KeyPlace, conversations, hosts, install, is_key, keys, program, resumes_when_cut_off, sign_in, sign_in_files,
+    KeyPlace, addresses, conversations, hosts, install, is_key, keys, program, resumes_when_cut_off, sign_in,
+    sign_in_files,
 };
 pub use session::{Act, Answered, Exit, Outcome, Session};
 pub use sign_in::check_renewed;

@@ -28,6 +28,8 @@ struct Provider<'a> {
     conversations: Vec<&'a str>,
     #[serde(borrow)]
     keys: Vec<KeyPlace<'a>>,
+    #[serde(borrow)]
+    addresses: Vec<&'a str>,
     #[serde(borrow, deserialize_with = "names")]
     hosts: Vec<&'a str>,
 }
@@ -120,6 +122,11 @@ pub fn keys(kind: Kind) -> &'static [KeyPlace<'static>] {
 /// Whether some agent's key is looked for in a variable of this name.
 pub fn is_key(variable: &str) -> bool {
     Kind::ALL.into_iter().flat_map(keys).any(|place| place.variable == variable)
+}
+
+/// Variables by which the program itself is told another address of its model.
+pub fn addresses(kind: Kind) -> &'static [&'static str] {
+    of(kind).map_or(&[], |provider| &provider.addresses)
 }
 
 /// The hosts that the command line needs when it speaks to its provider itself, as `host:port`.

@@ -128,6 +128,10 @@ impl Session {
         }
         let message = match serde_json::from_slice::<serde_json::Value>(line) {
             Ok(message) if message.is_object() => message,
+            _ if self.notes.session_id.is_none() && trouble::asks_to_sign_in(line) => {
+                self.not_signed_in(&mut out);
+                return out;
+            }
             _ => {
                 let beginning = String::from_utf8_lossy(&line[..line.len().min(200)]);
                 self.notes.broken(&format!("a line that is no message: {beginning}"), &mut out);
@@ -142,6 +146,19 @@ impl Session {
             Talk::OneShot(talk) => talk.hear(message, notes, &mut out),
         }
         out
+    }
+
+    /// The agent has nobody signed in, and asks for somebody who is not there: its turn is over before it waits for that.
+    fn not_signed_in(&mut self, out: &mut Vec<Act>) {
+        if self.turn_over() {
+            return;
+        }
+        let message = "its sign-in has ended and could not be renewed: it asks for somebody to sign in again";
+        let problem = trouble::with(ErrorKind::Auth, message, None);
+        match &mut self.talk {
+            Talk::Acp(talk) => talk.failed(problem, &mut self.notes, out),
+            Talk::Codex(_) | Talk::Claude(_) | Talk::OneShot(_) => self.notes.trouble(problem, out),
+        }
     }
 
     /// The answer to a request: to a permission by its id, or to a file to write. A second answer, or one to

@@ -104,6 +104,12 @@ fn of_words(message: &str) -> ErrorKind {
     }
 }
 
+/// Whether a line is no message, but the beginning of a sign-in by a person, as gemini prints it where its own has ended.
+pub(crate) fn asks_to_sign_in(line: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(&line[..line.len().min(limits::ERROR_BYTES_MAX)]).to_lowercase();
+    ["visit the following url to authorize", "enter the authorization code"].iter().any(|words| text.contains(words))
+}
+
 /// A status that is named as one: "last status: 429", "API Error: 401 …", `"code":503`.
 fn status_in(message: &str) -> Option<u16> {
     let mut before = String::new();

@@ -1,9 +1,10 @@
-//! `norma diff`: what a run changed, all of it.
+//! `norma diff`: what a run changed, all of it; of one that ended without a change, what was refused or failed.
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::patch_out;
 use runner::git::{Objects, id};
+use std::path::Path;
 use std::process::ExitCode;
 use store::Reader;
 
@@ -30,11 +31,36 @@ impl Args {
                 objects.diff_text(id(run.started.base.tree), id(run.tree()))?
             }
         };
+        let refused = if patch.is_empty() { not_landed(&layout.run(&slug)) } else { Vec::new() };
         if here.json {
             let text = String::from_utf8_lossy(&patch);
-            return Ok(here.print(&serde_json::json!({"run_id": slug, "patch": text}), String::new));
+            let mut value = serde_json::json!({"run_id": slug, "patch": text});
+            if !refused.is_empty() {
+                value["not_landed"] = refused.iter().map(|(of, patch)| not_landed_json(of, patch)).collect();
+            }
+            return Ok(here.print(&value, String::new));
         }
         patch_out(&patch, here.terminal);
+        for (of, patch) in &refused {
+            crate::text::err(&format!("note: {of} did not land; this is its patch"));
+            patch_out(patch, here.terminal);
+        }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn not_landed_json(of: &str, patch: &[u8]) -> serde_json::Value {
+    serde_json::json!({"change": of, "patch": String::from_utf8_lossy(patch)})
+}
+
+/// The patches of a run's changes, by directory, oldest first.
+fn not_landed(run_dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let Ok(found) = std::fs::read_dir(run_dir.join("changes")) else { return Vec::new() };
+    let mut names: Vec<String> = found.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    let patch = |name: String| {
+        let patch = std::fs::read(run_dir.join("changes").join(&name).join("patch.diff")).ok()?;
+        (!patch.is_empty()).then(|| (format!("changes/{name}"), patch))
+    };
+    names.into_iter().filter_map(patch).collect()
 }

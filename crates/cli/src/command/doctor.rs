@@ -300,6 +300,9 @@ fn known_agent(agent: &Surveyed) -> Check {
     };
     let version = agent.version.as_deref().unwrap_or("does not say its version");
     let said = format!("{name}: {version} ({})", program.display());
+    if let Some(unused) = agent.unused_address.as_ref().filter(|_| !matches!(agent.reach, Reach::Not(_))) {
+        return bad("agent", Health::Warn, said, unused);
+    }
     match &agent.reach {
         Reach::Key(variable) => ok("agent", format!("{said}, key in {variable}, which agents never see")),
         Reach::Address(url) => ok("agent", format!("{said}, model at {url}")),

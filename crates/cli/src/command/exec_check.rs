@@ -65,6 +65,7 @@ fn describe(argv: &[String], decision: &Decision) -> String {
     match decision {
         Decision::Allow { rule, why } => format!("allow: {command}\nrule {}: {}", safe(rule), safe(why)),
         Decision::Deny { rule, why } => format!("deny: {command}\nrule {}: {}", safe(rule), safe(why)),
-        Decision::Ask { why } => format!("ask: {command}\n{}", safe(why)),
+        Decision::Ask { rule: Some(rule), why } => format!("ask: {command}\nrule {}: {}", safe(rule), safe(why)),
+        Decision::Ask { rule: None, why } => format!("ask: {command}\n{}", safe(why)),
     }
 }

@@ -55,6 +55,20 @@ fn an_item_without_a_test_command_runs_none() {
     assert!(!env.run_dir().join("changes/001/tests").exists());
 }
 
+/// What a run that was denied or failed had made is shown, and told as what did not land.
+#[test]
+fn a_patch_that_did_not_land_is_shown() {
+    let env = with_worker("echo 1 > one; echo 2 > two");
+    batch(&env, &[item("a", json!({"constraints": {"max_files": 1}}))], 1);
+    let shown = env.norma(&["diff", "@last"]);
+    assert!(shown.success().raw.contains("+++ b/one") && shown.raw.contains("+++ b/two"), "{shown}");
+    assert!(shown.raw_err.contains("changes/001 did not land"), "{shown}");
+    let told = env.json(&["diff", "@last"]);
+    assert!(told["not_landed"][0]["patch"].as_str().unwrap().contains("+++ b/one"), "{told}");
+    batch(&env, &[item("a", json!({"test_command": "test -e three"}))], 1);
+    assert!(env.norma(&["diff", "@last"]).success().raw.contains("+++ b/two"));
+}
+
 /// Files, then tool operations, then the size of the delta; tests only for what was admitted; and what was refused is not
 /// tried again, however many attempts there are.
 #[test]

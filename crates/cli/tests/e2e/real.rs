@@ -7,6 +7,7 @@ mod budgets;
 mod contracts;
 mod form;
 mod hostile;
+mod instructions;
 mod loops;
 mod mixed;
 mod stops;

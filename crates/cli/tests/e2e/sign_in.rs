@@ -54,3 +54,21 @@ fn an_agent_renews_the_users_sign_in_and_does_nothing_else_to_it() {
     assert_eq!(kept, signed_in("mine", 1), "{output}");
     assert!(output.contains("yours was kept: the document has a member more"), "{output}");
 }
+
+/// The real gemini, whose sign-in has expired and whose provider is not there to renew it: it would wait for a person.
+#[test]
+fn a_sign_in_that_cannot_be_renewed_is_told_as_that() {
+    let Some(program) = scripted_model::agents::needed(scripted_model::agents::Agent::Gemini) else { return };
+    let env = TestEnvironment::initialized();
+    let file = env.dir.join("home/.gemini/oauth_creds.json");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let expired =
+        json!({"access_token": "ya29.old", "refresh_token": "1//old", "token_type": "Bearer", "expiry_date": 1});
+    std::fs::write(&file, expired.to_string()).unwrap();
+    env.configure(|config| {
+        config["agents"] = json!({"gemini": {"type": "gemini", "model": "gemini-2.5-flash", "bin": program}})
+    });
+    env.write("item.json", &json!({"id": "a", "agent_id": "gemini", "description": "do it"}).to_string());
+    let output = env.norma(&["run", "item.json"]);
+    assert!(output.exits(1).raw.contains("failed (sign_in_failed)"), "{output}");
+}

@@ -20,6 +20,18 @@ fn waiting_run(env: &TestEnvironment) -> Running {
     running
 }
 
+/// Keys are in its memory: no core file is written of it.
+#[test]
+fn norma_leaves_no_core_file() {
+    let env = TestEnvironment::with_patch(PATCH);
+    let running = waiting_run(&env);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", running.pid())).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().skip(4).collect::<Vec<_>>(), ["0", "0", "bytes"]);
+    env.touch("go");
+    running.wait().success();
+}
+
 #[test]
 fn variables_of_git_have_no_effect_on_norma() {
     let mut env = TestEnvironment::with_patch(PATCH);

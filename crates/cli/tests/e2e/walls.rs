@@ -56,6 +56,22 @@ fn a_limit_on_tools_holds_for_an_agent_that_says_nothing() {
     env.norma(&["replay", "@last"]).success();
 }
 
+/// Without a sandbox nobody sees what an exec agent starts: a limit on it is refused, and not ignored.
+#[test]
+fn a_limit_that_nobody_could_hold_is_refused() {
+    let env = with_worker("ls > /dev/null; echo hi > new");
+    env.configure(|config| {
+        config["agents"] = json!({"worker": {"type": "exec", "cmd": ["./agents/worker.sh"]}});
+        config["sandbox"] = json!({"backend": "none"});
+    });
+    env.write("items.json", &item("a", json!({"constraints": {"max_tool_ops": 1}})).to_string());
+    let refused = env.norma(&["batch", "items.json"]);
+    assert!(refused.code() != Some(0) && refused.raw_err.contains("/constraints/max_tool_ops"), "{refused}");
+    assert!(refused.raw_err.contains("nobody counts what an exec agent starts without a sandbox"), "{refused}");
+    assert!(!env.root.join("new").exists());
+    batch(&env, &[item("a", json!({}))], 0);
+}
+
 #[test]
 fn what_an_agent_says_of_its_tools_is_no_count() {
     let script = r#"i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo '{"type":"tool_completed","id":"'$i'","name":"edit"}'; done >> $NORMA_STEP_DIR/events.jsonl
@@ -128,17 +144,42 @@ fn what_policy_refuses_is_refused_to_what_nobody_asks_about() {
     assert!(found.iter().any(|it| it.starts_with("git push . HEAD:x: publish: ")), "{found:?}");
 }
 
+#[test]
+fn what_a_rule_has_asked_about_does_not_run_where_nobody_is_asked() {
+    let tries = "cp agents/do.sh notes/a; sh -c 'cp agents/do.sh notes/b'; echo hello > notes/hello.txt; mv notes/hello.txt notes/c; cat notes/c > notes/hello.txt";
+    let env = contracted(tries, "never", |_| {});
+    ask_about_cp(&env);
+    env.norma(&["run", "contract.json"]).success();
+    assert_eq!((env.root.join("notes/a").exists(), env.root.join("notes/b").exists()), (false, false));
+    // What no rule speaks of runs.
+    assert_eq!(env.read("notes/c"), "hello\n");
+    let found = violations(&env);
+    for command in ["cp agents/do.sh notes/a: copies: ", "cp agents/do.sh notes/b: copies: "] {
+        assert!(found.iter().any(|it| it.starts_with(command)), "{command}: {found:?}");
+    }
+    env.norma(&["verify", "@last"]).success();
+}
+
+/// Has the policy ask a person about every copy.
+pub(crate) fn ask_about_cp(env: &TestEnvironment) {
+    let path = ".norma/policies/command_allowlist.json";
+    let mut policy: Value = serde_json::from_str(&env.read(path)).unwrap();
+    policy["ask"] = json!([{"name": "copies", "reason": "copies are looked at", "exec": ["cp"], "match": ["cp a b"], "not_match": ["mv a b"]}]);
+    env.write(path, &policy.to_string());
+    env.norma(&["trust"]).success();
+}
+
 /// What an agent finds of a committed secret by its own git, whatever it asks.
 const DIG: &str = r#"
 id=$(git ls-files -s | sed -n 's/^[0-9]* \([0-9a-f]*\) .*\.env$/\1/p')
-{ git cat-file -p $id; git --no-replace-objects cat-file -p $id; git log -p --all; git diff; git grep SECRET HEAD
+{ cat .env; git show HEAD:.env; git cat-file -p $id; git --no-replace-objects cat-file -p $id; git log -p --all; git diff; git grep SECRET HEAD
   git archive HEAD; git cat-file --batch-all-objects --batch; git status --short; } 2>&1 | tr -cd '[:print:]\\n' > found
 git status --short > status; git log -p > /dev/null && git show > /dev/null && git diff HEAD > /dev/null || exit 1; echo y > new; git add new; git commit -qm new && git log --oneline > log
 "#;
 
 #[test]
 fn a_committed_secret_is_nowhere_in_the_agents_git() {
-    for history in ["shallow", "full"] {
+    for (history, layers) in [("shallow", true), ("full", true), ("shallow", false), ("full", false)] {
         let env = with_worker(DIG);
         env.write(".env", "SECRET=correct-horse-battery-staple\n");
         env.commit("a secret");
@@ -146,14 +187,14 @@ fn a_committed_secret_is_nowhere_in_the_agents_git() {
         env.commit("another secret");
         env.configure(|config| {
             config["agents"] = json!({"worker": {"type": "exec", "cmd": ["./agents/worker.sh"]}});
-            config["workspace"] = json!({"history": history});
+            config["workspace"] = json!({"history": history, "layers": layers});
         });
         batch(&env, &[item("a", json!({}))], 0);
         let found = String::from_utf8_lossy(&std::fs::read(env.root.join("found")).unwrap()).into_owned();
-        assert!(!found.contains("horse-battery"), "{history}: {found}");
+        assert!(!found.contains("horse-battery"), "{history} {layers}: {found}");
         assert!(found.contains("a worker") || history == "shallow", "{history}: {found}");
         // Its git is as useful as any: nothing seems changed, and commits can be made.
-        assert_eq!(env.read("status"), "?? found\n?? status\n", "{history}");
+        assert_eq!(env.read("status"), "?? found\n?? status\n", "{history} {layers}");
         assert!(env.read("log").contains("new"), "{history}");
         assert_eq!(env.read(".env"), "SECRET=another-horse-battery-staple\n");
     }

@@ -26,6 +26,8 @@ pub struct Terms<'a> {
     pub registry: &'a AgentRegistry,
     /// The agents of the configuration, by name.
     pub agents: &'a BTreeMap<String, AgentConfig>,
+    /// Whether agents are confined, so that norma sees what they start.
+    pub confined: bool,
     /// The tools that may be named.
     pub mcp: &'a McpAllowlist,
     /// The ids of the items that the batch has already, where these are added to one.
@@ -43,6 +45,14 @@ pub struct Terms<'a> {
 }
 
 impl Terms<'_> {
+    /// Whether norma counts the tool operations of who fills this role: by what is started in a sandbox, or by what a
+    /// protocol tells.
+    pub(super) fn counts_tools(&self, agent_id: &str, role: AgentRole) -> bool {
+        let name = self.worker(agent_id, role).unwrap_or_default();
+        let kind = self.agents.get(&name).map(|agent| agent.kind).or_else(|| crate::AgentType::named(&name));
+        self.confined || kind.is_some_and(|kind| kind != crate::AgentType::Exec)
+    }
+
     /// The entry of the configuration that fills this role.
     pub(super) fn worker(&self, agent_id: &str, role: AgentRole) -> Result<String, String> {
         let by_role = role.as_str().to_ascii_lowercase();

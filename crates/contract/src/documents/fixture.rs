@@ -83,6 +83,7 @@ pub(super) fn with_terms<T>(each: impl FnOnce(&Terms<'_>) -> T) -> T {
     each(&Terms {
         registry: &registry,
         agents: &agents,
+        confined: true,
         mcp: &mcp,
         present: &["here".to_owned()].into(),
         state_dir,

@@ -70,8 +70,9 @@ pub struct WorkConstraints {
     /// if one is; 10 without `allowed_paths`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_files: Option<u64>,
-    /// Tool operations of the agent.
-    pub max_tool_ops: u64,
+    /// Tool operations of the agent. If nothing is said: 50 where they can be counted, and no limit where they cannot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tool_ops: Option<u64>,
     /// Entries of the four deltas together. If nothing is said: 100, or as many as paths may differ, if that is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_delta_size: Option<u64>,
@@ -82,7 +83,7 @@ pub struct WorkConstraints {
 
 impl Default for WorkConstraints {
     fn default() -> Self {
-        WorkConstraints { max_files: None, max_tool_ops: 50, max_delta_size: None, timeout_ms: 300_000 }
+        WorkConstraints { max_files: None, max_tool_ops: None, max_delta_size: None, timeout_ms: 300_000 }
     }
 }
 

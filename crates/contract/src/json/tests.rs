@@ -155,6 +155,77 @@ fn canonical_is_rfc_8785() {
     }
 }
 
+/// Appendix B of RFC 8785: the bits of a number, and how it is written.
+const NUMBERS: [(u64, &str); 24] = [
+    (0x0000_0000_0000_0000, "0"),
+    (0x8000_0000_0000_0000, "0"),
+    (0x0000_0000_0000_0001, "5e-324"),
+    (0x8000_0000_0000_0001, "-5e-324"),
+    (0x7fef_ffff_ffff_ffff, "1.7976931348623157e+308"),
+    (0xffef_ffff_ffff_ffff, "-1.7976931348623157e+308"),
+    (0x4340_0000_0000_0000, "9007199254740992"),
+    (0xc340_0000_0000_0000, "-9007199254740992"),
+    (0x4430_0000_0000_0000, "295147905179352830000"),
+    (0x44b5_2d02_c7e1_4af5, "9.999999999999997e+22"),
+    (0x44b5_2d02_c7e1_4af6, "1e+23"),
+    (0x44b5_2d02_c7e1_4af7, "1.0000000000000001e+23"),
+    (0x444b_1ae4_d6e2_ef4e, "999999999999999700000"),
+    (0x444b_1ae4_d6e2_ef4f, "999999999999999900000"),
+    (0x444b_1ae4_d6e2_ef50, "1e+21"),
+    (0x3eb0_c6f7_a0b5_ed8c, "9.999999999999997e-7"),
+    (0x3eb0_c6f7_a0b5_ed8d, "0.000001"),
+    (0x41b3_de43_5555_5553, "333333333.3333332"),
+    (0x41b3_de43_5555_5554, "333333333.33333325"),
+    (0x41b3_de43_5555_5555, "333333333.3333333"),
+    (0x41b3_de43_5555_5556, "333333333.3333334"),
+    (0x41b3_de43_5555_5557, "333333333.33333343"),
+    (0xbecb_f647_612f_3696, "-0.0000033333333333333333"),
+    (0x4314_3ff3_c1cb_0959, "1424953923781206.2"),
+];
+
+/// The documents of the RFC and of the test suite of its authors: what is read, and what is written.
+const DOCUMENTS: [(&str, &str); 5] = [
+    (
+        r#"{"\u20ac":"Euro Sign","\r":"Carriage Return","\ufb33":"Hebrew Letter Dalet With Dagesh","1":"One",
+            "\ud83d\ude00":"Emoji: Grinning Face","\u0080":"Control","\u00f6":"Latin Small Letter O With Diaeresis"}"#,
+        "{\"\\r\":\"Carriage Return\",\"1\":\"One\",\"\u{80}\":\"Control\",\"ö\":\"Latin Small Letter O With Diaeresis\",\"€\":\"Euro Sign\",\"😀\":\"Emoji: Grinning Face\",\"\u{fb33}\":\"Hebrew Letter Dalet With Dagesh\"}",
+    ),
+    (
+        r#"{"numbers":[4.50,2e-3,0.000000000000000000000000001],"string":"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/",
+            "literals":[null,true,false]}"#,
+        r#"{"literals":[null,true,false],"numbers":[4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#,
+    ),
+    (
+        r#"{"1":{"f":{"f":"hi","F":5},"\n":56.0},"10":{},"":"empty","a":{},"111":[{}],"A":{}}"#,
+        r#"{"":"empty","1":{"\n":56,"f":{"F":5,"f":"hi"}},"10":{},"111":[{}],"A":{},"a":{}}"#,
+    ),
+    (
+        r#"{"peach":"This sorting order","péché":"is wrong according to French","pêche":"but canonicalization MUST","sin":"ingnore locale"}"#,
+        r#"{"peach":"This sorting order","péché":"is wrong according to French","pêche":"but canonicalization MUST","sin":"ingnore locale"}"#,
+    ),
+    (r#"[56,{"d":true,"10":null,"1":[]}]"#, r#"[56,{"1":[],"10":null,"d":true}]"#),
+];
+
+/// Numbers that other readers would round are refused, and all others are written as the RFC says.
+#[test]
+fn canonical_writes_the_vectors_of_rfc_8785() {
+    for (bits, expected) in NUMBERS {
+        let number = f64::from_bits(bits);
+        assert_eq!(String::from_utf8(serde_json_canonicalizer::to_vec(&number).unwrap()).unwrap(), expected);
+        match canonical(&number) {
+            Ok(bytes) => assert_eq!(String::from_utf8(bytes).unwrap(), expected),
+            Err(_) => assert!(number.abs() > 9_007_199_254_740_991.0, "{expected}"),
+        }
+    }
+    for bits in [0x7fff_ffff_ffff_ffff, 0x7ff0_0000_0000_0000] {
+        assert!(canonical(&f64::from_bits(bits)).is_err());
+    }
+    for (text, expected) in DOCUMENTS {
+        let value = parse(text.as_bytes(), &Limits::DOCUMENT).unwrap();
+        assert_eq!(String::from_utf8(canonical(&value).unwrap()).unwrap(), expected);
+    }
+}
+
 #[test]
 fn canonical_refuses_what_it_would_round() {
     for (value, expected) in [

@@ -29,6 +29,9 @@ pub struct CommandAllowlist {
     /// What is refused whatever is allowed below: known ways to start programs that no rule speaks of.
     #[serde(default)]
     pub deny: Vec<RefuseRule>,
+    /// What a person is asked about, whatever is allowed below; refused where nobody may be asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ask: Vec<RefuseRule>,
     /// What needs no question.
     pub allow: Vec<AllowRule>,
 }
@@ -66,12 +69,17 @@ impl CommandAllowlist {
     /// Reads the document; on failure every violation with its JSON pointer.
     pub fn parse(bytes: &[u8]) -> Result<CommandAllowlist, Vec<Violation>> {
         let list: CommandAllowlist = json::decode(bytes, &Limits::DOCUMENT)?;
-        let denied = list.deny.iter().zip(0..).flat_map(|(rule, at)| rule.violations(&format!("/deny/{at}")));
-        let allowed = list.allow.iter().zip(0..).flat_map(|(rule, at)| rule.violations(&format!("/allow/{at}")));
-        let names = list.deny.iter().zip(0..).map(|(rule, at)| (rule.name.as_str(), format!("/deny/{at}/name")));
-        let names =
-            names.chain(list.allow.iter().zip(0..).map(|(rule, at)| (rule.name.as_str(), format!("/allow/{at}/name"))));
-        let problems: Vec<Violation> = denied.chain(allowed).chain(duplicates(names)).collect();
+        let matched = [("deny", &list.deny), ("ask", &list.ask)];
+        let matched = matched
+            .into_iter()
+            .flat_map(|(key, rules)| rules.iter().zip(0..).map(move |(rule, at)| (rule, format!("/{key}/{at}"))));
+        let allowed = || list.allow.iter().zip(0..).map(|(rule, at)| (rule, format!("/allow/{at}")));
+        let names = matched.clone().map(|(rule, at)| (rule.name.as_str(), format!("{at}/name")));
+        let names = names.chain(allowed().map(|(rule, at)| (rule.name.as_str(), format!("{at}/name"))));
+        let duplicates = duplicates(names);
+        let matched = matched.flat_map(|(rule, at)| rule.violations(&at));
+        let allowed = allowed().flat_map(|(rule, at)| rule.violations(&at));
+        let problems: Vec<Violation> = matched.chain(allowed).chain(duplicates).collect();
         if problems.is_empty() { Ok(list) } else { Err(problems) }
     }
 }

@@ -20,6 +20,9 @@ const RULE_FORM: &str = "form";
 /// The name under which a person's contract allows what it says.
 const RULE_CONTRACT: &str = "contract";
 
+/// The name under which a contract that has nobody asked allows what no rule speaks of.
+const RULE_UNASKED: &str = "unasked";
+
 /// Who asks for a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
@@ -42,7 +45,10 @@ pub enum Decision {
     },
     /// It may be started once a person has said so.
     Ask {
-        /// What no rule knows.
+        /// The rule that has somebody asked; none where no rule fits.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+        /// That rule's reason, or what no rule knows.
         why: String,
     },
     /// It may not be started.
@@ -76,6 +82,26 @@ impl Decision {
     fn refused_by(rule: &RefuseRule) -> Decision {
         Decision::deny(&rule.name, &rule.reason)
     }
+
+    fn asked_by(rule: &RefuseRule) -> Decision {
+        Decision::Ask { rule: Some(rule.name.clone()), why: rule.reason.clone() }
+    }
+
+    fn unknown(why: String) -> Decision {
+        Decision::Ask { rule: None, why }
+    }
+
+    /// What it comes to where nobody may be asked: what no rule speaks of runs where it is confined, and what a rule has
+    /// somebody asked about does not.
+    pub fn unasked(self) -> Decision {
+        match self {
+            Decision::Ask { rule: Some(rule), why } => {
+                Decision::Deny { rule, why: format!("{why}; it needs approval, and the contract has nobody asked") }
+            }
+            Decision::Ask { rule: None, why } => Decision::Allow { rule: RULE_UNASKED.to_owned(), why },
+            decision => decision,
+        }
+    }
 }
 
 /// Decides. What is refused comes before what is allowed, and what everybody is refused comes first.
@@ -88,10 +114,15 @@ pub fn decide(argv: &[String], origin: Origin, policy: &CommandPolicy) -> Decisi
     }
     match origin {
         Origin::Contract => Decision::allow(RULE_CONTRACT, "a person's contract asks for it"),
-        Origin::Agent => match policy.allowlist.deny.iter().find(|rule| rule.refuses(argv)) {
-            Some(rule) => Decision::refused_by(rule),
-            None => listed(argv, &policy.allowlist.allow),
-        },
+        Origin::Agent => {
+            let matching = |rules: &[RefuseRule]| rules.iter().position(|rule| rule.refuses(argv));
+            let list = &policy.allowlist;
+            match (matching(&list.deny), matching(&list.ask)) {
+                (Some(at), _) => Decision::refused_by(&list.deny[at]),
+                (None, Some(at)) => Decision::asked_by(&list.ask[at]),
+                (None, None) => listed(argv, &list.allow),
+            }
+        }
     }
 }
 
@@ -100,9 +131,18 @@ pub fn decide(argv: &[String], origin: Origin, policy: &CommandPolicy) -> Decisi
 pub fn decide_line(line: &str, policy: &CommandPolicy) -> Decision {
     let code = shell_code(line);
     let line = code.as_deref().unwrap_or(line);
-    if let Ok(argv) = split(line) {
-        return decide(&argv, Origin::Agent, policy);
+    let decision = match split(line) {
+        Ok(argv) => decide(&argv, Origin::Agent, policy),
+        Err(_) => decide_code(line, policy),
+    };
+    // What a rule has asked about anywhere in a line is asked about: the line, once allowed, allows it to start.
+    match policy.allowlist.ask.iter().find(|rule| is_in(rule, line)) {
+        Some(rule) if !decision.is_deny() => Decision::asked_by(rule),
+        _ => decision,
     }
+}
+
+fn decide_code(line: &str, policy: &CommandPolicy) -> Decision {
     // Lines and tabs are how code is written, and are shown as they are.
     let argv = ["sh".to_owned(), "-c".to_owned(), line.replace(['\n', '\t'], " ")];
     if let Some(problem) = malformed(&argv) {
@@ -110,8 +150,14 @@ pub fn decide_line(line: &str, policy: &CommandPolicy) -> Decision {
     }
     match forbidden(&argv, &policy.forbidden) {
         Some(rule) => Decision::refused_by(rule),
-        None => Decision::Ask { why: "only a shell understands it".to_owned() },
+        None => Decision::unknown("only a shell understands it".to_owned()),
     }
+}
+
+/// Whether a command that a rule is about could begin anywhere in a line.
+fn is_in(rule: &RefuseRule, line: &str) -> bool {
+    let words = inner_words(&[line.to_owned()]);
+    (0..words.len()).any(|start| rule.refuses(&words[start..]))
 }
 
 /// Rules against commands in which others hide. Where it is seen what is started, those are seen when they start, and are
@@ -141,7 +187,7 @@ const SEEN_THROUGH: [&str; 22] = [
     "make-code",
 ];
 
-/// What programs are held to that an agent starts: nobody was asked about them, and nobody will be. Those that a build
+/// What programs are held to that an agent starts: nobody is asked about them when they start. Those that a build
 /// starts in turn are held to the contract's own words only: what policy says, it says of commands that somebody chose.
 #[derive(Debug, Clone)]
 pub struct Started {
@@ -151,11 +197,13 @@ pub struct Started {
     pub words: Vec<String>,
     /// The state directory: an agent's own step is in there, and names no other part of it.
     pub state: String,
+    /// Whether the agent's contract has somebody asked.
+    pub asks: bool,
 }
 
 impl Started {
-    /// Why a program may not be started, if it may not.
-    pub fn refuses(&self, argv: &[String], chosen: bool) -> Option<String> {
+    /// Why a program may not be started, if it may not. `allowed` are the lines that the agent asked for and may run.
+    pub fn refuses(&self, argv: &[String], chosen: bool, allowed: &[String]) -> Option<String> {
         // These are told which program to be.
         let is_other = |program: &str| program.starts_with("ld-") || ["ld.so", "busybox", "toybox"].contains(&program);
         let argv = if argv.first().is_some_and(|program| is_other(name(program))) { &argv[1..] } else { argv };
@@ -169,8 +217,12 @@ impl Started {
         let runs = format!("{}/runs/", self.state.trim_end_matches('/'));
         let argv: Vec<String> = argv.iter().map(|word| word.replace(&runs, "/")).collect();
         let denied = self.policy.allowlist.deny.iter().filter(|rule| !SEEN_THROUGH.contains(&rule.name.as_str()));
-        let rule = self.policy.forbidden.forbid.iter().chain(denied).find(|rule| rule.refuses(&argv))?;
-        Some(format!("{}: {}", rule.name, rule.reason))
+        if let Some(rule) = self.policy.forbidden.forbid.iter().chain(denied).find(|rule| rule.refuses(&argv)) {
+            return Some(format!("{}: {}", rule.name, rule.reason));
+        }
+        let rule = self.policy.allowlist.ask.iter().find(|rule| rule.refuses(&argv))?;
+        let was_allowed = self.asks && allowed.iter().any(|line| is_in(rule, line));
+        (!was_allowed).then(|| format!("{}: {}; it needs approval, and nobody was asked", rule.name, rule.reason))
     }
 }
 
@@ -260,7 +312,7 @@ fn listed(argv: &[String], rules: &[AllowRule]) -> Decision {
         _ => None,
     });
     if let Some(why) = incomplete {
-        return Decision::Ask { why };
+        return Decision::unknown(why);
     }
     if let Some((rule, why)) = rules.iter().find_map(|rule| Some((rule, rule.denies_rest_of(&argv[0])?))) {
         return Decision::deny(&rule.name, why);
@@ -269,7 +321,7 @@ fn listed(argv: &[String], rules: &[AllowRule]) -> Decision {
         Fit::Unknown(what) => Some(format!("{what} (rule {})", rule.name)),
         _ => None,
     });
-    Decision::Ask { why: why.unwrap_or_else(|| unknown(&argv[0], rules)) }
+    Decision::unknown(why.unwrap_or_else(|| unknown(&argv[0], rules)))
 }
 
 fn unknown(program: &str, rules: &[AllowRule]) -> String {

@@ -9,7 +9,7 @@ use super::secret::{self, AddedSecret};
 use super::{Finding, Rule};
 use contract::path::{PathProblem, fold, lies_within};
 use contract::policy::{FoldedPath, ProtectedPaths, ScratchPaths};
-use contract::{RULES_RESULT, RepoPath};
+use contract::{RULES_MORE_TOKENS, RULES_RESULT, RepoPath};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,6 +56,8 @@ pub struct ChangedPath {
     pub reordered: Option<(u64, char)>,
     /// What looks like a secret in the content after and was not there before.
     pub secrets: Vec<AddedSecret>,
+    /// The same by the forms that were known before [`contract::RULES_MORE_TOKENS`].
+    pub older_secrets: Vec<AddedSecret>,
 }
 
 /// One ignored file.
@@ -181,7 +183,9 @@ impl Judge<'_> {
             findings.push(Finding::at(Rule::Binary, &change.path, message));
         }
         if result || !change.binary {
-            findings.extend(secret::findings(&change.path, &change.secrets));
+            let newer = self.scope.rules >= RULES_MORE_TOKENS;
+            let secrets = if newer { &change.secrets } else { &change.older_secrets };
+            findings.extend(secret::findings(&change.path, secrets));
         }
         if result {
             findings.extend(change.twin.as_ref().map(|other| twin(&change.path, other)));

@@ -31,7 +31,16 @@ pub struct AddedSecret {
 /// The first few secrets in content that are not in the content before. `old` is asked for only if there is a secret at
 /// all.
 pub fn added<E>(new: &[u8], old: impl FnOnce() -> Result<Vec<u8>, E>) -> Result<Vec<AddedSecret>, E> {
-    let spans = Redactor::patterns().spans(new);
+    added_by(&Redactor::patterns(), new, old)
+}
+
+/// The same as they are known by.
+pub fn added_by<E>(
+    patterns: &Redactor,
+    new: &[u8],
+    old: impl FnOnce() -> Result<Vec<u8>, E>,
+) -> Result<Vec<AddedSecret>, E> {
+    let spans = patterns.spans(new);
     let marks = marks(new);
     if spans.is_empty() && marks.is_empty() {
         return Ok(Vec::new());

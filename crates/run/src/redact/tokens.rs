@@ -32,12 +32,16 @@ pub(super) struct Token {
     /// Whether the beginning stays.
     #[serde(default)]
     keep: bool,
+    /// Whether gates know it only since [`contract::RULES_MORE_TOKENS`].
+    #[serde(default)]
+    newer: bool,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Alphabet {
     Alnum,
+    Hex,
     Upper,
     Word,
     Base64url,
@@ -47,6 +51,7 @@ enum Alphabet {
 impl Alphabet {
     fn has(self, byte: u8) -> bool {
         match self {
+            Alphabet::Hex => byte.is_ascii_hexdigit(),
             Alphabet::Upper => byte.is_ascii_uppercase() || byte.is_ascii_digit(),
             Alphabet::Alnum => byte.is_ascii_alphanumeric(),
             Alphabet::Word => byte.is_ascii_alphanumeric() || byte == b'_',
@@ -78,14 +83,15 @@ pub(super) fn tokens() -> Vec<Token> {
     tokens
 }
 
-pub(super) fn spans(text: &[u8]) -> Vec<Span> {
+/// Those in a text; `newer` is whether the newer forms count.
+pub(super) fn spans(text: &[u8], newer: bool) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let mut headers = Runs::default();
     let mut from = 0;
     while let Some(at) = FORMS.starts.next(text, from) {
         // Behind a span a mark will stand, after which a word may begin.
         let after_mark = spans.last().is_some_and(|last| last.range.end == at);
-        match FORMS.at(text, at, after_mark, &mut headers) {
+        match FORMS.at(text, at, after_mark, newer, &mut headers) {
             Some(span) => {
                 from = span.range.end;
                 spans.push(span);
@@ -97,7 +103,7 @@ pub(super) fn spans(text: &[u8]) -> Vec<Span> {
 }
 
 impl Forms {
-    fn at(&self, text: &[u8], at: usize, after_mark: bool, headers: &mut Runs) -> Option<Span> {
+    fn at(&self, text: &[u8], at: usize, after_mark: bool, newer: bool, headers: &mut Runs) -> Option<Span> {
         if text[at..].starts_with(PEM) {
             return pem::block(text, at).map(|end| Span { range: at..end, kind: Kind::PrivateKey });
         }
@@ -107,7 +113,8 @@ impl Forms {
         if text[at..].starts_with(JWT) {
             return web_token(text, at, headers);
         }
-        let mut tokens = self.starts.at(text, at).filter_map(|index| self.tokens.get(index));
+        let tokens = self.starts.at(text, at).filter_map(|index| self.tokens.get(index));
+        let mut tokens = tokens.filter(|token| newer || !token.newer);
         tokens.find_map(|token| token.at(text, at))
     }
 }

@@ -145,6 +145,21 @@ pub(crate) fn reach(kind: Kind, agent: &AgentConfig, user_env: &BTreeMap<OsStrin
     }
 }
 
+/// An address of the model that the user's environment has for the program itself, and that does not count here: a key is
+/// shown to nobody whom the configuration does not name.
+pub(crate) fn unused_address(
+    kind: Kind,
+    agent: &AgentConfig,
+    user_env: &BTreeMap<OsString, OsString>,
+) -> Option<String> {
+    let is_set = |name: &&&str| user_env.get(OsStr::new(name)).is_some_and(|value| !value.is_empty());
+    let name = session::addresses(kind).iter().find(is_set).filter(|_| agent.base_url.is_none())?;
+    let kind = kind.as_str();
+    Some(format!(
+        "{name} is set and not used: say it in the configuration, \"agents\": {{ \"{kind}\": {{ \"type\": \"{kind}\", \"base_url\": \"…\" }} }}"
+    ))
+}
+
 /// What the name of a model says of where it is, if it says it. At an address of one's own it says nothing.
 fn of_provider(kind: Kind, agent: &AgentConfig) -> Option<(&'static KeyPlace<'static>, &str)> {
     let (provider, model) = agent.model.as_deref().filter(|_| agent.base_url.is_none())?.split_once('/')?;
@@ -310,6 +325,18 @@ mod tests {
         let named = AgentConfig { key_env: Some("MINE".to_owned()), ..own };
         check(&named, &ALL, None);
         check(&named, &["MINE"], Some(("MINE", "http://127.0.0.1:1")));
+    }
+
+    #[test]
+    fn an_address_that_does_not_count_is_named() {
+        let env = |name: &str| BTreeMap::from([(OsString::from(name), OsString::from("http://proxy.example"))]);
+        let claude = AgentConfig::of(AgentType::Claude);
+        let told = unused_address(Kind::Claude, &claude, &env("ANTHROPIC_BASE_URL")).unwrap();
+        assert!(told.starts_with("ANTHROPIC_BASE_URL is set and not used: "), "{told}");
+        assert_eq!(unused_address(Kind::Claude, &claude, &env("OPENAI_BASE_URL")), None);
+        assert_eq!(unused_address(Kind::Claude, &claude, &BTreeMap::new()), None);
+        let own = AgentConfig { base_url: Some("http://127.0.0.1:1".to_owned()), ..claude };
+        assert_eq!(unused_address(Kind::Claude, &own, &env("ANTHROPIC_BASE_URL")), None);
     }
 
     #[test]

@@ -15,10 +15,10 @@ use crate::world::{Spoken, TurnOrder};
 use crate::{Error, Result};
 pub use access::Reach;
 use access::{Access, Answering, DOOR};
-pub(crate) use access::{reach, sign_in_problem};
+pub(crate) use access::{reach, sign_in_problem, unused_address};
 use contract::session::{ErrorKind, SessionError};
 use contract::work::NetworkRight;
-use contract::{AgentConfig, AgentType, Contract, PromptBlocks, Sent, SessionOutcome, Usage, Usd};
+use contract::{AgentConfig, AgentType, Contract, PromptBlock, PromptBlocks, Sent, SessionOutcome, Usage, Usd};
 use gateway::{Options, Price, Prices, Retries};
 use home::{Home, TurnEnd};
 use installed::package;
@@ -70,6 +70,8 @@ struct Terms {
     /// The conversation it goes on with.
     ongoing: Option<Ongoing>,
     access: Access,
+    /// An address that the user's environment has for it and that does not count.
+    unused_address: Option<String>,
 }
 
 /// An agent that is about to take a turn.
@@ -136,6 +138,8 @@ pub(crate) struct Engaging<'e> {
     pub(crate) private: PathBuf,
     /// Finds the secrets that must not be kept.
     pub(crate) redactor: Arc<Redactor>,
+    /// What the base of the repository tells agents.
+    pub(crate) repository: Option<PromptBlock>,
 }
 
 impl Engaging<'_> {
@@ -147,7 +151,7 @@ impl Engaging<'_> {
         cwd: &Path,
         inside: Option<&Path>,
     ) -> Result<Engagement> {
-        let Engaging { context, private, redactor } = self;
+        let Engaging { context, private, redactor, repository } = self;
         let (spec, name) = (order.spec, order.spec.step.dir_name());
         let home_dir = private.join(format!("home-{name}"));
         let limits = &order.run.started.contract.limits;
@@ -179,7 +183,7 @@ impl Engaging<'_> {
         let home_inside = inside.map_or_else(|| home_dir.clone(), |home| home.join(HOME));
         let mut prompt = match order.again {
             Some(again) => again.prompt.clone(),
-            None => blocks(order.request, &context.templates),
+            None => blocks(order.request, &context.templates, repository),
         };
         let place = Place::of(kind, &conversations(context, order), spec.step);
         let ongoing = match order.again {
@@ -207,6 +211,7 @@ impl Engaging<'_> {
             prompt,
             ongoing,
             access,
+            unused_address: unused_address(kind, agent, &context.user_env),
         };
         let launch = launch(&terms.brief(&[&terms.step_dir]), terms.mode);
         let user_home = context.user_env.get(OsStr::new("HOME")).map(PathBuf::from);
@@ -414,6 +419,7 @@ impl Engaged {
         }
         let mut notes: Vec<String> = talk.spool.finish()?.into_iter().collect();
         notes.extend(self.gateway_notes());
+        notes.extend(self.terms.unused_address.clone());
         notes.extend(talk.asked_again.take().map(|why| format!("the agent was asked once more for its answer: {why}")));
         talk.spool.document("outcome.json", &serde_json::to_value(&said).expect("BUG: an outcome is plain data"))?;
         let has_ended_well = said.ok && ended.answer.is_some();

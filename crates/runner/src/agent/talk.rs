@@ -36,6 +36,8 @@ pub(crate) struct Conversation<'a> {
     /// Keeps what the agent makes.
     saving: Option<Saving>,
     form: Form,
+    /// Why something was denied last.
+    denied: Option<String>,
     /// Why the agent was told to answer once more, if it was.
     pub(super) asked_again: Option<String>,
 }
@@ -51,7 +53,7 @@ pub(super) struct Form {
 impl Form {
     /// What a session is told that came to this, if it did not answer in this form. Its work is done, and may have cost much:
     /// it is not lost to the form of a message.
-    fn once_more(&self, answered: &TurnAnswered) -> Option<(String, String)> {
+    fn once_more(&self, answered: &TurnAnswered, denied: Option<&str>) -> Option<(String, String)> {
         let (why, told) = match answered {
             TurnAnswered::With(answer) => {
                 let problems = answer_problems(self.item.as_deref(), answer.as_deref().unwrap_or_default().as_bytes());
@@ -64,8 +66,11 @@ impl Form {
                 (problems.join("; "), told)
             }
             TurnAnswered::NotAfterDenial => {
-                let told = "What you asked for was denied. Complete the task without it, as far as that is possible.";
-                ("it stopped after a denial".to_owned(), told.to_owned())
+                let why = denied.map(|why| format!(": {why}")).unwrap_or_default();
+                let told = format!(
+                    "What you asked for was denied{why}. Complete the task without it, as far as that is possible."
+                );
+                ("it stopped after a denial".to_owned(), told)
             }
         };
         let form = "Then answer with one JSON document and nothing else: no words before or after it, no code fence. Its schema:";
@@ -101,6 +106,7 @@ impl<'a> Conversation<'a> {
             facts: 0,
             saving,
             form,
+            denied: None,
             asked_again: None,
         };
         conversation.perform(acts)?;
@@ -150,19 +156,26 @@ impl<'a> Conversation<'a> {
     /// Asks once more in the same session, if the answer is not what it has to be.
     fn once_more(&mut self) -> Option<Vec<Act>> {
         let answered = self.session.answered().filter(|_| self.asked_again.is_none())?;
-        let (why, prompt) = self.form.once_more(&answered)?;
+        let (why, prompt) = self.form.once_more(&answered, self.denied.as_deref())?;
         self.asked_again = Some(why);
         Some(self.session.prompt(&prompt))
     }
 
     fn ask(&mut self, permission: Permission) -> Vec<Act> {
         match self.witness.decide(&permission) {
-            Answered::Now(decision) => self.session.answer(&permission.id, &decision),
+            Answered::Now(decision) => self.answer(&permission.id, &decision),
             Answered::Later(question) => {
                 self.waiting.push_back(Asked { id: permission.id, question });
                 Vec::new()
             }
         }
+    }
+
+    fn answer(&mut self, id: &str, decision: &Decision) -> Vec<Act> {
+        if let Decision::Deny { message } = decision {
+            self.denied = Some(message.clone());
+        }
+        self.session.answer(id, decision)
     }
 
     fn end_line(&mut self) -> io::Result<()> {
@@ -239,7 +252,7 @@ impl Talk for Conversation<'_> {
             match self.witness.answer(&asked.question) {
                 None => self.waiting.push_back(asked),
                 Some(decision) => {
-                    let acts = self.session.answer(&asked.id, &decision);
+                    let acts = self.answer(&asked.id, &decision);
                     self.perform(acts)?;
                 }
             }

@@ -5,8 +5,8 @@ use crate::git::{Entry, MODE_GITLINK, MODE_SYMLINK, ObjectId, Objects, TreeChang
 use contract::RepoPath;
 use contract::path::fold;
 use run::gate::scope::ChangedPath;
-use run::gate::secret::{self, AddedSecret};
-use run::gate::text;
+use run::gate::{secret, text};
+use run::redact::Redactor;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How two trees differ.
@@ -54,14 +54,10 @@ fn changed(objects: &Objects, change: &TreeChange) -> Result<ChangedPath> {
         let bytes = objects.read_blob(old.id)?;
         Ok(text::utf16(&bytes).map_or(bytes, String::into_bytes))
     };
-    seen.secrets = secrets(&readable, old)?;
+    seen.secrets = secret::added(&readable, old)?;
+    seen.older_secrets = secret::added_by(&Redactor::older_patterns(), &readable, old)?;
     seen.reordered = text::reordered(&readable, old)?;
     Ok(seen)
-}
-
-/// What looks like a secret in the lines that a change adds.
-fn secrets(new: &[u8], old: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<AddedSecret>> {
-    secret::added(new, old)
 }
 
 pub(super) fn is_file(entry: &Entry) -> bool {

@@ -218,6 +218,23 @@ impl Objects {
         Ok(found.map(|entry| (entry.mode, entry.id)))
     }
 
+    /// The content of a file of a tree; a link beside it is followed once, and never out of its directory.
+    pub fn file_through_links(&self, tree: ObjectId, path: &str) -> Result<Option<ObjectId>, GitError> {
+        let entry = self.tree_entry(tree, path.as_bytes())?;
+        let entry = match entry {
+            Some((tree::MODE_SYMLINK, link)) => {
+                let name = String::from_utf8(self.read_blob(link)?).unwrap_or_default();
+                let beside = path.rsplit_once('/').map_or(name.clone(), |(dir, _)| format!("{dir}/{name}"));
+                match name.contains('/') {
+                    true => None,
+                    false => self.tree_entry(tree, beside.as_bytes())?,
+                }
+            }
+            entry => entry,
+        };
+        Ok(entry.filter(|(mode, _)| mode & 0o170_000 == 0o100_000).map(|(_, id)| id))
+    }
+
     /// How many files of a tree are not here, and how many it has; only a partial clone lacks any.
     pub fn missing(&self, tree: ObjectId) -> Result<(u64, u64), GitError> {
         let reader = self.reader()?;

@@ -5,9 +5,10 @@ use crate::change::diff;
 use crate::host::Host;
 use crate::host::owner::drop_bases;
 use crate::machine::Machine;
+use crate::record::approval::refuses_another_command;
 use crate::record::{Control, Stop, keep_diff};
 use crate::{Answer, Error, Request, Result, Sender, landing, workspace};
-use contract::{ApprovalDecision, ApprovalView};
+use contract::{ApprovalDecision, ApprovalId, ApprovalView};
 use std::sync::Arc;
 use store::Reader;
 
@@ -75,6 +76,9 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
             done("the refusal is on record".to_owned(), sha256.to_string().into())
         }
         Request::Answer { approval, decision, by, reason, terms } => {
+            if let Some(command) = &terms.instead {
+                can_take(host, approval, command)?;
+            }
             let answered = host.state.store.answer_approval(approval, decision, by, reason, terms).wait()?;
             answer(host, decision, &answered)
         }
@@ -125,6 +129,22 @@ fn add(host: &Host, sender: &Sender, run: &str, name: &str, text: String) -> Res
     let message = format!("{} item(s) added to run {run}{next}", added.items.len());
     let value = serde_json::json!({"run_id": run, "added": added.items, "contract": added.contract});
     Ok(Answer::Done { message, value })
+}
+
+/// Whether whoever waits for an approval can take another command than its own.
+fn can_take(host: &Host, approval: ApprovalId, command: &str) -> Result<()> {
+    let reader = Reader::open(&host.state.store.layout)?;
+    let asked = reader.approval(&approval.to_string())?;
+    let (run, _) = reader.load(&asked.run_id)?;
+    match refuses_another_command(&run, &asked) {
+        None => Ok(()),
+        Some(why) => Err(Error::declined(
+            format!("nothing was granted: {why}"),
+            format!(
+                "the agent reads why something is denied: norma deny {approval} --reason \"run {command} instead\""
+            ),
+        )),
+    }
 }
 
 /// Has whoever waits for an approval know that it was answered.

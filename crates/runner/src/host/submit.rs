@@ -4,7 +4,7 @@
 use crate::git::{GitError, ObjectId, Objects, Repository};
 use crate::{Error, Request, Result, Settings};
 use contract::documents::{self, Kind, Terms};
-use contract::{Digest, Item, RepoPath, Violation, hash};
+use contract::{Backend, Digest, Item, RepoPath, Violation, hash};
 use run::gate::command::{Decision, Origin, decide};
 use std::collections::BTreeSet;
 use store::Layout;
@@ -68,6 +68,7 @@ pub fn submit(
     let terms = Terms {
         registry: &policies.agent_registry(),
         agents: &settings.config.agents,
+        confined: settings.config.sandbox.backend == Backend::Native,
         mcp: &policies.mcp_allowlist(),
         present,
         state_dir: state_dir.as_ref(),

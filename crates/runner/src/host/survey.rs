@@ -1,7 +1,7 @@
 //! Which of the known agents are on this machine, in which version, and whether they can reach their models. For
 //! `norma doctor`; nothing of a run depends on it.
 
-use crate::agent::{Reach, kind_of, reach};
+use crate::agent::{Reach, kind_of, reach, unused_address};
 use crate::context::Context;
 use crate::process::{self, Cancel, Command, End, Limits};
 use contract::{AgentConfig, AgentType, Config};
@@ -32,6 +32,8 @@ pub struct Surveyed {
     pub version: Option<String>,
     /// How it reaches its model, or what a person has to do.
     pub reach: Reach,
+    /// An address that the environment has for it and that does not count, and what to do about it.
+    pub unused_address: Option<String>,
 }
 
 /// Looks for every known agent, and for those that are configured.
@@ -59,6 +61,7 @@ pub fn look_at(context: &Context, config: &Config, name: &str, agent: &AgentConf
         install: session::install(kind),
         version,
         reach: reach(kind, agent, &context.user_env),
+        unused_address: unused_address(kind, agent, &context.user_env),
     })
 }
 

@@ -100,7 +100,7 @@ impl Machine {
         self.workspace.make_anew();
         let shown = self.show(on)?;
         let root = match (on.run.started.contract.sandbox, &shown) {
-            (Backend::None, Shown::Directory(dir)) => dir.clone(),
+            (Backend::None, Shown::Directory { source, .. }) => source.clone(),
             _ => self.context.layout.root.clone(),
         };
         let Some(program) = self.find_program(&test.argv[0], tree, &root)? else {
@@ -118,14 +118,11 @@ impl Machine {
     fn try_confined(&mut self, call: Call<'_>, shown: Shown) -> Result<Tried> {
         let contract = &call.on.run.started.contract;
         let directory = match &shown {
-            Shown::Directory(dir) => Some(dir.clone()),
+            Shown::Directory { source, .. } => Some(source.clone()),
             Shown::Layers { .. } => None,
         };
-        let (tools, borrowed) = (self.tools(contract)?, self.objects.directories());
-        let scene = self.scene(&tools, shown, &borrowed, contract);
-        if directory.is_some() {
-            scene.open_objects()?;
-        }
+        let tools = self.tools(contract)?;
+        let scene = self.scene(&tools, shown, contract);
         let arguments = call.test.argv.iter().skip(1).map(Path::new).filter(|path| path.is_absolute());
         let wanted = confine::Program {
             cwd: &call.root,

@@ -4,7 +4,6 @@
 
 use crate::agent::Extra;
 use crate::machine::startable::startable;
-use crate::machine::view::borrowed_at;
 use crate::process::MARKER;
 use crate::world::TurnOrder;
 use crate::{Error, Result};
@@ -46,7 +45,12 @@ pub(crate) enum Shown {
         secrets: Vec<PathBuf>,
     },
     /// As a private directory, where there are no overlays.
-    Directory(PathBuf),
+    Directory {
+        /// Where it is.
+        source: PathBuf,
+        /// What is covered, relative to the tree.
+        secrets: Vec<PathBuf>,
+    },
 }
 
 impl Tools {
@@ -67,8 +71,6 @@ impl Tools {
 pub(crate) struct Scene<'a> {
     pub(crate) tools: &'a Tools,
     pub(crate) shown: Shown,
-    /// Directories of objects that the agent's repository borrows, where the tree is shown as a directory.
-    pub(crate) borrowed: &'a [PathBuf],
     /// The repository's own path.
     pub(crate) root: &'a Path,
     /// The state directory.
@@ -152,21 +154,11 @@ impl Scene<'_> {
         policy.startable = Some(startable);
     }
 
-    /// Has the earlier steps and norma's own objects readable inside. What is above them in the state directory is
-    /// closed to other users of the machine.
+    /// Has the earlier steps readable inside. What is above them in the state directory is closed to other users of the
+    /// machine.
     pub(crate) fn open_up(&self, order: &TurnOrder<'_>, run_dir: &Path) -> Result<()> {
         let steps = order.spec.look_back.dirs.iter().map(|dir| run_dir.join(dir));
-        self.open_objects()?;
-        self.open(steps.chain(order.again.map(|again| again.steps.clone())))
-    }
-
-    /// Has norma's own objects readable inside.
-    pub(crate) fn open_objects(&self) -> Result<()> {
-        self.open(self.borrowed.iter().filter(|path| path.starts_with(self.state)).cloned())
-    }
-
-    fn open(&self, paths: impl Iterator<Item = PathBuf>) -> Result<()> {
-        for path in paths {
+        for path in steps.chain(order.again.map(|again| again.steps.clone())) {
             let opened = sandbox::open_directory(&path, self.tools.level);
             opened.map_err(|source| Error::io("open to agents", &path, source))?;
         }
@@ -219,25 +211,20 @@ impl Scene<'_> {
 
     fn show_tree(&self, policy: &mut Policy, upper: Upper, reason: &str) {
         let reason = reason.to_owned();
-        match &self.shown {
+        let secrets = match &self.shown {
             Shown::Layers { lower, secrets } => {
                 let (path, lower) = (self.root.to_owned(), lower.clone());
                 policy.overlays.push(Overlay { path, lower, upper, writable: true, reason });
-                let cover = |path: &PathBuf| Root::new(self.root.join(path), "its name says that it holds secrets");
-                policy.hidden.extend(secrets.iter().map(cover));
+                secrets
             }
-            Shown::Directory(source) => {
+            Shown::Directory { source, secrets } => {
                 let (source, path) = (source.clone(), self.root.to_owned());
                 policy.placed.push(Placed { source, path, writable: true, reason });
-                let place = |(index, source): (usize, &PathBuf)| Placed {
-                    source: source.clone(),
-                    path: borrowed_at(index),
-                    writable: false,
-                    reason: "objects of the agent's own repository".to_owned(),
-                };
-                policy.placed.extend(self.borrowed.iter().enumerate().map(place));
+                secrets
             }
-        }
+        };
+        let cover = |path: &PathBuf| Root::new(self.root.join(path), "its name says that it holds secrets");
+        policy.hidden.extend(secrets.iter().map(cover));
     }
 
     /// What the command names by absolute path and nothing else shows.

@@ -13,9 +13,11 @@ use crate::process::{self, Command, End, Limits, Ready, Said, confined};
 use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
 use crate::{Context, Error, Result, load_policies};
-use contract::{AgentConfig, Backend, Contract, ProcessEnd, StepRef};
+use contract::work::ShellRight;
+use contract::{AgentConfig, Backend, Contract, ProcessEnd, PromptBlock, StepRef};
 use run::Product;
 use run::gate::command::{Started, was_not_asked};
+use run::prompt::{INSTRUCTION_FILES, INSTRUCTIONS_MAX, repository_block};
 use sandbox::{Commands, Judge, Policy, Report};
 use serde_json::{Value, json};
 use session::Kind;
@@ -94,10 +96,10 @@ impl Machine {
         };
         let contract = &order.run.started.contract;
         let run_dir = layout.run(&order.run.id.slug());
-        let (tools, borrowed) = (self.tools(contract)?, self.objects.directories());
+        let tools = self.tools(contract)?;
         let engaged = match agent::kind_of(agent) {
             None => None,
-            Some(kind) => match self.engaging(order).engage(order, agent, kind, &call.cwd, Some(&tools.home))? {
+            Some(kind) => match self.engaging(order, kind)?.engage(order, agent, kind, &call.cwd, Some(&tools.home))? {
                 Engagement::Ready(engaged) => Some(engaged),
                 Engagement::Refused(why) => return Ok(Staged::Refused(ProcessEnd::NotStarted(why))),
             },
@@ -116,7 +118,7 @@ impl Machine {
                 agent::Extra { read, ..agent::Extra::default() }
             }
         };
-        let scene = self.scene(&tools, shown, &borrowed, contract);
+        let scene = self.scene(&tools, shown, contract);
         scene.open_up(order, &run_dir)?;
         let staged = scene.turn(order, agent, (&call.cwd, &call.program), &run_dir, extra).and_then(|policy| {
             let command = command(&call)?;
@@ -130,10 +132,41 @@ impl Machine {
     }
 
     /// What a known agent of a turn is engaged with.
-    fn engaging(&mut self, order: &TurnOrder<'_>) -> Engaging<'_> {
+    fn engaging(&mut self, order: &TurnOrder<'_>, kind: Kind) -> Result<Engaging<'_>> {
         let private = self.directory(&Ground::of(order.run, order.spec));
         let redactor = self.redactor();
-        Engaging { context: &self.context, private, redactor }
+        let repository = self.instructions(order, kind.reads_by_itself())?;
+        Ok(Engaging { context: &self.context, private, redactor, repository })
+    }
+
+    /// What the repository tells agents, as the run's base has it: at its root, and in the directories that the turn may
+    /// change. What an earlier turn made of these files is not told, nor what the agent reads by itself.
+    fn instructions(&self, order: &TurnOrder<'_>, known: Option<&str>) -> Result<Option<PromptBlock>> {
+        let base = &order.run.started.base;
+        let allowed = match &order.spec.item {
+            Some(item) => &item.scope.allowed_paths,
+            None => &order.run.started.contract.scope.allowed_paths,
+        };
+        let within = allowed.iter().map(|path| path.as_str());
+        let above = within.flat_map(|path| path.match_indices('/').map(|(at, _)| &path[..at]).chain([path]));
+        let directories: BTreeSet<&str> = above.chain([""]).collect();
+        let (mut files, mut seen) = (Vec::new(), BTreeSet::new());
+        let told = INSTRUCTION_FILES.iter().filter(|name| Some(**name) != known).map(|name| (*name, true));
+        let names: Vec<(&str, bool)> = known.map(|name| (name, false)).into_iter().chain(told).collect();
+        for (path, is_told) in
+            directories.iter().flat_map(|dir| names.iter().map(move |(name, told)| (format!("{dir}/{name}"), *told)))
+        {
+            let path = path.trim_start_matches('/').to_owned();
+            // One is often a link to another, or a copy of it.
+            if let Some(blob) = self.objects.file_through_links(id(base.tree), &path)?
+                && files.len() < INSTRUCTIONS_MAX
+                && seen.insert(blob)
+                && is_told
+            {
+                files.push((path, self.objects.read_blob(blob)?));
+            }
+        }
+        Ok(repository_block(base.commit, &files))
     }
 
     /// What of the machine is seen inside; looked for once.
@@ -147,18 +180,11 @@ impl Machine {
         Ok(self.tools.insert(found).clone())
     }
 
-    pub(crate) fn scene<'s>(
-        &'s self,
-        tools: &'s Tools,
-        shown: Shown,
-        borrowed: &'s [PathBuf],
-        contract: &'s Contract,
-    ) -> Scene<'s> {
+    pub(crate) fn scene<'s>(&'s self, tools: &'s Tools, shown: Shown, contract: &'s Contract) -> Scene<'s> {
         let layout = &self.context.layout;
         Scene {
             tools,
             shown,
-            borrowed,
             root: &layout.root,
             state: &layout.state,
             env: &self.context.agent_env,
@@ -252,17 +278,19 @@ impl Machine {
         let layout = &self.context.layout;
         let state = layout.state.to_string_lossy().into_owned();
         let (policy, words) = (load_policies(layout)?.commands(), order.spec.rights.forbidden_actions.clone());
-        let gate = Started { policy, words, state };
+        let shell = order.spec.rights.shell;
+        let gate = Started { policy, words, state, asks: shell != ShellRight::Never };
         // These do not ask for what they take for harmless themselves.
         let asks_for_little = matches!(agent::kind_of(&order.spec.agent), Some(Kind::Codex | Kind::Gemini));
-        let allowed = order.witness.allowed().filter(|_| asks_for_little);
+        let all_asked = shell == ShellRight::Untrusted && asks_for_little;
+        let allowed = order.witness.allowed();
         Ok(Some(Box::new(move |starting| {
+            let allowed = allowed.lock().unwrap_or_else(PoisonError::into_inner);
             let unasked = || {
-                let allowed =
-                    allowed.as_ref().filter(|_| starting.chosen)?.lock().unwrap_or_else(PoisonError::into_inner);
-                was_not_asked(starting.argv, &allowed).then(|| "every command is to be asked about".to_owned())
+                let is_unasked = all_asked && starting.chosen && was_not_asked(starting.argv, &allowed);
+                is_unasked.then(|| "every command is to be asked about".to_owned())
             };
-            gate.refuses(starting.argv, starting.chosen).or_else(unasked)
+            gate.refuses(starting.argv, starting.chosen, &allowed).or_else(unasked)
         })))
     }
 
@@ -307,14 +335,14 @@ impl Machine {
 
     fn execute_freely(&mut self, order: &TurnOrder<'_>) -> Result<Execution> {
         let (agent, on) = (&order.spec.agent, Ground::of(order.run, order.spec));
-        let Shown::Directory(tree) = self.show(&on)? else {
+        let Shown::Directory { source: tree, .. } = self.show(&on)? else {
             unreachable!("BUG: layers are for agents that are confined")
         };
         let record = json!({ "backend": "none" });
         let Some(call) = self.call(agent, &tree, &on)? else { return Ok(not_started(missing(agent), record)) };
         let mut engaged = match agent::kind_of(agent) {
             None => None,
-            Some(kind) => match self.engaging(order).engage(order, agent, kind, &call.cwd, None)? {
+            Some(kind) => match self.engaging(order, kind)?.engage(order, agent, kind, &call.cwd, None)? {
                 Engagement::Ready(engaged) => Some(engaged),
                 Engagement::Refused(why) => return Ok(not_started(ProcessEnd::NotStarted(why), record)),
             },

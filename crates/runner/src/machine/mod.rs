@@ -105,7 +105,7 @@ impl World for Machine {
     fn workspace(&mut self, run: &Run, spec: &TurnSpec) -> Result<Place> {
         let shown = self.show(&Ground::of(run, spec))?;
         Ok(match (run.started.contract.sandbox, shown) {
-            (Backend::None, Shown::Directory(dir)) => Place { repo_root: dir, final_names: false },
+            (Backend::None, Shown::Directory { source, .. }) => Place { repo_root: source, final_names: false },
             _ => Place { repo_root: self.context.layout.root.clone(), final_names: true },
         })
     }

@@ -175,7 +175,7 @@ impl Machine {
         Ok(match decide(argv, Origin::Contract, &policies.commands()) {
             Decision::Allow { .. } => None,
             Decision::Deny { rule, why } => Some(format!("refused by rule {rule}: {why}")),
-            Decision::Ask { why } => Some(format!("a person would have to be asked: {why}")),
+            Decision::Ask { why, .. } => Some(format!("a person would have to be asked: {why}")),
         })
     }
 
@@ -206,8 +206,8 @@ impl Machine {
         shown: Shown,
     ) -> Result<SetupEnd> {
         let contract = &on.run.started.contract;
-        let (tools, borrowed) = (self.tools(contract)?, self.objects.directories());
-        let scene = self.scene(&tools, shown, &borrowed, contract);
+        let tools = self.tools(contract)?;
+        let scene = self.scene(&tools, shown, contract);
         let named = [call.program.as_path()].into_iter().chain(call.args.iter().map(Path::new));
         let program = Program {
             cwd: &call.cwd,

@@ -57,7 +57,6 @@ impl Trial<'_> {
         let scene = Scene {
             tools: &Tools::find(&context.agent_env, &[], &layout.root, level),
             shown: Shown::Layers { lower: stand.lower.clone(), secrets },
-            borrowed: &[],
             root: &layout.root,
             state: &layout.state,
             env: &context.agent_env,

@@ -81,7 +81,7 @@ impl Machine {
     /// The run's tree as it is now; made or brought up to date if need be.
     pub(crate) fn show(&mut self, on: &Ground<'_>) -> Result<Shown> {
         if !self.has_layers(&on.run.started.contract) {
-            return Ok(Shown::Directory(self.checked_out(on)?));
+            return self.checked_out(on);
         }
         let (commit, tree) = (id(on.commit), id(on.tree));
         if self.workspace.stand.as_ref().is_none_or(|stand| stand.tree != tree) {
@@ -100,38 +100,48 @@ impl Machine {
         self.take_setup(on)?;
         let Workspace { stand, included, setup, .. } = &self.workspace;
         let stand = stand.as_ref().expect("BUG: it was just made");
-        let secrets = stand.secrets.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
+        let secrets = paths(&stand.secrets);
         let set_up = setup.iter().flat_map(|(_, layer)| &layer.lower);
         let added = included.iter().filter_map(|included| included.dir.as_ref());
         Ok(Shown::Layers { lower: set_up.chain(added).chain(&stand.lower).cloned().collect(), secrets })
     }
 
     /// The run's tree as a private directory.
-    fn checked_out(&mut self, on: &Ground<'_>) -> Result<PathBuf> {
+    fn checked_out(&mut self, on: &Ground<'_>) -> Result<Shown> {
+        let contract = &on.run.started.contract;
         let worktree = self.directory(on);
-        let dir = worktree.join("tree");
+        let place = worktree.join("tree");
         let (commit, tree) = (id(on.commit), id(on.tree));
-        let checkout = &mut self.workspace.checkout;
-        if checkout.is_some() && !is_in_place(&dir) {
-            *checkout = None;
-        }
-        match checkout {
-            Some((_, at)) if *at == Some(on.tree) => return Ok(dir),
-            Some((checkout, at)) => {
-                checkout.advance(&self.objects, commit, tree)?;
-                *at = Some(on.tree);
+        let made = self.workspace.checkout.take().filter(|(made, _)| is_in_place(&made.dir) && is_in_place(&place));
+        let made = match made {
+            Some((made, Some(at))) if at == on.tree => {
+                let shown = directory(&made);
+                self.workspace.checkout = Some((made, Some(at)));
+                return Ok(shown);
+            }
+            Some((mut made, _)) => {
+                made.advance(&self.objects, commit, tree)?;
+                made
             }
             // What an earlier process left is not looked at: an agent could have written it.
-            empty => {
+            None => {
                 store::remove_tree(&worktree)?;
-                *empty = Some((PlainWorkspace::create(&self.objects, &dir, commit, tree)?, Some(on.tree)));
+                match contract.sandbox {
+                    Backend::Native => {
+                        let history = contract.workspace.history;
+                        PlainWorkspace::create_apart(&self.objects, &place, (commit, tree), history, is_secret)?
+                    }
+                    Backend::None => PlainWorkspace::create(&self.objects, &place, commit, tree)?,
+                }
             }
+        };
+        if contract.sandbox == Backend::Native {
+            self.fit_into_a_sandbox(&made.dir)?;
         }
-        if on.run.started.contract.sandbox == Backend::Native {
-            self.fit_into_a_sandbox(&dir)?;
-        }
-        self.include_into(&dir)?;
-        Ok(dir)
+        self.include_into(&made.dir)?;
+        let shown = directory(&made);
+        self.workspace.checkout = Some((made, Some(on.tree)));
+        Ok(shown)
     }
 
     pub(crate) fn capture_rules(&self, named: BTreeSet<Vec<u8>>) -> CaptureRules {
@@ -162,31 +172,24 @@ impl Machine {
         Ok(captured)
     }
 
-    /// Makes in a checkout what a sandbox needs of it: a place for the state directory, which is no part of the agent's
-    /// repository, and the way to the objects that one borrows. All of it belongs to whom the agent will be.
+    /// Makes in a directory what a sandbox needs of it: a place for the state directory, which is no part of the agent's
+    /// repository. All of it belongs to whom the agent will be.
     fn fit_into_a_sandbox(&self, dir: &Path) -> Result<()> {
         if let Some(state) = self.context.layout.state_in_repository() {
             let made = sweep::make_below(&sweep::open_directory(dir)?, state.as_str().as_bytes());
             made.map_err(|source| Error::io("create", &dir.join(state.as_str()), source))?;
-        }
-        let borrowed = borrowed_inside(self.objects.directories().len());
-        for (name, text) in [("objects/info/alternates", borrowed.as_str()), ("info/exclude", "/.norma/\n")] {
-            let file = dir.join(".git").join(name);
-            std::fs::write(&file, text).map_err(|source| Error::io("write", &file, source))?;
         }
         let level = level(&self.context.sandbox)?;
         sandbox::give_directory(dir, level).map_err(|source| Error::io("give away", dir, source))
     }
 }
 
-/// Where a confined agent with a checkout of its own finds the objects that its repository borrows. Their own
-/// places are covered in there.
-pub(crate) fn borrowed_at(index: usize) -> PathBuf {
-    PathBuf::from(format!("/run/norma/objects-{index}"))
+fn directory(made: &PlainWorkspace) -> Shown {
+    Shown::Directory { source: made.dir.clone(), secrets: paths(&made.secrets) }
 }
 
-fn borrowed_inside(count: usize) -> String {
-    (0..count).map(|index| format!("{}\n", borrowed_at(index).display())).collect()
+fn paths(bytes: &[Vec<u8>]) -> Vec<PathBuf> {
+    bytes.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect()
 }
 
 /// Whether the name of a committed file says that agents must not read it.

@@ -2,10 +2,12 @@
 //! its contract and the reasons; using the answer is the run's own fact ([`contract::Fact::ApprovalUsed`]), and the store
 //! lets it into the log only with an approval that is there to be used.
 
+use crate::agent;
 use crate::git::{ObjectId, Objects};
 use crate::{Error, Result};
 use contract::{
-    ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalWait, Item, Policies, RepoPath, approval_bound,
+    ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalView, ApprovalWait, Item, Policies, RepoPath,
+    approval_bound,
 };
 use run::Run;
 use run::gate::policy::{Extent, needs_approval};
@@ -37,6 +39,25 @@ pub enum Redeemed {
 /// Asks whether a run may go on in spite of these reasons, exactly as its contract has them; answers what it waits for.
 pub fn ask(store: &Store, run: &Run, reasons: Vec<String>) -> Result<ApprovalWait> {
     Ok(store.ask_approval(run, reasons).wait()?)
+}
+
+/// How the reason begins that says which command an agent asks about.
+pub(crate) const OF_COMMAND: &str = "command: ";
+
+/// Why an approval cannot be given for another command than the one that was asked about, if it cannot. Said before it is
+/// granted: an agent that cannot take another command would be denied by it.
+pub(crate) fn refuses_another_command(run: &Run, asked: &ApprovalView) -> Option<String> {
+    let wait = run.waits().find(|wait| wait.id.0 == asked.id.to_string());
+    let item = wait.and_then(|wait| wait.about).and_then(|step| step.item).and_then(|at| run.items().get(at as usize));
+    let agent = item.and_then(|item| run.worker_of(&item.item));
+    match agent.map(|agent| (agent::kind_of(agent), agent.program())) {
+        _ if !asked.reasons.iter().any(|reason| reason.starts_with(OF_COMMAND)) => {
+            Some("it is not about a command".to_owned())
+        }
+        None => Some("its turn is over".to_owned()),
+        Some((Some(kind), _)) if kind.takes_another_command() => None,
+        Some((_, program)) => Some(format!("{program} cannot take another command than the one it asks about")),
+    }
 }
 
 /// Why an approval is there that nobody gave by `norma approve`.

@@ -15,7 +15,6 @@ use contract::replay::{
     RecordedCalls, RecordedHow, RecordedResult, RecordedStep, ReplayCheck, ReplayMode, ReplayReport,
 };
 use contract::session::{Decision, Permission};
-use contract::work::ShellRight;
 use contract::{
     AgentRequest, Event, Fact, ItemEnded, ProcessEnd, PromptBlocks, SessionEvent, SessionOutcome, StepCommitted,
     TreeId, TurnEnd,
@@ -160,7 +159,7 @@ impl Taking<'_, '_, '_> {
         }
         make_dir(&live_dir)?;
         write(&live_dir.join("input.json"), &crate::evidence::pretty(&request))?;
-        let witness = Recalled::of(&self.events(done)?, spec.rights.shell == ShellRight::Untrusted);
+        let witness = Recalled::of(&self.events(done)?);
         let order = TurnOrder {
             run: &run,
             spec: &spec,
@@ -391,12 +390,10 @@ struct Recalled {
     told: Cell<(u64, u64)>,
     version: Option<String>,
     notes: RefCell<Vec<String>>,
-    /// Every command was asked about.
-    untrusted: bool,
 }
 
 impl Recalled {
-    fn of(events: &[SessionEvent], untrusted: bool) -> Recalled {
+    fn of(events: &[SessionEvent]) -> Recalled {
         let (mut asked, mut answers, mut version) = (Vec::<Permission>::new(), Vec::new(), None);
         for event in events {
             match event {
@@ -410,13 +407,7 @@ impl Recalled {
                 _ => {}
             }
         }
-        Recalled {
-            answers: RefCell::new(answers),
-            told: Cell::default(),
-            version,
-            notes: RefCell::default(),
-            untrusted,
-        }
+        Recalled { answers: RefCell::new(answers), told: Cell::default(), version, notes: RefCell::default() }
     }
 
     fn notes(self) -> Vec<String> {
@@ -462,10 +453,10 @@ impl Witness for Recalled {
     }
 
     /// All that it was told yes to: what was refused then is refused again.
-    fn allowed(&self) -> Option<Allowed> {
+    fn allowed(&self) -> Allowed {
         let answers = self.answers.borrow();
         let yes = answers.iter().filter(|(_, decision)| !matches!(decision, Decision::Deny { .. }));
-        self.untrusted.then(|| Arc::new(Mutex::new(yes.filter_map(|(asked, _)| asked.command.clone()).collect())))
+        Arc::new(Mutex::new(yes.filter_map(|(asked, _)| asked.command.clone()).collect()))
     }
 
     fn answer(&self, _question: &Question) -> Option<Decision> {

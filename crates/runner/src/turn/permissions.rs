@@ -4,7 +4,7 @@
 use crate::process::Wake;
 use crate::record::Driver;
 use crate::record::answers::Waiter;
-use crate::record::approval::{self, Redeemed};
+use crate::record::approval::{self, OF_COMMAND, Redeemed};
 use crate::record::{Pending, SharedRun};
 use crate::world::{Allowed, Answered, Question, Witness};
 use crate::{Error, Result};
@@ -185,16 +185,19 @@ impl<'w, 'a> OnRecord<'w, 'a> {
         if let Some(why) = self.forbidden(line) {
             return deny(why);
         }
-        match command::decide_line(line, &self.policies.commands()) {
+        let decision = command::decide_line(line, &self.policies.commands());
+        // It runs where it is confined, and nobody is to be asked; some agents ask nevertheless.
+        match if is_asked_about { decision } else { decision.unasked() } {
             // Nothing runs on trust alone where the contract trusts nothing.
             command::Decision::Allow { .. } if self.spec.rights.shell == ShellRight::Untrusted => {
                 self.ask(permission, "the contract has every command asked about")
             }
             command::Decision::Allow { .. } => Answered::Now(Decision::Allow),
             command::Decision::Deny { rule, why } => deny(format!("{rule}: {why}")),
-            // It runs where it is confined, and nobody is to be asked; some agents ask nevertheless.
-            command::Decision::Ask { .. } if !is_asked_about => Answered::Now(Decision::Allow),
-            command::Decision::Ask { why } => self.ask(permission, &why),
+            command::Decision::Ask { rule, why } => {
+                let why = rule.map_or(why.clone(), |rule| format!("{rule}: {why}"));
+                self.ask(permission, &why)
+            }
         }
     }
 
@@ -264,7 +267,7 @@ impl<'w, 'a> OnRecord<'w, 'a> {
 
 /// What makes two requests the same: the whole command, or all arguments of a tool that has none.
 fn same_as(permission: &Permission) -> Vec<String> {
-    let command = permission.command.iter().map(|command| format!("command: {command}"));
+    let command = permission.command.iter().map(|command| format!("{OF_COMMAND}{command}"));
     let paths = permission.paths.iter().map(|path| format!("path: {path}"));
     let cwd = permission.cwd.iter().map(|cwd| format!("directory: {cwd}"));
     let tool = std::iter::once(format!("tool: {}", permission.tool));
@@ -319,8 +322,8 @@ impl Witness for OnRecord<'_, '_> {
         answered
     }
 
-    fn allowed(&self) -> Option<Allowed> {
-        (self.spec.rights.shell == ShellRight::Untrusted).then(|| Arc::clone(&self.may_run))
+    fn allowed(&self) -> Allowed {
+        Arc::clone(&self.may_run)
     }
 
     fn refused(&self, findings: &[String]) {

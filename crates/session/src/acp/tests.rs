@@ -2,7 +2,7 @@
 
 use crate::testing::{Talk, brief, deny, error_kind, worker};
 use crate::{Exit, Kind, Mode, Rights, ShellRight};
-use contract::session::{Decision, ToolKind};
+use contract::session::{Decision, ErrorKind, ToolKind};
 use serde_json::{Value, json};
 
 const SESSION: &str = "ses_1";
@@ -346,7 +346,7 @@ fn an_agent_that_cannot_be_signed_in_says_what_it_offers() {
         }
         let error = talk.session.finish(Exit::Code(0)).error.unwrap();
         assert!(error.message.contains("it offers to sign in by "), "{error:?}");
-        assert_eq!(error.kind, contract::session::ErrorKind::Auth);
+        assert_eq!(error.kind, ErrorKind::Auth);
     }
 }
 
@@ -357,4 +357,50 @@ fn usage_is_found_where_it_was_before_the_protocol_had_a_place_for_it() {
     talk.hear(&over(&json!({"stopReason": "end_turn", "_meta": {"usage": usage}})));
     let used = talk.session.finish(Exit::Code(0)).usage;
     assert_eq!((used.input_tokens, used.output_tokens), (10, 2));
+}
+
+/// As gemini prints it on stdout where a sign-in has ended and nothing renews it.
+#[test]
+fn an_agent_that_asks_for_a_sign_in_is_not_waited_for() {
+    let mut talk = Talk::open(&brief(Kind::Gemini), Mode::Live);
+    for line in
+        ["\x1b[2JPlease visit the following URL to authorize the application:", "Enter the authorization code: "]
+    {
+        let acts = talk.session.hear(line.as_bytes());
+        talk.perform(acts);
+    }
+    assert!(talk.closed);
+    let outcome = talk.finish(Exit::Killed);
+    let error = outcome.error.unwrap();
+    assert_eq!((outcome.ok, error.kind), (false, ErrorKind::Auth), "{}", error.message);
+    // Once there is a session these are an agent's own words.
+    let mut talk = opened(Kind::Gemini, worker());
+    let acts = talk.session.hear(b"visit the following URL to authorize");
+    talk.perform(acts);
+    assert!(!talk.closed);
+}
+
+#[test]
+fn a_call_without_arguments_is_known_by_its_places_and_changes() {
+    let mut talk = opened(Kind::Gemini, worker());
+    let change = json!({"type": "diff", "path": "/src/tree/a.txt", "oldText": "", "newText": "hello\n"});
+    let about = |status: &str, kind: &str, content: Value| {
+        update(&json!({"sessionUpdate": kind, "toolCallId": "w1", "title": "Writing to a.txt", "kind": "edit",
+            "status": status, "content": content, "locations": [{"path": "/src/tree/a.txt"}]}))
+    };
+    talk.hear(&about("in_progress", "tool_call", json!([])));
+    talk.hear(&about("completed", "tool_call_update", json!([change])));
+    let told = talk.told();
+    assert_eq!(told[0]["input"], json!({"paths": ["/src/tree/a.txt"]}), "{told:?}");
+    assert_eq!(told.last().unwrap()["output"], "/src/tree/a.txt:\nhello\n");
+    // Asked about before anything else is told of it, the whole change is known.
+    let asked = json!({"toolCallId": "w2", "title": "Writing to a.txt", "kind": "edit", "status": "pending",
+        "content": [change], "locations": [{"path": "/src/tree/a.txt"}]});
+    talk.hear(&json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission",
+        "params": {"sessionId": SESSION, "toolCall": asked, "options": options()}}));
+    let told = talk.told();
+    assert_eq!(told[0]["input"]["changes"][0]["newText"], "hello\n", "{told:?}");
+    // The title of a command is the command.
+    talk.hear(&tool("tool_call", "in_progress"));
+    assert_eq!(talk.told()[0]["input"], json!({"command": "ls"}));
 }

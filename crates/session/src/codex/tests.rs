@@ -165,7 +165,7 @@ fn commands_are_asked_for_and_answered_by_our_own_ids() {
     for (decision, word) in [(Decision::Allow, "accept"), (deny(), "decline")] {
         let id = if word == "accept" { "permission-1" } else { "permission-2" };
         talk.answer(id, &decision);
-        assert_eq!(talk.said(), [json!({"id": 0, "result": {"decision": word}})]);
+        assert_eq!(talk.said().last(), Some(&json!({"id": 0, "result": {"decision": word}})));
     }
     talk.answer("permission-1", &Decision::Allow);
     assert!(talk.said().is_empty());
@@ -173,11 +173,28 @@ fn commands_are_asked_for_and_answered_by_our_own_ids() {
 }
 
 #[test]
+fn the_model_is_told_why_something_was_denied() {
+    let mut talk = opened(worker());
+    talk.hear(
+        &json!({"id": 4, "method": "item/commandExecution/requestApproval", "params": {"itemId": "i", "command": "x"}}),
+    );
+    talk.answer("permission-1", &Decision::Deny { message: "Ada said no: use make".to_owned() });
+    let said = talk.said();
+    assert_eq!((said.len(), &said[0]["method"]), (2, &json!("turn/steer")), "{said:?}");
+    assert_eq!(
+        (&said[0]["params"]["expectedTurnId"], &said[0]["params"]["threadId"]),
+        (&json!("turn-1"), &json!(THREAD))
+    );
+    assert!(said[0]["params"]["input"][0]["text"].as_str().unwrap().ends_with("Ada said no: use make"));
+    assert_eq!(said[1], json!({"id": 4, "result": {"decision": "decline"}}));
+}
+
+#[test]
 fn what_cannot_be_allowed_with_other_arguments_is_declined() {
     let mut talk = opened(worker());
     talk.hear(&json!({"id": "a", "method": "item/commandExecution/requestApproval", "params": {"itemId": "i"}}));
     talk.answer("permission-1", &Decision::AllowModified { input: json!({}) });
-    assert_eq!(talk.said(), [json!({"id": "a", "result": {"decision": "decline"}})]);
+    assert_eq!(talk.said().last(), Some(&json!({"id": "a", "result": {"decision": "decline"}})));
     assert_eq!(talk.told().last().unwrap()["decision"]["decision"], "deny");
 }
 

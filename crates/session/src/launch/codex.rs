@@ -95,6 +95,8 @@ fn settings(brief: &Brief<'_>, mode: Mode) -> String {
     }
     put("sandbox_mode", &quoted(sandbox(&brief.rights)));
     put("check_for_update_on_startup", "false");
+    // What the repository tells agents is part of the prompt, as the base has it.
+    put("project_doc_max_bytes", "0");
     put("cli_auth_credentials_store", "\"file\"");
     if !brief.rights.network {
         put("web_search", "\"disabled\"");

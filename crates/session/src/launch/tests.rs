@@ -40,6 +40,7 @@ model_provider = "norma"
 approval_policy = "on-request"
 sandbox_mode = "danger-full-access"
 check_for_update_on_startup = false
+project_doc_max_bytes = 0
 cli_auth_credentials_store = "file"
 web_search = "disabled"
 

@@ -41,7 +41,7 @@ impl Graph {
                 "agent_id": AGENT,
                 "description": "be quick",
                 "dependencies": needs,
-                "constraints": {"max_files": 10, "max_tool_ops": 50, "max_delta_size": 100, "timeout_ms": 300_000},
+                "constraints": {"max_files": 10, "max_delta_size": 100, "timeout_ms": 300_000},
                 "budget": {"time_estimate_ms": 10, "complexity": "low"},
             });
             if read_only {

@@ -2,18 +2,21 @@
 //! runs only with a yes.
 
 use super::contracts::task_contract;
-use super::{Agent, Lab, answer, for_each_agent, lab, shell};
+use super::{Agent, Lab, answer, files_with, for_each_agent, lab, shell};
 use crate::environment::{Output, eventually};
+use crate::walls::ask_about_cp;
 use scripted_model::Step;
 use serde_json::{Value, json};
 
 for_each_agent!(
     what_is_approved_runs,
+    another_command_is_taken_or_refused_at_once,
     what_is_denied_does_not_run,
     what_nobody_answers_in_time_is_denied,
     what_policy_forbids_nobody_is_asked,
     where_nothing_is_trusted_every_command_is_asked_about,
-    where_nothing_is_trusted_nothing_runs_unasked
+    where_nothing_is_trusted_nothing_runs_unasked,
+    what_a_rule_has_asked_about_is_refused_where_nobody_is
 );
 
 /// No rule of the command policy knows this program, so somebody has to be asked.
@@ -105,12 +108,37 @@ fn what_is_approved_runs(agent: Agent) {
     lab.env.norma(&["verify", "@last"]).success();
 }
 
+/// Only claude runs another command than the one it asked about. Of the others nobody is told that it was granted.
+fn another_command_is_taken_or_refused_at_once(agent: Agent) {
+    let Some(lab) = asking(agent) else { return };
+    let other = "cp README.md notes/hello.txt && true";
+    let ended = answering(&lab, |id| {
+        let approved = lab.env.norma(&["approve", id, "--instead", other]);
+        if agent == Agent::Claude {
+            return approved;
+        }
+        assert!(approved.code() != Some(0) && approved.raw_err.contains("nothing was granted: "), "{approved}");
+        assert_eq!(pending(&lab).as_deref(), Some(id));
+        lab.env.norma(&["deny", id, "--reason", "not so"])
+    });
+    match agent {
+        Agent::Claude => ended.success(),
+        Agent::Codex | Agent::Gemini | Agent::Opencode => ended.exits(1),
+    };
+    assert_eq!(lab.events("approval_used").len(), usize::from(agent == Agent::Claude));
+}
+
 fn what_is_denied_does_not_run(agent: Agent) {
     let Some(lab) = asking(agent) else { return };
     answering(&lab, |id| lab.env.norma(&["deny", id, "--reason", "not today"])).exits(1);
     let told = decision(&lab);
     assert_eq!(told["decision"], "deny");
     assert!(told["message"].as_str().unwrap().contains("not today"), "{told}");
+    // Gemini goes on, and has no way to be told why.
+    if agent != Agent::Gemini {
+        let reads = files_with(&lab.step().join("gateway"), b"not today");
+        assert!(!reads.is_empty(), "the model does not read why");
+    }
     assert!(!lab.env.root.join("notes/hello.txt").exists());
     assert!(commands_that_ran(&lab).is_empty());
     lab.env.norma(&["verify", "@last"]).success();
@@ -164,6 +192,20 @@ fn where_nothing_is_trusted_nothing_runs_unasked(agent: Agent) {
         lab.events("policy_violation").iter().any(|it| it["findings"][0].as_str().unwrap().contains("README.md"));
     let asked = lab.events("approval_asked").len() == 1;
     assert!(asked != refused, "{:?} {:?}", lab.events("approval_asked"), lab.events("policy_violation"));
+}
+
+/// Under `never` a command runs that no rule speaks of, and not one that a rule has a person asked about; whether the agent
+/// asks or just starts it.
+fn what_a_rule_has_asked_about_is_refused_where_nobody_is(agent: Agent) {
+    let steps = [shell("mv README.md notes/moved.txt"), shell(COMMAND)];
+    let Some(lab) = doing(steps, "never", agent) else { return };
+    ask_about_cp(&lab.env);
+    lab.env.norma(&["run", "contract.json"]).exits(1);
+    assert!(lab.events("approval_asked").is_empty(), "nobody may be asked");
+    let refused = lab.events("policy_violation");
+    assert!(refused.iter().any(|it| it["findings"][0].as_str().unwrap().contains("copies: ")), "{refused:?}");
+    assert!(refused.iter().all(|it| !it["findings"][0].as_str().unwrap().contains("mv ")), "{refused:?}");
+    lab.env.norma(&["verify", "@last"]).success();
 }
 
 /// The tool is not on offer, and the model calls it. Codex and gemini refuse that without a word to anybody.

@@ -23,6 +23,9 @@ const FILES_MAX: u64 = 50;
 /// Most entries of the four deltas, unless more paths may differ.
 const DELTA_SIZE_MAX: u64 = 100;
 
+/// Most tool operations where the document says nothing.
+const TOOL_OPS_MAX: u64 = 50;
+
 /// Work items as they were submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
@@ -102,7 +105,7 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
         artifacts: Vec::new(),
         tests,
         tests_policy: work.tests_policy.unwrap_or(TestsPolicy::Guarded),
-        constraints: constraints(work, terms),
+        constraints: constraints(work, terms, problems),
         timeout_ms: problems.wait("/constraints/timeout_ms", Some(work.constraints.timeout_ms)),
         retries: 0,
         retry_backoff_ms: 0,
@@ -117,7 +120,7 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
 }
 
 /// How much the change may be. Where the document says nothing, a scope of exact files is its own limit.
-fn constraints(work: &WorkItem, terms: &Terms<'_>) -> Constraints {
+fn constraints(work: &WorkItem, terms: &Terms<'_>, problems: &mut Problems<'_>) -> Constraints {
     let is_directory =
         |text: &String| allowed_path(text).is_ok_and(|path| text.ends_with('/') || (terms.is_directory)(&path));
     let files = work.constraints.max_files.unwrap_or(match work.allowed_paths.as_deref() {
@@ -127,9 +130,21 @@ fn constraints(work: &WorkItem, terms: &Terms<'_>) -> Constraints {
     });
     Constraints {
         max_files: Some(files),
-        max_tool_ops: Some(work.constraints.max_tool_ops),
+        max_tool_ops: problems.take("/constraints/max_tool_ops", tool_ops(work, terms)).flatten(),
         max_delta_size: Some(work.constraints.max_delta_size.unwrap_or(files.max(DELTA_SIZE_MAX))),
         max_patch_bytes: None,
+    }
+}
+
+/// How many tool operations there may be. A limit that nobody could hold is refused rather than ignored.
+fn tool_ops(work: &WorkItem, terms: &Terms<'_>) -> Result<Option<u64>, String> {
+    match (work.constraints.max_tool_ops, terms.counts_tools(&work.agent_id, AgentRole::Worker)) {
+        (limit, true) => Ok(limit.or(Some(TOOL_OPS_MAX))),
+        (None, false) => Ok(None),
+        (Some(_), false) => {
+            let why = "nobody counts what an exec agent starts without a sandbox";
+            Err(format!("{why}: leave the limit out, or have sandbox.backend \"native\""))
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A rule that refuses. It errs on the strict side: a program counts under any path and in any case, an option
+//! A rule that refuses, or has a person asked. It errs on the strict side: a program counts under any path and in any case, an option
 //! counts bundled with others, abbreviated, after `--`, and with its value in the same word or in the next. What it
 //! does not recognise is still not allowed by that; it only becomes a question.
 
@@ -8,7 +8,8 @@ use crate::json::Violation;
 use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One rule that refuses a command. Everything that is given must be found in a command for it to be refused.
+/// One rule that refuses a command, or under `ask` has a person asked about it. Everything that is given must be found in
+/// a command for it to be refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RefuseRule {

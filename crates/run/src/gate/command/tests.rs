@@ -506,7 +506,7 @@ proptest! {
 fn a_line_for_a_shell_is_judged_by_its_words_or_looked_at_whole() {
     let word = |line: &str| match decide_line(line, &POLICY) {
         Decision::Allow { .. } => "allow".to_owned(),
-        Decision::Ask { why } if why.starts_with("only a shell") => "ask: shell".to_owned(),
+        Decision::Ask { why, .. } if why.starts_with("only a shell") => "ask: shell".to_owned(),
         Decision::Ask { .. } => "ask".to_owned(),
         Decision::Deny { rule, .. } => format!("deny: {rule}"),
     };
@@ -533,11 +533,9 @@ fn a_line_for_a_shell_is_judged_by_its_words_or_looked_at_whole() {
 #[test]
 fn what_an_agent_starts_is_held_to_the_contract_and_to_policy() {
     let words = ["rm -rf", "curl", "git push"].map(str::to_owned).to_vec();
-    let gate = Started { policy: CommandPolicy::builtin(), words, state: "/repo/.norma".to_owned() };
-    let refuses = |line: &str, chosen: bool| {
-        let argv: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        gate.refuses(&argv, chosen)
-    };
+    let gate = Started { policy: CommandPolicy::builtin(), words, state: "/repo/.norma".to_owned(), asks: false };
+    let refuses =
+        |line: &str, chosen: bool| gate.refuses(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), chosen, &[]);
     let loaded = "/lib64/ld-linux-x86-64.so.2 /usr/bin/curl x";
     for line in ["rm -rf build", "/bin/rm -f -r x", "curl -s x", "git -C . push origin", "busybox rm -fr x", loaded] {
         assert!(refuses(line, false).is_some_and(|why| why.starts_with("the contract forbids")), "{line}");
@@ -555,6 +553,67 @@ fn what_an_agent_starts_is_held_to_the_contract_and_to_policy() {
     {
         assert_eq!(refuses(line, true), None, "{line}");
     }
+}
+
+/// A policy whose owner has deployments asked about.
+fn asking() -> CommandPolicy {
+    let mut policy = CommandPolicy::builtin();
+    let rule = serde_json::json!({"name": "deploy", "reason": "it reaches customers", "exec": ["deploy"],
+        "subcommands": ["now"], "match": ["deploy now"], "not_match": ["deploy plan"]});
+    policy.allowlist.ask.push(serde_json::from_value(rule).unwrap());
+    policy
+}
+
+#[test]
+fn what_a_rule_has_asked_about_is_told_from_what_no_rule_speaks_of() {
+    let policy = asking();
+    let word = |line: &str| match decide_line(line, &policy) {
+        Decision::Ask { rule, .. } => format!("ask: {}", rule.unwrap_or_default()),
+        decision => format!("{decision:?}"),
+    };
+    for (line, expected) in [
+        ("deploy now", "ask: deploy"),
+        ("/opt/deploy -v now", "ask: deploy"),
+        ("bash -lc 'make test && deploy now'", "ask: deploy"),
+        ("cd sub && (deploy now)", "ask: deploy"),
+        // It would be allowed otherwise, and with it the program that it only names.
+        ("echo 'deploy now'", "ask: deploy"),
+        ("deploy plan", "ask: "),
+        ("make test && deploy plan", "ask: "),
+        ("cp a b", "ask: "),
+    ] {
+        assert_eq!(word(line), expected, "{line}");
+    }
+    // A person's contract asks for it, and what is refused is not asked about.
+    assert!(decide(&words("deploy now"), Origin::Contract, &policy).is_allow());
+    assert!(decide(&words("timeout 9 deploy now"), Origin::Agent, &policy).is_deny());
+}
+
+#[test]
+fn where_nobody_is_asked_only_what_no_rule_speaks_of_runs() {
+    let policy = asking();
+    let unasked = |line: &str| decide_line(line, &policy).unasked();
+    for line in ["cp a b", "deploy plan", "cp a b && make test", "cargo test"] {
+        assert!(unasked(line).is_allow(), "{line}: {:?}", unasked(line));
+    }
+    for (line, by) in [("deploy now", "deploy"), ("cp a b; deploy now", "deploy"), ("git push", "publish")] {
+        assert!(matches!(unasked(line), Decision::Deny { rule, .. } if rule == by), "{line}: {:?}", unasked(line));
+    }
+}
+
+#[test]
+fn a_program_that_has_to_be_asked_about_does_not_start_unasked() {
+    let started = |asks, chosen, allowed: &[&str]| {
+        let allowed: Vec<String> = allowed.iter().map(|line| (*line).to_owned()).collect();
+        let gate = Started { policy: asking(), words: Vec::new(), state: "/repo/.norma".to_owned(), asks };
+        gate.refuses(&words("/usr/bin/deploy now --to x"), chosen, &allowed).is_none()
+    };
+    assert!(!started(true, true, &[]));
+    assert!(!started(true, true, &["deploy plan", "cargo test"]));
+    assert!(started(true, true, &["cargo test && deploy now --to $WHERE"]));
+    // Nobody may say yes under `never`, and what a build starts is not what somebody chose.
+    assert!(!started(false, true, &["deploy now"]));
+    assert!(started(false, false, &[]));
 }
 
 #[test]
