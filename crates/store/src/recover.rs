@@ -6,7 +6,7 @@
 use crate::evidence::{difference, evidence_digest, files_in, read_manifest, remove_tree, temporary_name};
 use crate::log::now;
 use crate::seal::{write_via, write_whole};
-use crate::{Damage, Error, IoContext, Layout, Reader, Result, RunLog, Sign, StepFile, Store, damage};
+use crate::{Damage, Error, IoContext, Layout, PathLocks, Reader, Result, RunLog, Sign, StepFile, Store, damage};
 use contract::{Audit, End, Event, Fact, Manifest, ManifestFile, Reason, Status, StepRef};
 use run::Run;
 use std::ffi::OsString;
@@ -31,6 +31,7 @@ pub fn recover(store: &Store, sign: Sign<'_>) -> Result<Recovery> {
     let reader = Reader::open(&store.layout)?;
     let mut found = Recovery::default();
     quarantine_strays(store, &reader, &mut found)?;
+    found.notes.extend(PathLocks::open(&store.layout)?.sweep()?);
     for slug in reader.unsealed()? {
         match recover_run(store, &reader, &slug, sign, &mut found) {
             // It alone is left as it is: what is wrong with one run is no reason to stop the others.
