@@ -441,6 +441,18 @@ pub struct ItemEnded {
     pub evidence: Digest,
 }
 
+impl ItemEnded {
+    /// What may help, in the words of the document that work items come from; none where nothing does but another item.
+    pub fn recovery(&self) -> Option<&'static str> {
+        match (self.status, self.reason) {
+            (ItemStatus::Timeout, _) => Some("increase the timeout or simplify"),
+            (ItemStatus::Failure, Some(Reason::AgentFailed)) => Some("fix the tool input"),
+            (ItemStatus::Failure, Some(Reason::TestsFailed)) => Some("fix and retry"),
+            _ => None,
+        }
+    }
+}
+
 /// How a change ended, whichever fact says it: that of an item, or a loop's patch.
 #[derive(Debug, Clone, Copy)]
 pub struct ChangeEnd<'f> {
