@@ -302,13 +302,17 @@ impl Surroundings {
         ExitCode::SUCCESS
     }
 
-    /// A run as it is now: one whose process is gone is interrupted, even before somebody has recorded that.
-    pub(crate) fn truthful(&self, layout: &Layout, mut view: RunView) -> RunView {
-        if view.status == contract::Status::Running && !runner::is_owned(layout) {
+    /// Shows runs as they are now: those whose process is gone are interrupted, even before somebody has recorded that.
+    pub(crate) fn truthful<'v>(&self, layout: &Layout, views: impl Iterator<Item = &'v mut RunView>) {
+        let mut running = views.filter(|view| view.status == contract::Status::Running).peekable();
+        // Whoever is there works on all of them, so one look is enough.
+        if running.peek().is_none() || runner::is_owned(layout) {
+            return;
+        }
+        for view in running {
             view.status = contract::Status::Paused;
             view.reason = Some(contract::Reason::Interrupted);
         }
-        view
     }
 }
 

@@ -171,12 +171,25 @@ pub enum Audit {
         kind: Option<String>,
         /// What is wrong with it, as far as it fits.
         violations: Vec<Violation>,
+        /// What it was refused by; the first version did not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        event_type: Option<RefusedBy>,
     },
     /// The index tables were rebuilt from the logs.
     Reindexed {
         /// How many runs.
         runs: u64,
     },
+}
+
+/// What a document is refused by, in the words that events of runs have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusedBy {
+    /// It does not have the form of its kind.
+    GateFailed,
+    /// It asks for what policy, configuration or commit do not give.
+    PolicyViolation,
 }
 
 impl Audit {
@@ -206,13 +219,18 @@ impl Audit {
 
     /// The record of a refused document. How many violations it has and how long they are is up to whoever wrote it, so
     /// both are bounded here.
-    pub fn contract_refused(sha256: Digest, kind: Option<String>, mut violations: Vec<Violation>) -> Audit {
+    pub fn contract_refused(
+        by: RefusedBy,
+        sha256: Digest,
+        kind: Option<String>,
+        mut violations: Vec<Violation>,
+    ) -> Audit {
         violations.truncate(VIOLATIONS_KEPT);
         for violation in &mut violations {
             violation.pointer = violation.pointer.chars().take(WORDS_KEPT).collect();
             violation.message = violation.message.chars().take(WORDS_KEPT).collect();
         }
-        Audit::ContractRefused { sha256, kind, violations }
+        Audit::ContractRefused { sha256, kind, violations, event_type: Some(by) }
     }
 
     /// Type word and payload, apart.

@@ -441,6 +441,18 @@ pub struct ItemEnded {
     pub evidence: Digest,
 }
 
+impl ItemEnded {
+    /// What may help, in the words of the document that work items come from; none where nothing does but another item.
+    pub fn recovery(&self) -> Option<&'static str> {
+        match (self.status, self.reason) {
+            (ItemStatus::Timeout, _) => Some("increase the timeout or simplify"),
+            (ItemStatus::Failure, Some(Reason::AgentFailed)) => Some("fix the tool input"),
+            (ItemStatus::Failure, Some(Reason::TestsFailed)) => Some("fix and retry"),
+            _ => None,
+        }
+    }
+}
+
 /// How a change ended, whichever fact says it: that of an item, or a loop's patch.
 #[derive(Debug, Clone, Copy)]
 pub struct ChangeEnd<'f> {
@@ -521,6 +533,16 @@ pub enum Fact {
         step: StepRef,
         /// One entry a problem.
         problems: Vec<String>,
+    },
+    /// The answer of a turn was held to the schema that its contract binds, and matches it.
+    #[serde(rename = "OUTPUT_SCHEMA_ENFORCED")]
+    OutputSchemaEnforced {
+        /// Which turn.
+        step: StepRef,
+        /// The schema, as the contract names it.
+        uri: String,
+        /// SHA-256 of the schema's text.
+        sha256: Digest,
     },
     /// A check's verdict and its worth.
     Verdict(VerdictGiven),
@@ -719,6 +741,7 @@ impl Fact {
             | Fact::WorkSaved { step, .. }
             | Fact::AgentEvent { step, .. }
             | Fact::ApprovalAsked { step, .. }
+            | Fact::OutputSchemaEnforced { step, .. }
             | Fact::ProtocolError { step, .. } => step.item,
             Fact::StepCommitted(done) => done.step.item,
             Fact::Asked(wait) => wait.about?.item,
@@ -808,6 +831,7 @@ impl Fact {
             }
             Fact::WorkSaved { step, .. } => format!("Step {}: what it has made so far is kept", step.dir_name()),
             Fact::ProtocolError { problems, .. } => format!("protocol_error: {}", problems.join("; ")),
+            Fact::OutputSchemaEnforced { uri, .. } => format!("The answer matches {uri}"),
             Fact::Verdict(given) if given.claimed != given.verdict => {
                 format!("{} does not count: {}", given.claimed.as_str(), given.findings.join("; "))
             }
@@ -887,6 +911,7 @@ impl Fact {
             | Fact::WorkSaved { step, .. }
             | Fact::AgentEvent { step, .. }
             | Fact::ApprovalAsked { step, .. }
+            | Fact::OutputSchemaEnforced { step, .. }
             | Fact::ProtocolError { step, .. } => step.attempt,
             Fact::StepCommitted(done) => done.step.attempt,
             Fact::Verdict(given) => given.step.attempt,

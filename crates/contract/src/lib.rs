@@ -38,7 +38,7 @@ pub use approval::{
     APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalTerms, ApprovalView, approval_bound,
 };
 pub use attestation::Statement;
-pub use audit::{Audit, AuditHead, AuditLine};
+pub use audit::{Audit, AuditHead, AuditLine, RefusedBy};
 pub use config::{
     AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ModelPrice, ScopeConfig, TlsConfig,
     TurnLimits, Usd,
@@ -61,8 +61,9 @@ pub use receipt::{LeftOut, Receipt};
 pub use session::{SessionEvent, SessionOutcome, Usage};
 pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
 pub use terms::{
-    Contract, ContractSchema, RULES, RULES_ALL_FINDINGS, RULES_ALL_TESTS, RULES_COUNTED_OPS, RULES_MERGE_LINES,
-    RULES_MORE_TOKENS, RULES_RESULT, Scope, Workflow,
+    COMPILED_CONTRACT_FILE, CONTRACT_FILE, Contract, ContractSchema, RULES, RULES_ALL_FINDINGS, RULES_ALL_TESTS,
+    RULES_COUNTED_OPS, RULES_GIVEN_CONTRACT, RULES_MERGE_LINES, RULES_MORE_TOKENS, RULES_RESULT, RULES_SCHEMA_ENFORCED,
+    SUBMITTED_FILE, Scope, Workflow,
 };
 pub use time::Timestamp;
 pub use view::{Check, LeftOutView, RunDetails, RunView, StepView, TaskView, TestsView};

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// | 1 | items that changed the same path conflict |
 /// | 2 | items that changed the same text are merged line by line; `gates.json` has every finding with its rule |
 /// | 3 | receipts tell of every test command; names are judged in the tree that results, and what the base has (a link, an odd name, the bytes of a binary file) is no reason to refuse; tool operations are counted by norma |
-/// | 4 | tokens of more services count as secrets |
+/// | 4 | tokens of more services count as secrets; `contract.json` of a run of items is the document that was submitted; the log says that an answer was held to its schema |
 pub const RULES: u32 = 4;
 
 /// The first version of the rules that merges texts line by line.
@@ -38,6 +38,22 @@ pub const RULES_MORE_TOKENS: u32 = 4;
 
 /// The first version of the rules under which norma counts the tool operations of an agent itself.
 pub const RULES_COUNTED_OPS: u32 = 3;
+
+/// The first version of the rules under which `contract.json` is the document that was submitted, and not what norma
+/// compiled from it.
+pub const RULES_GIVEN_CONTRACT: u32 = 4;
+
+/// The first version of the rules under which the log says that an answer was held to the schema its contract binds.
+pub const RULES_SCHEMA_ENFORCED: u32 = 4;
+
+/// What a run was asked for, in its directory.
+pub const CONTRACT_FILE: &str = "contract.json";
+
+/// What norma compiled from it, where it is a document.
+pub const COMPILED_CONTRACT_FILE: &str = "compiled_contract.json";
+
+/// The document that was submitted, as evidence of the run; a goal that was only typed has none.
+pub const SUBMITTED_FILE: &str = "submitted/document.json";
 
 /// The version of contracts that name none.
 const RULES_FIRST: u32 = 1;
@@ -151,7 +167,14 @@ impl Contract {
             .then(|| format!("its rules have version {}, and this build knows {RULES_FIRST} to {RULES}", self.rules))
     }
 
-    /// The canonical bytes: what is stored as `contract.json`.
+    /// The file of the run's directory that holds the canonical bytes.
+    pub fn file(&self) -> &'static str {
+        // A loop is asked for in words, and has no other document.
+        let is_given = self.rules >= RULES_GIVEN_CONTRACT && self.workflow == Workflow::Batch;
+        if is_given { COMPILED_CONTRACT_FILE } else { CONTRACT_FILE }
+    }
+
+    /// The canonical bytes: what is stored in [`Contract::file`].
     pub fn canonical(&self) -> Vec<u8> {
         crate::json::canonical(self).expect("BUG: a contract holds only small integers and strings")
     }
@@ -206,9 +229,16 @@ mod tests {
     }
 
     #[test]
+    fn what_was_asked_for_and_what_was_compiled_have_names_of_their_own_since_there_are_rules_for_it() {
+        assert_eq!(contract(RULES_GIVEN_CONTRACT - 1).file(), CONTRACT_FILE);
+        assert_eq!(contract(RULES).file(), COMPILED_CONTRACT_FILE);
+        assert_eq!(Contract { workflow: Workflow::Pdca, ..contract(RULES) }.file(), CONTRACT_FILE);
+    }
+
+    #[test]
     fn rules_that_are_not_known_are_named() {
         assert_eq!((contract(1).unknown_rules(), contract(RULES).unknown_rules()), (None, None));
         let newer = contract(RULES + 1).unknown_rules();
-        assert_eq!(newer.unwrap(), "its rules have version 5, and this build knows 1 to 4");
+        assert_eq!(newer.unwrap(), format!("its rules have version {}, and this build knows 1 to {RULES}", RULES + 1));
     }
 }

@@ -19,12 +19,15 @@ mod words;
 
 pub use manifest::manifest;
 pub use record::{Kept, Record, Surroundings};
-pub use spoken::conversations;
+pub use spoken::{conversations, said};
 pub use tests_run::Tests;
 pub use transcript::{Part, transcript};
 
+use contract::AgentConfig;
 use serde::Serialize;
 use serde_json::{Value, json};
+use spoken::{Conversation, agreed};
+use std::collections::BTreeSet;
 use subject::Subject;
 
 /// Directories of a bundle that are there even if nothing is in them.
@@ -46,6 +49,8 @@ pub enum Content {
     Bytes(Vec<u8>),
     /// What is in these files of the run's directory, one after another.
     Copies(Vec<String>),
+    /// What agents said in these exchanges, line by line as they said it, one after another.
+    Stream(Vec<String>),
     /// What people read of these turns, one after another.
     Transcript(Vec<Part>),
 }
@@ -130,13 +135,16 @@ fn of_item(record: &Record<'_>, place: u32) -> Vec<Piece> {
 }
 
 /// `meta.json`: under which circumstances it ran, as far as norma knows. Of an agent's model it knows what was
-/// configured.
+/// configured, and what the agent said when it opened a conversation.
 fn meta(record: &Record<'_>) -> Value {
     let (run, started) = (record.run, &record.run.started);
     let contract = &started.contract;
     let named = run.workers().map(|(name, agent)| (name.clone(), agent));
     let agents = contract.agents.iter().map(|(role, agent)| (role.to_string(), agent)).chain(named);
-    let agents = agents.map(|(name, agent)| (name, json!({"runner": agent.kind, "model": agent.model})));
+    let agents = agents.map(|(name, agent)| {
+        let params = params(record, &name, agent);
+        (name, params)
+    });
     let environment = environment(record);
     let canonical = |value| contract::json::canonical(value).expect("BUG: a contract holds only small integers");
     json!({
@@ -150,11 +158,41 @@ fn meta(record: &Record<'_>) -> Value {
         "repo_root": record.surroundings.repository,
         "baseline": started.base,
         "platform": record.surroundings.platform,
-        "tool_versions": {"norma": started.version},
+        "tool_versions": tool_versions(record),
         "environment_sha256": contract::hash::sha256(&canonical(&environment)),
         "environment": environment,
         "llm_params": agents.collect::<serde_json::Map<String, Value>>(),
     })
+}
+
+/// How an agent was set, and which model and version it says it had.
+fn params(record: &Record<'_>, name: &str, agent: &AgentConfig) -> Value {
+    let worker_of = |place: u32| record.run.items()[place as usize].item.worker.as_str();
+    let is_own = |it: &&Conversation| it.kind == agent.kind && it.place.is_none_or(|at| worker_of(at) == name);
+    let own = || record.spoken.iter().filter(is_own);
+    let models: BTreeSet<&str> = own().flat_map(Conversation::models).collect();
+    let versions: BTreeSet<&str> = own().flat_map(Conversation::versions).collect();
+    json!({
+        "runner": agent.kind,
+        "model": agent.model,
+        "effort": agent.effort,
+        "args": agent.args,
+        "base_url": agent.base_url,
+        "models_used": models,
+        "agent_versions": versions,
+    })
+}
+
+/// norma's version, and what each kind of agent says of its own where all of them say the same.
+fn tool_versions(record: &Record<'_>) -> Value {
+    let mut versions = json!({"norma": record.run.started.version});
+    for kind in record.spoken.iter().map(|conversation| conversation.kind) {
+        let of_kind = record.spoken.iter().filter(|conversation| conversation.kind == kind);
+        if let Some(version) = agreed(of_kind.flat_map(Conversation::versions)) {
+            versions[kind.as_str()] = json!(version);
+        }
+    }
+    versions
 }
 
 /// What two runs must have in common to have had the same surroundings.

@@ -282,6 +282,51 @@ mod tests {
         assert_eq!(carried(br#"{"plan_md":null}"#), []);
     }
 
+    /// Whatever a role is asked for is a member of its answer; there is no list of things to hand over in words.
+    #[test]
+    fn a_prompt_asks_for_one_document_and_for_nothing_in_words() {
+        for role in [Role::Plan, Role::Do, Role::Check, Role::Act, Role::Worker] {
+            let request = AgentRequest {
+                version: 1,
+                run_id: "20260123-145502-010101".parse().unwrap(),
+                step: contract::RequestStep { index: 1, role, iteration: 1 },
+                goal: "Say hello.".to_owned(),
+                norma: contract::RequestTerms {
+                    acceptance_criteria: Vec::new(),
+                    budgets: serde_json::from_value(json!({"max_iterations": 1})).unwrap(),
+                },
+                paths: contract::RequestPaths {
+                    repo_root: "/r".to_owned(),
+                    run_dir: "/r/run".to_owned(),
+                    step_dir: "/r/run/step".to_owned(),
+                    workspace_dir: None,
+                },
+                context: contract::RequestContext {
+                    previous_step_dirs: Vec::new(),
+                    earlier_steps: 0,
+                    notes: String::new(),
+                },
+                contract: None,
+            };
+            let blocks = blocks(&request, &Templates::default());
+            let prompt = blocks.full();
+            assert!(prompt.contains("It is one JSON document and nothing else: no words before or after"), "{prompt}");
+            let schema = answer_schema(role, None);
+            assert_eq!(schema["properties"]["summary"]["type"], "string", "{role}: what is explained has its place");
+            assert_eq!(schema["additionalProperties"], false, "{role}");
+            let of_role = &blocks.blocks.iter().find(|block| block.name == BlockName::Role).unwrap().text;
+            let is_list = |line: &str| line.starts_with("- ") || line.starts_with(|c: char| c.is_ascii_digit());
+            assert!(!of_role.lines().any(is_list), "{of_role}");
+            // Each member that the role is told of is one of the answer.
+            let told = of_role
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .filter(|word| word.ends_with("_md") || ["summary", "verdict", "files", "errors"].contains(word));
+            told.for_each(|member| assert!(!schema["properties"][member].is_null(), "{role}: {member}"));
+        }
+    }
+
     #[test]
     fn what_the_repository_tells_agents_is_bounded_named_and_marked() {
         let base: CommitId = "a".repeat(40).parse().unwrap();

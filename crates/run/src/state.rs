@@ -126,6 +126,7 @@ impl Run {
             Fact::StepInterrupted { step } => flow.lose(&core.lose(*step, None)?),
             Fact::WorkSaved { step, tree } => core.save(*step, *tree),
             Fact::ProtocolError { step, problems } => flow.note_protocol_error(*step, problems),
+            Fact::OutputSchemaEnforced { step, sha256, .. } => flow.batch()?.require_enforced(*step, sha256),
             Fact::AgentEvent { step, .. } => core.require_open(*step),
             Fact::Verdict(given) => flow.pdca()?.give_verdict(core, given, event.ts),
             Fact::ChangeStarted { change, step, before } => flow.pdca()?.open_change(core, *change, *step, *before),

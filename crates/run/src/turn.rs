@@ -7,8 +7,8 @@ use contract::documents::beyond_form;
 use contract::json::schema::Schema;
 use contract::session::ErrorKind;
 use contract::{
-    AgentResponse, Contract, Fact, Item, ProcessEnd, ProcessLimit, Reason, ResponseStatus, Role, SessionOutcome,
-    StepRef, StepStatus, TurnEnd, Verdict, VerdictFile, VerdictGiven, Violation,
+    AgentResponse, Contract, Fact, Item, ProcessEnd, ProcessLimit, RULES_SCHEMA_ENFORCED, Reason, ResponseStatus, Role,
+    SessionOutcome, StepRef, StepStatus, TurnEnd, Verdict, VerdictFile, VerdictGiven, Violation,
 };
 
 /// The longest summary that goes into the log; the whole text stays in `output.json`.
@@ -217,11 +217,17 @@ fn answered(
         reason: (!ok).then_some(Reason::AgentFailed),
         patch: false,
         notes: Vec::new(),
-        facts: Vec::new(),
+        facts: enforced(contract, step, evidence.item.filter(|_| ok)).into_iter().collect(),
         response,
     };
     judged.notes = missing_files(&judged.response, evidence.files);
     judged
+}
+
+/// Says that an answer was held to the schema which its contract binds.
+fn enforced(contract: &Contract, step: StepRef, item: Option<&Item>) -> Option<Fact> {
+    let bound = item?.output_schema.as_ref().filter(|_| contract.rules >= RULES_SCHEMA_ENFORCED)?;
+    Some(Fact::OutputSchemaEnforced { step, uri: bound.uri.clone(), sha256: bound.sha256 })
 }
 
 /// A check with a readable verdict is a judgement, whatever its own status: a `fail` from it only means that a

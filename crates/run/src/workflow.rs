@@ -235,6 +235,7 @@ impl Run {
             | Fact::StepInterrupted { .. }
             | Fact::WorkSaved { .. }
             | Fact::ProtocolError { .. }
+            | Fact::OutputSchemaEnforced { .. }
             | Fact::Verdict(_)
             | Fact::PatchApplied(_)
             | Fact::ChangeDropped(_)

@@ -761,6 +761,30 @@ fn a_run_starts_only_under_the_contract_it_names() {
     assert!(Run::start(history.run.id, &late).is_err());
 }
 
+/// Of the roles of a loop, those that plan and judge have nothing to do anything with; those that try and change things do it
+/// in a workspace of their own, without a network.
+#[test]
+fn roles_that_only_think_change_nothing_and_run_nothing() {
+    let mut contract = contract(budgets(3), 0);
+    let agent = contract::AgentConfig::of(contract::AgentType::Codex);
+    contract.agents = Role::PDCA.into_iter().map(|role| (role, agent.clone())).collect();
+    let mut history = History::under(contract);
+    for (role, works) in [(Role::Plan, false), (Role::Do, true), (Role::Check, false), (Role::Act, true)] {
+        let step = history.open();
+        let spec = history.run.spec(step).unwrap();
+        assert_eq!((step.role, spec.rights.write), (role, works));
+        assert_eq!(spec.rights.shell == contract::work::ShellRight::Deny, !works, "{role}");
+        assert_eq!(spec.rights.network, contract::work::NetworkRight::Deny, "{role}");
+        // What they deliver is a document of this form, and only those that work leave anything else.
+        assert_eq!(spec.answer_schema()["type"], "object", "{role}");
+        assert_eq!(spec.product == run::Product::Patch, role == Role::Act, "{role}");
+        history.record(Fact::StepCommitted(committed(step, TurnEnd::Answered, false)));
+        if role == Role::Check {
+            history.record(verdict(step, Verdict::Fail, Verdict::Fail, &[]));
+        }
+    }
+}
+
 #[test]
 fn a_turn_looks_back_on_the_last_steps_and_knows_how_many_came_before() {
     let mut limited = contract(budgets(20), 0);

@@ -3,8 +3,8 @@
 
 use crate::evidence::{hash_while_writing, hashed};
 use crate::{Error, IoContext, Reader, Result};
-use contract::documents::RunManifest;
-use contract::{ItemEnded, ManifestFile};
+use contract::documents::{Kind, RunManifest, TaskContract, kind_of, task_contract};
+use contract::{Backend, COMPILED_CONTRACT_FILE, CONTRACT_FILE, ItemEnded, ManifestFile, SUBMITTED_FILE};
 use run::bundle::{self, Content, DIRECTORIES, Kept, Part, Piece, Record, Surroundings, Tests};
 use run::{ItemState, Run};
 use serde::de::DeserializeOwned;
@@ -16,7 +16,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Files of a run's directory that are in none of its directories, as far as they exist.
-const RUN_FILES: [&str; 5] = ["contract.json", "diff_name_only.txt", "events.jsonl", "norma.md", "patch.diff"];
+const RUN_FILES: [&str; 6] =
+    [CONTRACT_FILE, COMPILED_CONTRACT_FILE, "diff_name_only.txt", "events.jsonl", "norma.md", "patch.diff"];
 
 /// Files by their path below the run's directory.
 type Files = BTreeMap<String, ManifestFile>;
@@ -30,7 +31,8 @@ pub(crate) fn write(reader: &Reader, slug: &str) -> Result<(RunManifest, Files)>
     let run = Run::fold(id, &events).map_err(illegal)?;
     let recorded = recorded(reader, slug, &dir)?;
     let kept = kept(&run, &dir, &recorded)?;
-    let mut record = Record::new(&run, &events, recorded, kept, surroundings(reader, slug));
+    let mut record = Record::new(&run, &events, recorded, kept, surroundings(reader, &run));
+    record.given = given(&dir, &record.files)?;
     for name in DIRECTORIES {
         let path = dir.join(name);
         std::fs::create_dir_all(&path).at("create", &path)?;
@@ -46,11 +48,16 @@ pub(crate) fn write(reader: &Reader, slug: &str) -> Result<(RunManifest, Files)>
     Ok((bundle::manifest(&record, &files), files))
 }
 
-fn surroundings(reader: &Reader, slug: &str) -> Surroundings {
+fn surroundings(reader: &Reader, run: &Run) -> Surroundings {
     let layout = reader.layout();
+    let repository = layout.root.to_string_lossy().into_owned();
     Surroundings {
-        repository: layout.root.to_string_lossy().into_owned(),
-        workspace: layout.shown(&layout.worktree(slug)),
+        // In a sandbox the run's tree is shown where the repository is; without one it is checked out in a directory.
+        workspace: match run.started.contract.sandbox {
+            Backend::Native => repository.clone(),
+            Backend::None => layout.shown(&layout.worktree(&run.id.slug())),
+        },
+        repository,
         platform: format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
     }
 }
@@ -67,6 +74,16 @@ fn recorded(reader: &Reader, slug: &str, dir: &Path) -> Result<Files> {
         files.insert(name.to_owned(), file);
     }
     Ok(files)
+}
+
+/// The task contract that a run was made of; none if something else was submitted, or nothing.
+fn given(dir: &Path, files: &Files) -> Result<Option<TaskContract>> {
+    if !files.contains_key(SUBMITTED_FILE) {
+        return Ok(None);
+    }
+    let bytes = read(dir, SUBMITTED_FILE, files)?;
+    let is_contract = kind_of(&bytes).is_ok_and(|kind| kind == Kind::TaskContract);
+    Ok(is_contract.then(|| task_contract::read(&bytes).ok()).flatten())
 }
 
 /// What the items that have ended left beside the log.
@@ -126,6 +143,7 @@ fn write_piece(dir: &Path, piece: &Piece, files: &Files) -> Result<ManifestFile>
     let mut from: Box<dyn Read + '_> = match &piece.content {
         Content::Bytes(bytes) => Box::new(&bytes[..]),
         Content::Transcript(parts) => Box::new(std::io::Cursor::new(transcript(dir, parts, files)?)),
+        Content::Stream(of) => Box::new(std::io::Cursor::new(stream(dir, of, files)?)),
         Content::Copies(of) => Box::new(Joined::new(of.iter().map(|path| dir.join(path)).collect())),
     };
     Ok(hash_while_writing(&piece.path, &mut from, &mut out, &to)?.0)
@@ -134,6 +152,11 @@ fn write_piece(dir: &Path, piece: &Piece, files: &Files) -> Result<ManifestFile>
 fn transcript(dir: &Path, parts: &[Part], files: &Files) -> Result<String> {
     let told = |part: &Part| Ok(bundle::transcript(part, &read(dir, &part.events, files)?));
     Ok(parts.iter().map(told).collect::<Result<Vec<String>>>()?.join("\n"))
+}
+
+fn stream(dir: &Path, exchanges: &[String], files: &Files) -> Result<Vec<u8>> {
+    let said = |path: &String| Ok(bundle::said(&read(dir, path, files)?));
+    Ok(exchanges.iter().map(said).collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// Files, one after another, of which one is open at a time.

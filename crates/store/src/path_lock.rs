@@ -105,14 +105,32 @@ impl PathLocks {
         Ok(Taken::Ours(lock))
     }
 
+    /// Takes away what is left of holders that are gone; answers one sentence each.
+    pub fn sweep(&self) -> Result<Vec<String>> {
+        let _alone = lock_table(&self.dir)?;
+        let mut swept = Vec::new();
+        for found in self.all()? {
+            if found.is_free()? {
+                std::fs::remove_file(&found.file).at("remove", &found.file)?;
+                swept.push(found.told());
+            }
+        }
+        Ok(swept)
+    }
+
     /// The lock files that could stand in the way of these paths.
     fn overlapping(&self, paths: &[RepoPath]) -> Result<Vec<Found>> {
+        let mut found = self.all()?;
+        found.retain(|there| !there.conflicts(paths).is_empty());
+        Ok(found)
+    }
+
+    fn all(&self) -> Result<Vec<Found>> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(&self.dir).at("list", &self.dir)? {
             let entry = entry.at("list", &self.dir)?;
             if is_lock(&entry.file_name().to_string_lossy()) {
-                let there = Found::read(entry.path())?;
-                found.extend((!there.conflicts(paths).is_empty()).then_some(there));
+                found.push(Found::read(entry.path())?);
             }
         }
         found.sort_by(|one, other| one.file.cmp(&other.file));
@@ -197,8 +215,8 @@ impl Found {
     fn told(&self) -> String {
         let path = self.path.as_ref().map_or("a path", RepoPath::as_str);
         match &self.holder {
-            Some(holder) => format!("{path} was still locked by {holder}, which is gone; taken over"),
-            None => format!("{path} was still locked by a process that is gone; taken over"),
+            Some(holder) => format!("{path} was still locked by {holder}, which is gone"),
+            None => format!("{path} was still locked by a process that is gone"),
         }
     }
 }

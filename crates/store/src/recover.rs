@@ -6,8 +6,10 @@
 use crate::evidence::{difference, evidence_digest, files_in, read_manifest, remove_tree, temporary_name};
 use crate::log::now;
 use crate::seal::{write_via, write_whole};
-use crate::{Damage, Error, IoContext, Layout, Reader, Result, RunLog, Sign, StepFile, Store, damage};
-use contract::{Audit, End, Event, Fact, Manifest, ManifestFile, Reason, Status, StepRef};
+use crate::{Damage, Error, IoContext, Layout, PathLocks, Reader, Result, RunLog, Sign, StepFile, Store, damage};
+use contract::{
+    Audit, CONTRACT_FILE, End, Event, Fact, Manifest, ManifestFile, Reason, SUBMITTED_FILE, Status, StepRef,
+};
 use run::Run;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -31,6 +33,7 @@ pub fn recover(store: &Store, sign: Sign<'_>) -> Result<Recovery> {
     let reader = Reader::open(&store.layout)?;
     let mut found = Recovery::default();
     quarantine_strays(store, &reader, &mut found)?;
+    found.notes.extend(PathLocks::open(&store.layout)?.sweep()?);
     for slug in reader.unsealed()? {
         match recover_run(store, &reader, &slug, sign, &mut found) {
             // It alone is left as it is: what is wrong with one run is no reason to stop the others.
@@ -73,6 +76,7 @@ fn recover_run(store: &Store, reader: &Reader, slug: &str, sign: Sign<'_>, found
     open.restore_files(found)?;
     open.mirror(reader, found)?;
     let whole = open.restore_evidence(reader, found)?;
+    open.restore_contract(found)?;
     open.clear_documents(reader)?;
     open.clear_steps(found)?;
     open.close_change(found)?;
@@ -247,7 +251,22 @@ impl Recovering<'_> {
         Ok(())
     }
 
-    /// `contract.json` and `norma.md` are written before the first event is acknowledged; both follow from it.
+    /// What a run was asked for is beside what norma compiled from it; the document is evidence, and was just looked at.
+    fn restore_contract(&self, found: &mut Recovery) -> Result<()> {
+        let started = &self.run.started;
+        let submitted = std::fs::read(self.dir.join(SUBMITTED_FILE)).ok();
+        let compiled = || std::fs::read(self.dir.join(started.contract.file())).ok();
+        let Some(given) = submitted.or_else(compiled).filter(|_| started.contract.file() != CONTRACT_FILE) else {
+            return Ok(());
+        };
+        if std::fs::read(self.dir.join(CONTRACT_FILE)).ok().as_ref() != Some(&given) {
+            self.rewrite(CONTRACT_FILE, &given)?;
+            found.notes.push(format!("{}: {CONTRACT_FILE} was not what was asked for; written anew", self.slug));
+        }
+        Ok(())
+    }
+
+    /// The compiled contract and `norma.md` are written before the first event is acknowledged; both follow from it.
     /// Files under a temporary name are what a crash left of writing one of the run's own.
     fn restore_files(&self, found: &mut Recovery) -> Result<()> {
         for name in names(&self.dir)? {
@@ -301,17 +320,22 @@ impl Recovering<'_> {
 }
 
 impl Store {
-    /// Makes a run's directory with the files that follow from its first fact, before that fact is on record.
+    /// Makes a run's directory with the files that follow from its first fact, before that fact is on record. What it was
+    /// asked for is the document that was submitted, or else what was compiled.
     pub fn create_run_dir(
         &self,
         slug: &str,
         started: &contract::RunStarted,
         items: &[contract::ItemAdded],
+        submitted: Option<&[u8]>,
     ) -> Result<()> {
         let steps = self.layout.run(slug).join("steps");
         std::fs::create_dir_all(&steps).at("create", &steps)?;
         let first = items.iter().filter(|added| added.addition.is_none());
-        for (name, bytes) in run_files(started, first.map(|added| &added.item)) {
+        let [compiled, about] = run_files(started, first.map(|added| &added.item));
+        let given = (CONTRACT_FILE, submitted.map_or_else(|| compiled.1.clone(), <[u8]>::to_vec));
+        // Under earlier rules what was compiled has the name of what was given, and is written over it.
+        for (name, bytes) in [given, compiled, about] {
             let path = self.layout.run(slug).join(name);
             std::fs::write(&path, bytes).at("write", &path)?;
         }
@@ -326,7 +350,7 @@ pub(crate) fn run_files<'i>(
 ) -> [(&'static str, Vec<u8>); 2] {
     let mut contract = started.contract.clone();
     contract.items = items.cloned().collect();
-    [("contract.json", contract.canonical()), ("norma.md", norma_md(started).into_bytes())]
+    [(contract.file(), contract.canonical()), ("norma.md", norma_md(started).into_bytes())]
 }
 
 /// Whether a directory of a step is on record.

@@ -12,8 +12,8 @@ use contract::documents::RunManifest;
 use contract::documents::run_manifest::{EVIDENCE, RunStatus};
 use contract::hash::digest;
 use contract::{
-    Audit, AuditLine, Check, Digest, Domain, EventLine, Fact, Manifest, ManifestFile, Role, RunId, Slug, Statement,
-    StepStatus, Timestamp,
+    Audit, AuditLine, CONTRACT_FILE, Check, Digest, Domain, EventLine, Fact, Manifest, ManifestFile, Role, RunId,
+    RunStarted, SUBMITTED_FILE, Slug, Statement, StepStatus, Timestamp,
 };
 use run::Run;
 use serde::Serialize;
@@ -264,8 +264,26 @@ fn check_evidence(
                 problems.push(format!("{name} differs from the contract of {slug}"));
             }
         }
+        problems.extend(given_problem(dir, started, facts));
     }
     (files, Check { name: "evidence", problems }, found)
+}
+
+/// `contract.json` is the document that the items of a run were compiled from; where none was submitted, it is what norma
+/// compiled.
+fn given_problem(dir: &Path, started: &RunStarted, facts: &[Fact]) -> Option<String> {
+    let compiled = started.contract.file();
+    if compiled == CONTRACT_FILE {
+        return None;
+    }
+    let given = std::fs::read(dir.join(CONTRACT_FILE)).unwrap_or_default();
+    let digest = contract::hash::sha256(&given);
+    let is_of = |fact: &Fact| matches!(fact, Fact::ItemAdded(added) if added.item.submitted == digest);
+    let same = match std::fs::read(dir.join(SUBMITTED_FILE)) {
+        Ok(submitted) => submitted == given && facts.iter().any(is_of),
+        Err(_) => std::fs::read(dir.join(compiled)).is_ok_and(|compiled| compiled == given),
+    };
+    (!same).then(|| format!("{CONTRACT_FILE} is not what the run was asked for"))
 }
 
 fn check_dir(dir: &Path, shown: &str, evidence: Digest, facts: &[Fact], problems: &mut Vec<String>) -> u64 {

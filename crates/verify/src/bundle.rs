@@ -3,7 +3,7 @@
 use crate::archive::{Archive, Damage, Stop};
 use crate::hashing::Hashing;
 use contract::bundle::{INDEX, INDEX_SIGNATURE, SEAL};
-use contract::{Digest, ManifestFile};
+use contract::{COMPILED_CONTRACT_FILE, CONTRACT_FILE, Digest, ManifestFile};
 use std::collections::BTreeMap;
 use std::io::{Error, Read, Result};
 
@@ -96,6 +96,6 @@ fn says_something(name: &str) -> bool {
     };
     match of_run.strip_prefix("changes/").and_then(|rest| rest.split_once('/')) {
         Some((_, name)) => ["RECEIPT.json", "test-result.dsse.json", "vsa.dsse.json"].contains(&name),
-        None => ["contract.json", "events.jsonl", "manifest.json", SEAL].contains(&of_run),
+        None => [CONTRACT_FILE, COMPILED_CONTRACT_FILE, "events.jsonl", "manifest.json", SEAL].contains(&of_run),
     }
 }

@@ -11,7 +11,7 @@ use crate::Found;
 use crate::bundle::Bundle;
 use contract::attestation::predicate::RunSeal;
 use contract::bundle::{BundleFile, BundleIndex, INDEX, INDEX_SIGNATURE, SEAL};
-use contract::{Digest, Fact, ManifestFile};
+use contract::{CONTRACT_FILE, Digest, Fact, ManifestFile, SUBMITTED_FILE};
 use log::Log;
 use signatures::Statements;
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,8 +74,26 @@ pub(crate) fn evidence(found: &Found<'_>, log: &Log) -> Vec<String> {
             problems.push(format!("{RUN}{dir} holds other files than event {} vouches for", event.seq));
         }
     }
-    if found.bundle.bytes("run/contract.json").map(<[u8]>::to_vec) != log.contract() {
-        problems.push("run/contract.json differs from the contract of the run".into());
+    problems.extend(contract_problems(found, log));
+    problems
+}
+
+/// What norma compiled is the contract that the log has, and what the run was asked for is what that was compiled from.
+fn contract_problems(found: &Found<'_>, log: &Log) -> Vec<String> {
+    let mut problems = Vec::new();
+    let compiled = log.contract_file();
+    if found.bundle.bytes(&format!("{RUN}{compiled}")).map(<[u8]>::to_vec) != log.contract() {
+        problems.push(format!("{RUN}{compiled} differs from the contract of the run"));
+    }
+    let sha256 = |name: &str| found.sha256(&format!("{RUN}{name}"));
+    let same = match (sha256(CONTRACT_FILE), sha256(SUBMITTED_FILE)) {
+        _ if compiled == CONTRACT_FILE => true,
+        (Some(given), Some(submitted)) => given == submitted && log.was_submitted(&given),
+        (given, None) => given == sha256(compiled),
+        (None, Some(_)) => false,
+    };
+    if !same {
+        problems.push(format!("{RUN}{CONTRACT_FILE} is not what the run was asked for"));
     }
     problems
 }

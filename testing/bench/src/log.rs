@@ -111,7 +111,7 @@ pub(crate) fn open_run_on(store: &Store, number: u64, base: contract::Base, roun
     // A second apart, so that slugs differ in their time as those of real runs do.
     let id = RunId::new(1_700_000_000_000 + number * 1000, random);
     let mut log = RunLog::new(id, None, &started.contract_digest);
-    store.create_run_dir(&id.slug(), &started, &[])?;
+    store.create_run_dir(&id.slug(), &started, &[], None)?;
     store.append(&mut log, vec![Fact::RunStarted(Box::new(started))], Vec::new())?;
     Ok(log)
 }

@@ -216,7 +216,10 @@ fn tell(here: &Surroundings, name: &str, submitted: Submitted) -> Outcome<ExitCo
         }
         Err(_) => Err(refusal(name, submitted)),
         Ok(items) => {
-            let value = json!({"ok": true, "kind": kind, "sha256": submitted.sha256, "items": items});
+            let mut value = json!({"ok": true, "kind": kind, "sha256": submitted.sha256, "items": items});
+            if let Some(role) = &submitted.role {
+                value["role_contract"] = json!(role);
+            }
             Ok(here.print(&value, || summary(name, kind.unwrap_or_default(), items, &submitted)))
         }
     }

@@ -8,6 +8,7 @@ use crate::text::{left_out, out, safe, short_id, short_ref};
 use contract::{BudgetExceeded, ItemStatus, Reason, RunView, Status, WaitKind};
 use run::Run;
 use runner::Start;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 /// How many items are worked on at once, unless told otherwise.
@@ -242,9 +243,17 @@ pub(crate) fn ending(view: &RunView, run: &Run) -> String {
             "what happened: stopped: {message}\n{untouched}\n{evidence}\nnext: look: norma show {slug} · continue: norma resume {slug} --budget {more}"
         ),
         (status, _) => format!(
-            "what happened: {status} ({}): {message}\n{untouched}\n{evidence}\nnext: look: norma show {slug} · logs: {}/steps/*/logs · again: norma run … --new",
+            "what happened: {status} ({}): {message}\n{untouched}\n{evidence}\nnext: {}look: norma show {slug} · logs: {}/steps/*/logs · again: norma run … --new",
             view.reason.map_or("", Reason::as_str),
+            recoveries(run),
             view.run_dir
         ),
     }
+}
+
+/// What may help the items that did not succeed, each once.
+fn recoveries(run: &Run) -> String {
+    let offered: BTreeSet<&str> =
+        run.items().iter().filter_map(|state| state.ended()).filter_map(contract::ItemEnded::recovery).collect();
+    offered.into_iter().map(|recovery| format!("{recovery} · ")).collect()
 }

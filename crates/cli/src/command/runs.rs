@@ -27,10 +27,7 @@ impl Args {
         let reader = Reader::open(&layout)?;
         let limit = (!self.all && !here.json).then_some(SHOWN);
         let mut runs = reader.runs(limit)?;
-        // Only the newest can be under way; asking for each would cost a connection a run.
-        if let Some(newest) = runs.iter_mut().find(|run| run.status == contract::Status::Running) {
-            *newest = here.truthful(&layout, newest.clone());
-        }
+        here.truthful(&layout, runs.iter_mut());
         for damage in reader.damaged_runs()? {
             for run in runs.iter_mut().filter(|run| run.run_id == damage.run_id) {
                 run.damaged = Some(damage.why.clone());

@@ -21,8 +21,8 @@ impl Args {
         let layout = here.layout_of(&here.repository()?);
         let reader = Reader::open(&layout)?;
         let slug = reader.find_run(&self.run)?;
-        let view = reader.run(&slug)?.ok_or_else(|| store::Error::Refused(format!("there is no run {slug}")))?;
-        let mut view = here.truthful(&layout, view);
+        let mut view = reader.run(&slug)?.ok_or_else(|| store::Error::Refused(format!("there is no run {slug}")))?;
+        here.truthful(&layout, std::iter::once(&mut view));
         view.damaged = reader.damage(&slug)?.map(|damage| damage.why);
         Ok(here.print(&view, || describe(&view)))
     }

@@ -69,7 +69,7 @@ impl Work {
         let (run, _) = session.reader()?.load(&view.run_id)?;
         let mut results = runner::results(session.layout(), &run)?;
         results.sort_by_key(|result| asked.iter().position(|id| Some(id) == result.id.as_ref()));
-        let text = || format!("{}{}", table(&results), super::run::ending(view, &run));
+        let text = || format!("{}{}{}", table(&results), proof(&results), super::run::ending(view, &run));
         if view.status == Status::Waiting {
             let approvals = session.reader()?.approvals(true)?;
             let approvals = approvals.into_iter().filter(|asked| asked.run_id == view.run_id).collect();
@@ -138,6 +138,16 @@ fn ids(text: &str) -> Vec<String> {
     let document: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let listed = document.as_array().map_or_else(|| std::slice::from_ref(&document), Vec::as_slice);
     listed.iter().filter_map(|item| Some(item.get("id")?.as_str()?.to_owned())).collect()
+}
+
+/// What a work item that succeeded can be known by; those of a batch are in its receipts.
+fn proof(results: &[RunResult]) -> String {
+    match results {
+        [only] if only.status == ItemStatus::Success => {
+            format!("receipt: {}\noutput hash: {}\n", safe(&only.receipt_id), only.output_hash)
+        }
+        _ => String::new(),
+    }
 }
 
 /// One line for each item that did not succeed; a batch of a thousand is not read line by line.

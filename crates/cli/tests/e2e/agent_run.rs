@@ -127,6 +127,34 @@ fn an_item_that_takes_too_long_leaves_nothing() {
     assert_eq!(results[0]["status"], "timeout");
     assert_eq!((state_hash(&env), env.root.join("made").exists()), (before, false));
     assert_ne!(env.read("src/lib.txt"), "half\n");
+    let help = "increase the timeout or simplify";
+    assert!(results[0]["error"].as_str().unwrap().ends_with(help), "{results:?}");
+    let said = env.norma(&["batch", "items.json"]);
+    assert!(said.exits(1).raw.contains(&format!("\nnext: {help} · look: ")), "{said}");
+}
+
+#[test]
+fn an_agent_whose_tool_fails_leaves_nothing_and_what_may_help_is_said() {
+    let env = with_worker("echo half > src/lib.txt; echo new > made; exit 3");
+    let before = state_hash(&env);
+    let results = batch(&env, &[item("a", json!({}))], 1);
+    assert_eq!(results[0]["status"], "failure");
+    assert!(results[0]["error"].as_str().unwrap().ends_with("fix the tool input"), "{results:?}");
+    assert_eq!((state_hash(&env), env.root.join("made").exists()), (before, false));
+    assert_ne!(env.read("src/lib.txt"), "half\n");
+    let said = env.norma(&["batch", "items.json"]);
+    assert!(said.exits(1).raw.contains("\nnext: fix the tool input · look: "), "{said}");
+}
+
+#[test]
+fn a_work_item_that_succeeds_shows_its_receipt_and_the_hash_of_its_output() {
+    let env = with_worker("echo 1 > one");
+    env.write("item.json", &item("a", json!({})).to_string());
+    let said = env.norma(&["run", "item.json"]);
+    let receipt = read(&env.run_dir().join("changes/001/RECEIPT.json"));
+    let (id, hash) = (receipt["id"].as_str().unwrap(), state_hash(&env));
+    let expected = format!("receipt: {id}\noutput hash: {}\n", hash.as_str().unwrap());
+    assert!(said.success().raw.contains(&expected), "{expected} is not in {}", said.raw);
 }
 
 #[test]

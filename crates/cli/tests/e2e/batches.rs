@@ -293,6 +293,24 @@ fn a_task_contract_runs_and_its_answer_is_held_to_its_schema() {
         let value: Value = serde_json::from_str(&output.raw).unwrap();
         assert_eq!(value["status"], status, "{value}");
         env.norma(&["verify", "@last"]).success();
+        // Right after the turn is on record, so is what its answer was worth.
+        let (events, types) = (env.events(), env.event_types());
+        let turn = types.iter().position(|kind| kind == "step_committed").unwrap();
+        let next = &events[turn + 1];
+        match status {
+            "success" => {
+                let bound = &env.json(&["contract", "check", "c.json"])["items"][0]["output_schema"];
+                assert_eq!(next["event_type"], "OUTPUT_SCHEMA_ENFORCED", "{types:?}");
+                assert_eq!(next["payload"]["sha256"], bound["sha256"]);
+            }
+            _ => {
+                assert_eq!(next["event_type"], "protocol_error", "{types:?}");
+                let failed = events.iter().find(|event| event["event_type"] == "gate_failed").unwrap();
+                assert_eq!(failed["payload"]["gate"], "output");
+                assert!(!types.iter().any(|kind| kind == "OUTPUT_SCHEMA_ENFORCED"), "{types:?}");
+            }
+        }
+        env.norma(&["replay", "@last"]).success();
     }
 }
 

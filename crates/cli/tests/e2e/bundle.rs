@@ -207,6 +207,25 @@ fn the_other_workflow_and_a_canceled_run_have_a_valid_bundle_too() {
 
 #[test]
 fn the_bundle_of_a_contract_has_its_answer_and_what_was_not_requested() {
+    let (env, _) = with_contract();
+    let answer = json!({"task_id": "task-hello-0001", "status": "SUCCESS", "summary": "done", "evidence_refs": {},
+        "failure": null});
+    env.norma(&["run", "contract.json"]).success();
+    let dir = env.run_dir();
+    assert_eq!(document(&dir, "artifacts/task-hello-0001.json"), answer);
+    assert_eq!(document(&dir, "reviews/task-hello-0001.json")["verdict"], "BLOCKED");
+    assert_eq!(document(&dir, "ci/task-hello-0001/test_report.json")["status"], "PASS");
+    let result = document(&dir, "reports/task_result.json");
+    assert_eq!(result["task_id"], "task-hello-0001");
+    assert_eq!(result["producer"], json!({"role": "WORKER", "agent_id": "agent-1"}));
+    assert_eq!(result["gates"]["tests_gate"], json!({"passed": true}));
+    assert_eq!(document(&dir, "manifest.json")["status"], "SUCCESS");
+    ended(&replay(&env, "task-hello-0001", &env.root), 0, "✅ Replay successful: hash verified");
+    env.norma(&["verify", "@last"]).success();
+}
+
+/// The example contract of the repository, for an agent that does what it asks for.
+fn with_contract() -> (TestEnvironment, String) {
     let env = environment();
     let answer = json!({"task_id": "task-hello-0001", "status": "SUCCESS", "summary": "done", "evidence_refs": {},
         "failure": null});
@@ -220,19 +239,59 @@ fn the_bundle_of_a_contract_has_its_answer_and_what_was_not_requested() {
     contract["required_outputs"] = json!([{"name": "patch.diff", "type": "patch", "acceptance": "It is there."}]);
     contract["allowed_paths"] = json!(["src/made.txt"]);
     contract["acceptance_tests"] = json!([{"name": "unit", "cmd": "grep -c made src/made.txt", "must_pass": true}]);
-    env.write("contract.json", &contract.to_string());
+    // As a person writes it, and not as norma would.
+    let text = format!("  {}\n\n", serde_json::to_string_pretty(&contract).unwrap());
+    env.write("contract.json", &text);
+    (env, text)
+}
+
+#[test]
+fn the_contract_of_a_bundle_is_the_one_that_was_given() {
+    let (env, given) = with_contract();
     env.norma(&["run", "contract.json"]).success();
     let dir = env.run_dir();
-    assert_eq!(document(&dir, "artifacts/task-hello-0001.json"), answer);
-    assert_eq!(document(&dir, "reviews/task-hello-0001.json")["verdict"], "BLOCKED");
-    assert_eq!(document(&dir, "ci/task-hello-0001/test_report.json")["status"], "PASS");
-    let result = document(&dir, "reports/task_result.json");
-    assert_eq!(result["task_id"], "task-hello-0001");
-    assert_eq!(result["producer"], json!({"role": "WORKER", "agent_id": "agent-1"}));
-    assert_eq!(result["gates"]["tests_gate"], json!({"passed": true}));
-    assert_eq!(document(&dir, "manifest.json")["status"], "SUCCESS");
-    ended(&replay(&env, "task-hello-0001", &env.root), 0, "✅ Replay successful: hash verified");
+    let read = |path: &str| std::fs::read_to_string(dir.join(path)).unwrap();
+    assert_eq!(read("contract.json"), given);
+    assert_eq!(document(&dir, "compiled_contract.json")["schema"], "contract.v1");
+    assert_eq!(read("worktree_ref.txt"), format!("{}\n", env.root.display()), "where its agent saw its tree");
+    let manifest = document(&dir, "manifest.json");
+    let digest = contract::hash::sha256(given.as_bytes());
+    assert_eq!(manifest["integrity"]["contract_sha256"], json!(digest));
+    let binding = &manifest["role_binding_summary"];
+    assert_eq!(
+        (&binding["execution_authority"], &binding["source"]),
+        (&json!("task_contract"), &json!("contract.json"))
+    );
+    assert_eq!(binding["runtime_binding"]["summary"]["runner"], "exec");
+    crate::receipts::verifies_elsewhere(&env);
+    for (file, bytes) in [("contract.json", "{}"), ("compiled_contract.json", given.as_str())] {
+        let before = read(file);
+        std::fs::write(dir.join(file), bytes).unwrap();
+        let found = env.norma(&["verify", "@last"]);
+        assert!(found.exits(5).raw.contains(file), "{found}");
+        std::fs::write(dir.join(file), before).unwrap();
+    }
     env.norma(&["verify", "@last"]).success();
+    env.norma(&["replay", "@last"]).success();
+}
+
+/// Without a sandbox an agent works in a directory that is there while it works.
+#[test]
+fn the_place_where_agents_worked_is_named_as_it_was() {
+    let (env, _) = with_contract();
+    let before: Value = serde_json::from_str(&env.read(".norma/config.json")).unwrap();
+    env.configure(|config| {
+        *config = before;
+        config["sandbox"] = json!({"backend": "none"});
+    });
+    env.norma(&["run", "contract.json"]).success();
+    let dir = env.run_dir();
+    let named = std::fs::read_to_string(dir.join("worktree_ref.txt")).unwrap();
+    let slug = dir.file_name().unwrap().to_str().unwrap();
+    assert_eq!(named, format!(".norma/worktrees/{slug}\n"));
+    let place: Value =
+        serde_json::from_str(&env.read(&format!(".norma/runs/{slug}/steps/001-worker/sandbox.json"))).unwrap();
+    assert_eq!(place["backend"], "none", "{place}");
 }
 
 /// Runs the script of an item on a repository, with norma on the PATH.

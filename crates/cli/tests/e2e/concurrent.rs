@@ -6,6 +6,7 @@ use crate::environment::{Running, TestEnvironment, eventually};
 use crate::terminals::waiting_run;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use store::{Layout, Reader};
 
 /// How many runs are under way at once.
 const RUNS: usize = 10;
@@ -171,6 +172,29 @@ fn ten_runs_whose_owner_is_killed_come_to_their_end_once() {
         assert_eq!(env.read(&format!("i{n}.txt")), format!("i{n}\n"));
     }
     env.norma(&["verify", "--all"]).success();
+}
+
+#[test]
+fn the_runs_of_an_owner_that_was_killed_are_shown_as_interrupted_before_anybody_records_it() {
+    let env = with_patient_worker();
+    let (first, second) = (start(&env, "a"), start(&env, "b"));
+    assert_eq!(statuses(&env), ["running", "running"]);
+    first.signal("KILL");
+    drop((first.wait(), second.wait()));
+    let recorded = || Reader::open(&Layout::new(&env.root, None)).unwrap().runs(None).unwrap();
+    assert_eq!(statuses(&env), ["paused", "paused"]);
+    let runs = env.json(&["runs"]);
+    for run in runs.as_array().unwrap() {
+        let shown = env.json(&["show", run["run_id"].as_str().unwrap()]);
+        assert_eq!((&shown["status"], &shown["reason"]), (&json!("paused"), &json!("interrupted")));
+    }
+    assert!(recorded().iter().all(|run| run.status == contract::Status::Running), "readers write nothing");
+    // Whoever writes next takes away what the dead one had locked.
+    env.norma(&["task", "add", "something"]).success();
+    assert!(recorded().iter().all(|run| run.status == contract::Status::Paused));
+    let locks = std::fs::read_dir(env.root.join(".norma/locks")).unwrap();
+    let names: BTreeSet<String> = locks.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.iter().all(|name| name == "run.lock" || name == "paths.lock"), "{names:?}");
 }
 
 #[test]

@@ -53,6 +53,9 @@ next: norma contract check hello.json
     let checked = env.json(&["contract", "check", "hello.json"]);
     assert_eq!((&checked["ok"], &checked["kind"]), (&json!(true), &json!("task_contract")));
     assert_eq!(checked["items"][0]["worker"], "worker");
+    let role = &checked["role_contract"];
+    assert_eq!(role["identity"], json!({"role": "WORKER", "agent_id": "agent-1"}));
+    assert!(role["purpose"].is_string() && role["fail_closed_conditions"].is_array(), "{role}");
     assert!(refusals(&env).is_empty());
 }
 
@@ -86,8 +89,23 @@ fn everything_wrong_is_said_at_once_and_the_refusal_is_on_record() {
         assert_eq!(record["payload"]["sha256"], refused["sha256"]);
         assert_eq!(record["payload"]["kind"], "task_contract");
         assert_eq!(record["payload"]["violations"], refused["violations"]);
+        assert_eq!(record["payload"]["event_type"], "policy_violation");
     }
     env.norma(&["reindex"]).success();
+}
+
+#[test]
+fn a_contract_that_binds_no_schema_is_refused_and_that_is_on_record() {
+    let env = with_worker();
+    written(&env, |contract| contract["inputs"]["artifacts"] = json!([]));
+    env.norma(&["run", "contract.json"]).exits(2);
+    written(&env, |contract| drop(contract.as_object_mut().unwrap().remove("inputs")));
+    env.norma(&["run", "contract.json"]).exits(2);
+    let [unbound, formless] = &refusals(&env)[..] else { panic!("two are on record") };
+    assert_eq!(unbound["payload"]["event_type"], "policy_violation");
+    assert_eq!(unbound["payload"]["violations"][0]["pointer"], "/inputs/artifacts", "{unbound}");
+    assert_eq!(formless["payload"]["event_type"], "gate_failed", "{formless}");
+    assert_eq!(env.json(&["runs"]), json!([]), "nothing was run");
 }
 
 #[test]

@@ -62,7 +62,16 @@ fn the_bundle_has_what_was_said(agent: Agent) {
     let Some(lab) = worked(agent) else { return };
     let (dir, name) = (lab.env.run_dir(), agent.name());
     let said = dir.join(name).join("alpha");
-    assert_eq!(text(&said.join("events.jsonl")), text(&dir.join("steps/001-worker/session/events.jsonl")));
+    // What its program printed, line by line, and nothing that norma made of it.
+    let exchange = text(&dir.join("steps/001-worker/session/exchange.jsonl"));
+    let exchange = exchange.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let printed: Vec<Value> =
+        exchange.filter(|line| line["dir"] == "out").map(|mut line| line["line"].take()).collect();
+    let raw: Vec<Value> =
+        text(&said.join("events.jsonl")).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(!raw.is_empty() && raw == printed, "{raw:#?}");
+    let own_words = |line: &Value| line.get("jsonrpc").or(line.get("method")).or(line.get("type")).is_some();
+    assert!(raw.iter().any(own_words), "{raw:#?}");
     let outcome = document(&dir.join("steps/001-worker/session/outcome.json"));
     let session = outcome["session_id"].as_str().unwrap();
     assert_eq!(text(&said.join("thread_id.txt")), format!("{session}\n"));

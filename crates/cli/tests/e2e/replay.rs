@@ -174,7 +174,7 @@ fn a_tool_that_has_changed_is_found_by_running_the_tests_again() {
     columns        ok     8
     state machine  ok     8
     events.jsonl   ok     8
-    evidence       ok     59
+    evidence       ok     60
     seal           ok     1
     approvals      ok     1
     audit log      ok     1

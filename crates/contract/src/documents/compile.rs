@@ -128,6 +128,14 @@ pub fn compile(bytes: &[u8], terms: &Terms<'_>) -> (Option<Kind>, Result<Vec<Ite
     }
 }
 
+/// Whether a document has the form of its kind, whatever it asks for.
+pub fn has_form(kind: Kind, bytes: &[u8]) -> bool {
+    match kind {
+        Kind::TaskContract => task_contract::read(bytes).is_ok(),
+        Kind::WorkItems => work_item::read_batch(bytes).is_ok(),
+    }
+}
+
 /// The problems found so far in one part of a document.
 pub(super) struct Problems<'r> {
     report: &'r mut Report,

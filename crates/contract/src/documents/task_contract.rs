@@ -9,6 +9,7 @@ mod role_view;
 pub use bound::{schema_artifact, schema_of};
 pub use compile::{compile, read};
 pub use draft::Draft;
+pub use role_view::resolve as resolve_role;
 
 use super::{AgentRef, AgentRole, Filesystem, Grade, OrNull, ScopeTerms, Sha256};
 use crate::schema::JsonSchema;

@@ -2,8 +2,7 @@
 
 use super::Tests;
 use super::spoken::{self, Conversation};
-use contract::documents::ArtifactRef;
-use contract::documents::Sha256;
+use contract::documents::{ArtifactRef, Sha256, TaskContract};
 use contract::{CommitId, Event, Fact, ItemEnded, ManifestFile, Receipt, Timestamp};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -23,6 +22,8 @@ pub struct Record<'a> {
     pub kept: BTreeMap<u32, Kept>,
     /// Where it ran.
     pub surroundings: Surroundings,
+    /// The task contract that it was made of, where it is one.
+    pub given: Option<TaskContract>,
     /// What was said with agents.
     pub(super) spoken: Vec<Conversation>,
     times: BTreeMap<u32, Times>,
@@ -72,7 +73,7 @@ impl<'a> Record<'a> {
     ) -> Record<'a> {
         let times = times(events, run.started.base.commit);
         let spoken = spoken::of(run, events, &files);
-        Record { run, events, files, kept, surroundings, spoken, times }
+        Record { run, events, files, kept, surroundings, given: None, spoken, times }
     }
 
     /// When the run began.

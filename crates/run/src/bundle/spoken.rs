@@ -1,5 +1,6 @@
-//! What there is of the conversations with agents: a directory for each kind of agent and each task, with what was told,
-//! the same for people, and the agent's own name for the conversation. `codex/<task>/`, `claude/<task>/` and so on.
+//! What there is of the conversations with agents: a directory for each kind of agent and each task, with what the agent's
+//! program printed, what happened for people, and the agent's own name for the conversation. `codex/<task>/`,
+//! `claude/<task>/` and so on.
 
 use super::record::{Record, reference};
 use super::transcript::Part;
@@ -83,6 +84,21 @@ fn events_of(step_dir: &str) -> String {
     format!("{step_dir}/session/events.jsonl")
 }
 
+/// Both directions of what was exchanged with the agent, without secrets.
+fn exchange_of(step_dir: &str) -> String {
+    format!("{step_dir}/session/exchange.jsonl")
+}
+
+/// How a line of an exchange begins that the agent said; its own words and a brace follow.
+const SAID: &[u8] = br#"{"dir":"out","line":"#;
+
+/// What agents said in an exchange, each line as it was said; one that is no JSON is a JSON text.
+pub fn said(exchange: &[u8]) -> Vec<u8> {
+    let lines = exchange.split(|byte| *byte == b'\n');
+    let said = lines.filter_map(|line| line.strip_prefix(SAID)?.strip_suffix(b"}"));
+    said.flat_map(|line| [line, b"\n"]).flatten().copied().collect()
+}
+
 impl Conversation {
     /// The agent's own name for the last of it.
     pub(super) fn session(&self) -> Option<&str> {
@@ -113,8 +129,10 @@ impl Conversation {
         let ids: String =
             self.turns.iter().filter_map(|turn| turn.opened.session.as_deref()).map(|id| format!("{id}\n")).collect();
         let transcript = Content::Transcript(self.turns.iter().map(part).collect());
+        let exchanges = self.turns.iter().map(|turn| exchange_of(&turn.dir));
+        let exchanges = exchanges.filter(|path| record.files.contains_key(path)).collect();
         vec![
-            Piece::copies(format!("{dir}/events.jsonl"), self.turns.iter().map(|turn| events_of(&turn.dir)).collect()),
+            Piece { path: format!("{dir}/events.jsonl"), content: Content::Stream(exchanges) },
             Piece { path: format!("{dir}/transcript.md"), content: transcript },
             Piece { path: format!("{dir}/thread_id.txt"), content: Content::Bytes(ids.into_bytes()) },
         ]
@@ -136,4 +154,27 @@ pub fn conversations(record: &Record<'_>) -> Vec<Piece> {
 pub(super) fn agreed<'a>(mut said: impl Iterator<Item = &'a str>) -> Option<String> {
     let first = said.next()?;
     said.all(|other| other == first).then(|| first.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_said_is_told_as_it_said_it() {
+        let exchange = concat!(
+            r#"{"dir":"in","line":{"id":1,"method":"initialize"}}"#,
+            "\n",
+            r#"{"dir":"out","line":{"id":1, "result":{"a":1}}}"#,
+            "\n",
+            r#"{"dir":"out","line":"not JSON"}"#,
+            "\n",
+            r#"{"dir":"out","line":{"method":"in","params":{"dir":"in"}}}"#,
+            "\n",
+        );
+        let expected =
+            "{\"id\":1, \"result\":{\"a\":1}}\n\"not JSON\"\n{\"method\":\"in\",\"params\":{\"dir\":\"in\"}}\n";
+        assert_eq!(String::from_utf8(said(exchange.as_bytes())).unwrap(), expected);
+        assert_eq!(said(b""), b"");
+    }
 }

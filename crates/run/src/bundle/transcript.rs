@@ -38,7 +38,7 @@ pub fn transcript(part: &Part, events: &[u8]) -> String {
             _ => turn.left_out += 1,
         }
     }
-    turn.finish(part.usage)
+    turn.finish(part)
 }
 
 #[derive(Default)]
@@ -153,12 +153,12 @@ impl Telling {
         }
     }
 
-    fn finish(mut self, counted: Option<Usage>) -> String {
+    fn finish(mut self, part: &Part) -> String {
         if self.left_out > 0 {
             let left_out = self.left_out;
-            self.line(&format!("({left_out} events more, in events.jsonl)"));
+            self.line(&format!("({left_out} events more, in {})", part.events));
         }
-        if let Some(usage) = counted.or(self.usage) {
+        if let Some(usage) = part.usage.or(self.usage) {
             let cost = usage.cost_micro_usd.map(|cost| format!(", ${}", Usd(cost))).unwrap_or_default();
             let Usage { input_tokens, output_tokens, cached_tokens, reasoning_tokens, .. } = usage;
             self.line(&format!(
@@ -211,7 +211,7 @@ mod tests {
     use serde_json::json;
 
     fn part() -> Part {
-        Part { heading: "steps/001-worker".to_owned(), events: String::new(), usage: None }
+        Part { heading: "steps/001-worker".to_owned(), events: "events.jsonl".to_owned(), usage: None }
     }
 
     const CONVERSATION: &str = "# steps/001-worker

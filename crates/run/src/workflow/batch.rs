@@ -170,6 +170,17 @@ impl State {
         }
     }
 
+    /// Only an answer that counts was held to a schema, and only to the one that its contract binds.
+    pub(crate) fn require_enforced(&self, step: StepRef, sha256: &Digest) -> Outcome {
+        let state = self.item(step.item.unwrap_or(u32::MAX))?;
+        let bound = state.item.output_schema.as_ref().is_some_and(|schema| schema.sha256 == *sha256);
+        let answered = |turn: &Arc<StepRecord>| turn.step == step && turn.end == TurnEnd::Answered;
+        match bound && state.turns.last().is_some_and(answered) {
+            true => Ok(()),
+            false => Err("no answer was held to this schema here".into()),
+        }
+    }
+
     /// What an agent asks for it asks for in its turn.
     pub(crate) fn require_working(&self, place: u32) -> Outcome {
         match self.item(place)?.stage {

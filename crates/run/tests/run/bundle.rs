@@ -4,7 +4,7 @@
 use crate::history::{self, History, budgets, commit, end, tree};
 use contract::json::schema::Schema;
 use contract::receipt::{Deltas, Phase, ReceiptGit, ReceiptSchema};
-use contract::work::{Gate, GateResult, Rights, TestCommand, ToolOpsSource};
+use contract::work::{Gate, GateResult, OutputSchema, Rights, TestCommand, ToolOpsSource};
 use contract::{
     AgentConfig, AgentType, Contract, Digest, Fact, Item, ItemEnded, ItemStatus, ManifestFile, Reason, Receipt,
     ReceiptRef, SessionEvent, Status, Timestamp, TurnEnd, Verdict, Workflow,
@@ -108,8 +108,8 @@ impl Ended {
             let (model, agent) = (Some("model-1".to_owned()), Some("codex 1.2".to_owned()));
             let event = SessionEvent::Session { id: format!("thread-{place}"), model, agent };
             history.record(Fact::AgentEvent { step, event: Box::new(event) });
-            let events = format!("steps/{}/session/events.jsonl", step.dir_name());
-            self.files.extend([file(&events)]);
+            let said = |name: &str| format!("steps/{}/session/{name}.jsonl", step.dir_name());
+            self.files.extend([file(&said("events")), file(&said("exchange"))]);
         }
         let mut done = history::committed(step, TurnEnd::Answered, false);
         done.tree = Some(tree(&format!("candidate-{place}")));
@@ -219,9 +219,13 @@ impl Ended {
 
     /// The manifest over everything.
     fn manifest(&self) -> Value {
+        serde_json::to_value(manifest(&self.record(), &self.all_files())).expect("a document")
+    }
+
+    fn all_files(&self) -> BTreeMap<String, ManifestFile> {
         let mut files = self.files.clone();
         files.extend(self.pieces().iter().map(|piece| file(&piece.path)));
-        serde_json::to_value(manifest(&self.record(), &files)).expect("a document")
+        files
     }
 }
 
@@ -481,8 +485,8 @@ fn what_was_said_with_agents_is_in_a_directory_for_each_task() {
     let of = |task: &str| ["events.jsonl", "transcript.md", "thread_id.txt"].map(|name| format!("codex/{task}/{name}"));
     assert_eq!(paths, [of("one"), of("two")].concat());
     let events = "steps/001-worker/session/events.jsonl".to_owned();
-    let part = Part { heading: "steps/001-worker".to_owned(), events: events.clone(), usage: None };
-    assert_eq!(said[0].content, Content::Copies(vec![events]));
+    let part = Part { heading: "steps/001-worker".to_owned(), events, usage: None };
+    assert_eq!(said[0].content, Content::Stream(vec!["steps/001-worker/session/exchange.jsonl".to_owned()]));
     assert_eq!(said[1].content, Content::Transcript(vec![part]));
     assert_eq!(said[2].content, Content::Bytes(b"thread-0\n".to_vec()));
     ended.files.extend(paths.iter().map(|path| file(path)));
@@ -500,6 +504,86 @@ fn what_was_said_with_agents_is_in_a_directory_for_each_task() {
     assert_eq!(bundle["artifacts"].as_array().map(Vec::len), Some(6));
     // Two tasks: the report on the run as a whole belongs to neither conversation.
     assert_eq!(ended.document("reports/work_report.json")["evidence"]["transcript_md"], Value::Null);
+}
+
+/// Nobody can say of an answer that it was held to a schema but right after it was given, and only to the bound one.
+#[test]
+fn an_answer_was_held_to_the_schema_that_its_contract_binds_or_to_none() {
+    let bound = OutputSchema { uri: "schemas/own.json".into(), sha256: digest(1), text: "{}".into() };
+    let items =
+        vec![Item { output_schema: Some(bound.clone()), ..item("bound", Ends::Landed) }, item("free", Ends::Landed)];
+    let contract = Contract { workflow: Workflow::Batch, task_id: None, items, ..history::contract(budgets(3), 0) };
+    let mut history = History::of_items(contract);
+    let said = |step, sha256| Fact::OutputSchemaEnforced { step, uri: bound.uri.clone(), sha256 };
+    for place in [0, 1] {
+        let step = history.run.due().find_map(|due| match due {
+            Due::Turn(step) if step.item == Some(place) => Some(step),
+            _ => None,
+        });
+        let step = step.expect("its turn is due");
+        history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)) });
+        history.refuse(said(step, digest(1)));
+        let mut done = history::committed(step, TurnEnd::Answered, false);
+        done.tree = Some(tree("candidate"));
+        history.record(Fact::StepCommitted(done));
+        history.refuse(said(step, digest(2)));
+        if place == 0 {
+            history.record(said(step, digest(1)));
+        } else {
+            history.refuse(said(step, digest(1)));
+        }
+    }
+}
+
+#[test]
+fn the_circumstances_of_a_run_have_models_settings_and_a_digest_of_the_environment() {
+    let codex =
+        AgentConfig { model: Some("model-0".into()), effort: Some("high".into()), ..AgentConfig::of(AgentType::Codex) };
+    let other = AgentConfig::of(AgentType::Claude);
+    let workers = BTreeMap::from([("worker".to_owned(), codex), ("unused".to_owned(), other)]);
+    let ended = batch_by(workers, &[("one", Ends::Landed)]);
+    let meta = ended.document("meta.json");
+    let params = &meta["llm_params"];
+    assert_eq!((&params["worker"]["runner"], &params["worker"]["effort"]), (&json!("codex"), &json!("high")));
+    assert_eq!(
+        (&params["worker"]["model"], &params["worker"]["models_used"]),
+        (&json!("model-0"), &json!(["model-1"]))
+    );
+    assert_eq!(params["worker"]["agent_versions"], json!(["codex 1.2"]));
+    assert_eq!(params["unused"]["models_used"], json!([]));
+    assert_eq!(meta["tool_versions"]["codex"], "codex 1.2");
+    let environment = contract::json::canonical(&meta["environment"]).unwrap();
+    assert_eq!(meta["environment_sha256"], json!(contract::hash::sha256(&environment)));
+}
+
+#[test]
+fn the_manifest_shows_what_a_task_contract_bound_its_role_to_and_whose_word_counts() {
+    let workers = BTreeMap::from([("worker".to_owned(), AgentConfig::of(AgentType::Codex))]);
+    let ended = batch_by(workers, &[("one", Ends::Landed)]);
+    assert_eq!(ended.manifest()["role_binding_summary"], Value::Null, "no task contract was submitted");
+    let given = json!({
+        "task_id": "task-0001",
+        "owner_agent": {"role": "PM", "agent_id": "agent-1"},
+        "assigned_agent": {"role": "WORKER", "agent_id": "agent-1"},
+        "inputs": {"spec": "Say hello.", "artifacts": []},
+        "required_outputs": [], "allowed_paths": ["src"], "forbidden_actions": [],
+        "acceptance_tests": [{"name": "unit", "cmd": "make test", "must_pass": true}],
+        "tool_permissions": {"filesystem": "workspace-write", "network": "deny", "mcp_tools": []},
+        "timeout_retry": {"timeout_sec": 1, "max_retries": 0, "retry_backoff_sec": 0},
+        "rollback": {"strategy": "worktree_drop", "baseline_ref": "HEAD"},
+        "evidence_links": [], "log_refs": {"run_id": "", "paths": {}}, "mcp_tool_set": ["codex"],
+    });
+    let mut record = ended.record();
+    record.given = Some(serde_json::from_value(given).unwrap());
+    let manifest = serde_json::to_value(manifest(&record, &ended.all_files())).unwrap();
+    check("run_manifest.v1.json", &manifest);
+    let summary = &manifest["role_binding_summary"];
+    assert_eq!(summary["execution_authority"], "task_contract");
+    assert_eq!(summary["authority"], "contract-derived-read-model");
+    assert_eq!(summary["mcp_bundle_ref"]["resolved_mcp_tool_set"], json!(["codex"]));
+    assert_eq!(summary["runtime_binding"]["summary"], json!({"runner": "codex", "provider": null, "model": null}));
+    assert_eq!(summary["runtime_binding"]["source"]["runner"], "agents.worker.type");
+    assert_eq!(summary["runtime_binding"]["status"], "partially-resolved");
 }
 
 #[test]

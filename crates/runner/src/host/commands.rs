@@ -71,8 +71,8 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
             let shown = host.state.store.layout.shown(&path);
             done(format!("the report is in {shown}"), shown.into())
         }
-        Request::ContractRefused { sha256, kind, violations } => {
-            host.state.store.audit(contract::Audit::contract_refused(sha256, kind, violations)).wait()?;
+        Request::ContractRefused { by, sha256, kind, violations } => {
+            host.state.store.audit(contract::Audit::contract_refused(by, sha256, kind, violations)).wait()?;
             done("the refusal is on record".to_owned(), sha256.to_string().into())
         }
         Request::Answer { approval, decision, by, reason, terms } => {

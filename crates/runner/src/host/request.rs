@@ -5,7 +5,7 @@ use crate::git::UserEnvironment;
 use crate::{Error, load_settings};
 use contract::documents::{CompileRequest, ReexecStatus};
 use contract::replay::ReplayMode;
-use contract::{ApprovalDecision, ApprovalId, ApprovalTerms, Digest, Mode, Slug, Timestamp, Violation};
+use contract::{ApprovalDecision, ApprovalId, ApprovalTerms, Digest, Mode, RefusedBy, Slug, Timestamp, Violation};
 use run::redact::Known;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -97,6 +97,8 @@ pub enum Request {
     },
     /// Put on record that a document was not taken for a contract.
     ContractRefused {
+        /// What refused it.
+        by: RefusedBy,
         /// SHA-256 of the document.
         sha256: Digest,
         /// What it claims to be, as far as that could be told.

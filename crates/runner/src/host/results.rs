@@ -55,9 +55,14 @@ fn result(layout: &Layout, run_dir: &Path, id: String, ended: &ItemEnded) -> Res
         },
         test_output: receipt.test_log_path.as_ref().map(|log| first_of(&run_dir.join(log))).transpose()?,
         proof_script: receipt.proof_artifacts.first().map(|script| text(&run_dir.join(script))),
-        error: receipt.error,
+        error: receipt.error.map(|error| with_recovery(error, ended)),
         denial_reason: receipt.denial_reason,
     })
+}
+
+/// What went wrong, and what may help.
+fn with_recovery(error: String, ended: &ItemEnded) -> String {
+    ended.recovery().map_or_else(|| error.clone(), |recovery| format!("{error}; to recover: {recovery}"))
 }
 
 fn first_of(path: &Path) -> Result<String> {

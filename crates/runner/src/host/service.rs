@@ -229,7 +229,8 @@ impl Service<'_> {
         let submitted = crate::submit(user, &state.objects, layout, &self.settings, bytes, present)?;
         if let Err(violations) = &submitted.items {
             let kind = submitted.kind.map(|kind| kind.as_str().to_owned());
-            let refused = contract::Audit::contract_refused(submitted.sha256, kind, violations.clone());
+            let (by, sha256) = (submitted.refused_by, submitted.sha256);
+            let refused = contract::Audit::contract_refused(by, sha256, kind, violations.clone());
             state.store.audit(refused).wait()?;
         }
         Ok((submitted.kind, submitted.into_items(name)?))

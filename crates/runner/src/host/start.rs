@@ -180,7 +180,7 @@ impl Starting<'_> {
 
     /// The document that a run of items was made of.
     fn submitted_to(&self, run: &Run) -> Result<Option<Vec<u8>>> {
-        let path = self.store.layout.run(&run.id.slug()).join("submitted").join("document.json");
+        let path = self.store.layout.run(&run.id.slug()).join(contract::SUBMITTED_FILE);
         match std::fs::read(&path) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -284,7 +284,7 @@ impl Starting<'_> {
         if let Swap::Moved { .. } = self.user.swap_ref(&base_ref(&slug), Some(base), None, "norma: run started")? {
             return Err(Error::environment(format!("{} exists already", base_ref(&slug)), "try again"));
         }
-        self.store.create_run_dir(&slug, &started, &items)?;
+        self.store.create_run_dir(&slug, &started, &items, submitted)?;
         let files = submitted.map_or(Ok(Vec::new()), |bytes| keep_document(self.store, &slug, "submitted", bytes))?;
         crash::point("run.before_start");
         // What is carried out again says nothing about the task.

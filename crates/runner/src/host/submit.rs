@@ -3,8 +3,9 @@
 
 use crate::git::{GitError, ObjectId, Objects, Repository};
 use crate::{Error, Request, Result, Settings};
+use contract::documents::task_contract::{self, RoleContract};
 use contract::documents::{self, Kind, Terms};
-use contract::{Backend, Digest, Item, RepoPath, Violation, hash};
+use contract::{Backend, Digest, Item, RefusedBy, RepoPath, Violation, hash};
 use run::gate::command::{Decision, Origin, decide};
 use std::collections::BTreeSet;
 use store::Layout;
@@ -26,6 +27,10 @@ pub struct Submitted {
     pub kind: Option<Kind>,
     /// What it comes to, or everything that is wrong with it.
     pub items: std::result::Result<Vec<Item>, Vec<Violation>>,
+    /// What it is refused by; of no meaning where it is not.
+    pub refused_by: RefusedBy,
+    /// The role that a task contract gives its agent, resolved for people to read.
+    pub role: Option<RoleContract>,
 }
 
 impl Submitted {
@@ -33,7 +38,7 @@ impl Submitted {
     pub fn refusal(&self) -> Option<Request> {
         let violations = self.items.as_ref().err()?.clone();
         let kind = self.kind.map(|kind| kind.as_str().to_owned());
-        Some(Request::ContractRefused { sha256: self.sha256, kind, violations })
+        Some(Request::ContractRefused { by: self.refused_by, sha256: self.sha256, kind, violations })
     }
 
     /// The items, or an error with every violation; `name` is what the document is called.
@@ -78,7 +83,13 @@ pub fn submit(
         refusal: &refusal,
     };
     let (kind, items) = documents::compile(bytes, &terms);
-    Ok(Submitted { sha256: hash::sha256(bytes), kind, items })
+    let refused_by = match kind {
+        Some(kind) if items.is_err() && documents::has_form(kind, bytes) => RefusedBy::PolicyViolation,
+        _ => RefusedBy::GateFailed,
+    };
+    let given = (kind == Some(Kind::TaskContract)).then(|| task_contract::read(bytes).ok()).flatten();
+    let role = given.filter(|_| items.is_ok()).and_then(|given| task_contract::resolve_role(&given, &terms));
+    Ok(Submitted { sha256: hash::sha256(bytes), kind, items, refused_by, role })
 }
 
 /// Whether a tree has a directory there. What cannot be read is none, and is named when it is needed.

@@ -79,7 +79,7 @@ fn judge(walk: &Walk<'_, '_>, done: &StepCommitted) -> Result<Judgement> {
 /// Whether a fact is what was said of a turn when it was recorded.
 fn said_of(fact: &Fact, turn: StepRef) -> bool {
     match fact {
-        Fact::ProtocolError { step, .. } => *step == turn,
+        Fact::ProtocolError { step, .. } | Fact::OutputSchemaEnforced { step, .. } => *step == turn,
         Fact::Verdict(given) => given.step == turn,
         _ => false,
     }

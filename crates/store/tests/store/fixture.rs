@@ -243,7 +243,9 @@ impl<'a> Driving<'a> {
         let (id, task) = (run_id(n), contract.task_id);
         let dir = store.layout.run(&id.slug());
         std::fs::create_dir_all(dir.join("steps")).expect("a run directory");
-        std::fs::write(dir.join("contract.json"), contract.canonical()).expect("contract.json");
+        for name in [contract.file(), contract::CONTRACT_FILE] {
+            std::fs::write(dir.join(name), contract.canonical()).expect("its contract");
+        }
         std::fs::write(dir.join("norma.md"), NORMA_MD).expect("norma.md");
         let digest = contract.digest();
         let items = std::mem::take(&mut contract.items);

@@ -112,7 +112,7 @@ fn a_held_lock_that_cannot_be_read_stands_in_the_way_of_everything() {
     assert_eq!(conflicts[0].to_string(), "docs is locked by somebody who cannot be named");
     drop(lock);
     std::fs::write(&file, "nonsense").unwrap();
-    let told = "a path was still locked by a process that is gone; taken over";
+    let told = "a path was still locked by a process that is gone";
     assert_eq!(ours(&locks, &["docs"]).reclaimed, [told]);
 }
 
@@ -163,9 +163,24 @@ fn a_live_process_keeps_its_lock_and_a_killed_one_loses_it() {
     assert_eq!(files(&layout).len(), 2, "what a killed process leaves behind is its file");
     let lock = ours(&locks, &["src/a.txt"]);
     let pid = child.id();
-    let told = format!("src was still locked by task t of run run-1 (pid {pid}, Ada), which is gone; taken over");
+    let told = format!("src was still locked by task t of run run-1 (pid {pid}, Ada), which is gone");
     assert_eq!(lock.reclaimed, [told]);
     assert_eq!(theirs(&locks, &["src"]).len(), 1);
+}
+
+#[test]
+fn what_is_left_of_a_killed_process_is_swept_and_what_somebody_holds_is_not() {
+    let (dir, layout, locks) = table();
+    let mut child = holding(dir.path());
+    let own = ours(&locks, &["docs"]);
+    assert_eq!(locks.sweep().unwrap(), [""; 0]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let told = format!("src was still locked by task t of run run-1 (pid {}, Ada), which is gone", child.id());
+    assert_eq!(locks.sweep().unwrap(), [told]);
+    assert_eq!(files(&layout).len(), 2, "the table, and what is held");
+    drop(own);
+    assert_eq!(files(&layout), ["paths.lock"]);
 }
 
 #[test]

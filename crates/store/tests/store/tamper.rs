@@ -330,7 +330,7 @@ fn what_was_never_done_by_the_run_that_is_said_to_have_done_it_is_found() {
     };
     let earlier = Some(Earlier::Done { run: parent.parse().unwrap(), ended: Box::new(succeeded()) });
     let added = ItemAdded { index: 0, item, earlier, addition: None };
-    store.create_run_dir(&id.slug(), &started, std::slice::from_ref(&added)).expect("a directory");
+    store.create_run_dir(&id.slug(), &started, std::slice::from_ref(&added), None).expect("a directory");
     let mut log = RunLog::new(id, None, &contract_digest);
     let facts = vec![Fact::RunStarted(Box::new(started)), Fact::ItemAdded(Box::new(added))];
     store.append(&mut log, facts, Vec::new()).expect("a log");

@@ -3,7 +3,7 @@
 
 use super::RUN;
 use crate::Found;
-use contract::{Contract, Digest, Event, EventLine, Fact, RunId};
+use contract::{CONTRACT_FILE, Contract, Digest, Event, EventLine, Fact, RunId};
 use run::Run;
 
 /// What the log says, as far as it could be read.
@@ -26,6 +26,19 @@ impl Log {
         });
         let items = started.contract.items.iter().cloned().chain(added).collect();
         Some(Contract { items, ..started.contract.clone() }.canonical())
+    }
+
+    /// The file that holds it.
+    pub(crate) fn contract_file(&self) -> &'static str {
+        match self.events.first().map(|event| &event.fact) {
+            Some(Fact::RunStarted(started)) => started.contract.file(),
+            _ => CONTRACT_FILE,
+        }
+    }
+
+    /// Whether items of the run were compiled from a document with this SHA-256.
+    pub(crate) fn was_submitted(&self, sha256: &Digest) -> bool {
+        self.events.iter().any(|event| matches!(&event.fact, Fact::ItemAdded(added) if added.item.submitted == *sha256))
     }
 
     /// The receipt that the repository's chain ended with when the run started.

@@ -91,7 +91,7 @@ fn carry_out(layout: &Layout, user: &Repository, keys: &Keys) -> String {
     let id = RunId::new(1_769_180_101_000, [1; 10]);
     let started = started(user, &objects);
     let mut log = RunLog::new(id, None, &started.contract_digest);
-    store.create_run_dir(&id.slug(), &started, &[]).unwrap();
+    store.create_run_dir(&id.slug(), &started, &[], None).unwrap();
     let events = store.append(&mut log, vec![Fact::RunStarted(Box::new(started))], vec![]).unwrap();
     let run = Run::start(id, &events[0]).unwrap();
     let mut driving = Driving { store, objects, keys, run, log };

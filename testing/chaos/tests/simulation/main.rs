@@ -170,7 +170,7 @@ fn start(store: &Store, outside: &Mutex<Outside<'_>>) -> runner::Result<(Run, Ru
         version: "0".into(),
     };
     outside.started.push(id.slug().to_string());
-    store.create_run_dir(&id.slug(), &started, &items)?;
+    store.create_run_dir(&id.slug(), &started, &items, None)?;
     crash::point("run.before_start");
     let mut log = RunLog::new(id, task, &started.contract_digest);
     let items = items.into_iter().map(|added| Fact::ItemAdded(Box::new(added)));

@@ -10,7 +10,8 @@ for_each_agent!(
     lands_a_file,
     carries_out_a_task_contract,
     lands_a_file_without_commands,
-    lands_a_file_where_nobody_is_asked
+    lands_a_file_where_nobody_is_asked,
+    starts_in_the_directory_that_it_is_given
 );
 
 /// What the agent can see of its surroundings, kept where it becomes evidence.
@@ -31,6 +32,18 @@ fn lands_a_file(agent: Agent) {
     for count in ["input_tokens", "output_tokens", "cost_micro_usd"] {
         assert!(used[count].as_u64().is_some_and(|count| count > 0), "{count}: {used}");
     }
+}
+
+/// `path` is where it works; one that is no directory of the repository is none.
+fn starts_in_the_directory_that_it_is_given(agent: Agent) {
+    let Some(lab) = lab(&[agent], then_answer([shell("echo made > made.txt")])) else { return };
+    lab.env.write("item.json", &item("a", agent, &json!({})).to_string());
+    lab.configure(|config| config["agents"][agent.name()]["path"] = json!("src"));
+    lab.env.norma(&["run", "item.json"]).success();
+    assert_eq!(lab.env.read("src/made.txt"), "made\n");
+    lab.configure(|config| config["agents"][agent.name()]["path"] = json!("nowhere"));
+    let refused = lab.env.norma(&["run", "item.json", "--new"]);
+    assert!(refused.exits(4).err().contains("path \"nowhere\" is not a directory of the run's tree"), "{refused}");
 }
 
 fn everything_is_kept(step: &Path) {

@@ -1,8 +1,10 @@
-//! The resolved role in a task contract is for reading. It decides nothing, so where it says something else than the
-//! contract around it, somebody has been told the wrong thing: that is refused.
+//! The resolved role of a task contract is for reading. It decides nothing: norma derives it from what does, and where a
+//! contract brings one that says something else than the contract around it, somebody has been told the wrong thing. That
+//! is refused.
 
+use super::super::OrNull;
 use super::super::compile::{Problems, Terms};
-use super::{RoleContract, Runner, TaskContract};
+use super::{Handoff, Identity, RoleContract, RolePermissions, Runner, RuntimeBinding, TaskContract};
 use crate::RepoPath;
 use serde_json::Value;
 
@@ -21,6 +23,44 @@ pub(super) fn check(contract: &TaskContract, terms: &Terms<'_>, problems: &mut P
             problems.take(&format!("/role_contract/{name}"), resolves(reference, fragments, terms));
         }
     }
+}
+
+/// The role that a contract gives its agent: as the contract brings it, which was checked, or else as contract, registry
+/// and configuration say it. None where the registry does not say what the role is for.
+pub fn resolve(contract: &TaskContract, terms: &Terms<'_>) -> Option<RoleContract> {
+    if let Some(view) = &contract.role_contract {
+        return Some(view.clone());
+    }
+    let (assigned, rights) = (&contract.assigned_agent, &contract.tool_permissions);
+    let role = terms.registry.role_contracts.as_ref()?.0.get(assigned.role.as_str())?;
+    let options = contract.runtime_options.as_ref();
+    let worker = terms.worker(&assigned.agent_id, assigned.role).ok();
+    let chain = contract.handoff_chain.as_ref();
+    Some(RoleContract {
+        identity: Identity { role: assigned.role, agent_id: assigned.agent_id.clone() },
+        purpose: role.purpose.clone(),
+        system_prompt_ref: role.system_prompt_ref.clone(),
+        skills_bundle_ref: role.skills_bundle_ref.clone(),
+        mcp_bundle_ref: role.mcp_bundle_ref.clone(),
+        runtime_binding: RuntimeBinding {
+            runner: OrNull(options.and_then(|options| options.runner).map(|runner| runner.as_str().to_owned())),
+            provider: OrNull(options.and_then(|options| options.provider.clone())),
+            model: OrNull(worker.and_then(|worker| terms.agents.get(&worker)?.model.clone())),
+        },
+        tool_permissions: RolePermissions {
+            filesystem: rights.filesystem,
+            shell: rights.shell,
+            network: rights.network,
+        },
+        resolved_mcp_tool_set: contract.mcp_tool_set.clone(),
+        handoff: Handoff {
+            eligible: role.handoff_eligible,
+            required_downstream_roles: role.required_downstream_roles.clone(),
+            chain_roles: chain.and_then(|chain| chain.roles.clone()).unwrap_or_default(),
+            max_handoffs: OrNull(chain.and_then(|chain| chain.max_handoffs).map(u64::from)),
+        },
+        fail_closed_conditions: role.fail_closed_conditions.clone(),
+    })
 }
 
 /// Each place of the view, the place that decides, and whether they agree.

@@ -211,6 +211,10 @@ fn the_answer_is_bound_to_the_schema_of_its_role() {
     );
     let own = rebound("Output_Schema.Worker", "schemas/own.json", OWN_SCHEMA).unwrap();
     assert_eq!(own.output_schema.unwrap().text.as_bytes(), OWN_SCHEMA);
+    let unsealed =
+        compiled(|document| drop(document["inputs"]["artifacts"][0].as_object_mut().unwrap().remove("sha256")));
+    let unsealed = unsealed.unwrap_err();
+    assert!(unsealed[0].starts_with("/inputs/artifacts/0") && unsealed[0].contains("sha256"), "{unsealed:?}");
     let stale = rebound("output_schema", "schemas/own.json", b"another").unwrap_err();
     let actual = hash::sha256(OWN_SCHEMA);
     assert_eq!(stale, [format!("/inputs/artifacts/0/sha256: the file's SHA-256 is {actual}")]);
@@ -295,6 +299,40 @@ fn the_resolved_role_says_what_the_contract_says() {
             "/role_contract/mcp_bundle_ref: there is no list at \"/none\" of that file",
         ],
     );
+}
+
+#[test]
+fn a_contract_without_a_resolved_role_is_shown_one_that_it_could_carry() {
+    let mut document = contract();
+    document.as_object_mut().unwrap().remove("role_contract");
+    let resolved = |document: &Value| {
+        let read = read(document.to_string().as_bytes()).unwrap();
+        serde_json::to_value(with_terms(|terms| resolve_role(&read, terms))).unwrap()
+    };
+    let view = resolved(&document);
+    let expected = json!({
+        "identity": {"role": "WORKER", "agent_id": "agent-1"},
+        "purpose": "Makes the change that a contract asks for, within its paths.",
+        "system_prompt_ref": null,
+        "skills_bundle_ref": null,
+        "mcp_bundle_ref": null,
+        "runtime_binding": {"runner": "app-server", "provider": "open.ai_1-x", "model": null},
+        "tool_permissions": {"filesystem": "workspace-write", "shell": "never", "network": "deny"},
+        "resolved_mcp_tool_set": ["codex"],
+        "handoff": {
+            "eligible": true, "required_downstream_roles": ["REVIEWER", "TEST_RUNNER"],
+            "chain_roles": ["REVIEWER"], "max_handoffs": 1,
+        },
+        "fail_closed_conditions": [
+            "The contract does not check.",
+            "The answer does not fit the bound schema.",
+            "Something changed outside the allowed paths.",
+        ],
+    });
+    assert_eq!(view, expected);
+    // What is shown is in order for the contract itself, and what a contract brings is what is shown.
+    compiled(|document| document["role_contract"] = view).unwrap();
+    assert_eq!(resolved(&contract()), contract()["role_contract"]);
 }
 
 #[test]
