@@ -61,7 +61,8 @@ pub use receipt::{LeftOut, Receipt};
 pub use session::{SessionEvent, SessionOutcome, Usage};
 pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
 pub use terms::{
-    Contract, ContractSchema, RULES, RULES_ALL_FINDINGS, RULES_ALL_TESTS, RULES_COUNTED_OPS, RULES_MERGE_LINES,
+    Contract, ContractSchema, RULES, RULES_ALL_FINDINGS, RULES_ALL_TESTS, RULES_COUNTED_OPS, RULES_GUARDED_TESTS,
+    RULES_MERGE_LINES,
     RULES_RESULT, Scope, Workflow,
 };
 pub use time::Timestamp;

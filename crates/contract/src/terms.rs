@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 /// | 1 | items that changed the same path conflict |
 /// | 2 | items that changed the same text are merged line by line; `gates.json` has every finding with its rule |
 /// | 3 | receipts tell of every test command; names are judged in the tree that results, and what the base has (a link, an odd name, the bytes of a binary file) is no reason to refuse; tool operations are counted by norma |
-pub const RULES: u32 = 3;
+/// | 4 | where a change touches what decides about its tests, they run with the base's version of it as well, and what fails there needs a person's approval |
+pub const RULES: u32 = 4;
 
 /// The first version of the rules that merges texts line by line.
 pub const RULES_MERGE_LINES: u32 = 2;
@@ -34,6 +35,9 @@ pub const RULES_RESULT: u32 = 3;
 
 /// The first version of the rules under which norma counts the tool operations of an agent itself.
 pub const RULES_COUNTED_OPS: u32 = 3;
+
+/// The first version of the rules that guards every test and not only those that a command names.
+pub const RULES_GUARDED_TESTS: u32 = 4;
 
 /// The version of contracts that name none.
 const RULES_FIRST: u32 = 1;
@@ -205,6 +209,6 @@ mod tests {
     fn rules_that_are_not_known_are_named() {
         assert_eq!((contract(1).unknown_rules(), contract(RULES).unknown_rules()), (None, None));
         let newer = contract(RULES + 1).unknown_rules();
-        assert_eq!(newer.unwrap(), "its rules have version 4, and this build knows 1 to 3");
+        assert_eq!(newer.unwrap(), "its rules have version 5, and this build knows 1 to 4");
     }
 }

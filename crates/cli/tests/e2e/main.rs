@@ -7,6 +7,7 @@ mod agent_run;
 mod agents;
 mod approvals;
 mod batches;
+mod bending;
 mod budgets;
 mod bundle;
 mod commands;

@@ -37,6 +37,8 @@ pub(crate) struct Gates<'g> {
     pub(crate) run_dir: PathBuf,
     /// The receipt of the same change, if it has landed before and still stands.
     pub(crate) landed: &'g dyn Fn(&Digest) -> Result<Option<LandedReceipt>>,
+    /// Whether a person said no to a change for these reasons.
+    pub(crate) denied: &'g dyn Fn(&[String]) -> Result<bool>,
 }
 
 /// Where a change that passed its gates comes to lie.
