@@ -61,9 +61,8 @@ pub use receipt::{LeftOut, Receipt};
 pub use session::{SessionEvent, SessionOutcome, Usage};
 pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
 pub use terms::{
-    Contract, ContractSchema, RULES, RULES_ALL_FINDINGS, RULES_ALL_TESTS, RULES_COUNTED_OPS, RULES_GUARDED_TESTS,
-    RULES_MERGE_LINES,
-    RULES_RESULT, Scope, Workflow,
+    Contract, ContractSchema, RULES, RULES_ALL_FINDINGS, RULES_ALL_TESTS, RULES_CHANGE_SIZE, RULES_COUNTED_OPS,
+    RULES_GUARDED_TESTS, RULES_MERGE_LINES, RULES_NAMED_FILES, RULES_RESULT, Scope, Workflow,
 };
 pub use time::Timestamp;
 pub use view::{Check, LeftOutView, RunDetails, RunView, StepView, TaskView, TestsView};

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// | 1 | items that changed the same path conflict |
 /// | 2 | items that changed the same text are merged line by line; `gates.json` has every finding with its rule |
 /// | 3 | receipts tell of every test command; names are judged in the tree that results, and what the base has (a link, an odd name, the bytes of a binary file) is no reason to refuse; tool operations are counted by norma |
-/// | 4 | where a change touches what decides about its tests, they run with the base's version of it as well, and what fails there needs a person's approval |
+/// | 4 | where a change touches what decides about its tests, they run with the base's version of it as well, and what fails there needs a person's approval; a file that a program's answer names and did not leave breaks the protocol; a worker's change is held to `limits.change_mb` |
 pub const RULES: u32 = 4;
 
 /// The first version of the rules that merges texts line by line.
@@ -38,6 +38,12 @@ pub const RULES_COUNTED_OPS: u32 = 3;
 
 /// The first version of the rules that guards every test and not only those that a command names.
 pub const RULES_GUARDED_TESTS: u32 = 4;
+
+/// The first version of the rules under which the files that an answer names must be there.
+pub const RULES_NAMED_FILES: u32 = 4;
+
+/// The first version of the rules under which `limits.change_mb` holds for what a worker left, too.
+pub const RULES_CHANGE_SIZE: u32 = 4;
 
 /// The version of contracts that name none.
 const RULES_FIRST: u32 = 1;

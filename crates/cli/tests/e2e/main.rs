@@ -22,6 +22,7 @@ mod ignored;
 mod intents;
 mod landing;
 mod merging;
+mod only_in_git;
 mod pdca;
 mod real;
 mod receipts;
