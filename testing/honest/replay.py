@@ -2,6 +2,7 @@
 """Replays commits of a git repository as the work of honest agents, and says what norma makes of them.
 
     replay.py --norma BINARY --repository GIT_DIR [--commits N] [--seed N] [--limits default|raised] [--build COMMAND]
+              [--read DIRECTORY]...
 
 Each commit becomes a work item whose scope names exactly the files that it touches. A worker copies the commit's files into
 its workspace, builds if it is told to, and answers. What norma captured must be the commit's own tree, whatever came of it.
@@ -26,8 +27,8 @@ cat > /dev/null
 xargs -0 rm -f -- < {change}/removed
 xargs -0 -n 1 dirname -z -- < {change}/removed | xargs -0 rmdir -p --ignore-fail-on-non-empty -- 2> /dev/null
 cp -a {change}/files/. .
-( {build} ) > /dev/null 2>&1 < /dev/null
-echo '{{"version": 1, "status": "ok", "summary": "done"}}'
+( {build} ) > /dev/null 2>&1 < /dev/null && built=built
+echo '{{"version": 1, "status": "ok", "summary": "'${{built:-the build failed}}'"}}'
 """
 
 
@@ -86,6 +87,7 @@ class Replay:
     def __init__(self, options, place):
         self.options = options
         options.norma = os.path.abspath(options.norma)
+        self.built = 0
         self.root = os.path.join(place, "repo")
         self.change = os.path.join(place, "change")
         self.env = {"PATH": os.environ["PATH"], "HOME": place, "XDG_DATA_HOME": os.path.join(place, "data")}
@@ -100,7 +102,7 @@ class Replay:
             "agents": {"worker": {"type": "exec", "cmd": [worker]}},
             "budgets": {"max_iterations": 1},
             "landing": {"mode": "branch"},
-            "sandbox": {"read": [self.change, worker]},
+            "sandbox": {"read": [self.change, worker, *options.read]},
         }
 
     def norma(self, *words):
@@ -143,7 +145,15 @@ class Replay:
             captured = json.load(file)["git"]["candidate_tree"]
         tree = git(self.root, "rev-parse", f"{commit}^{{tree}}").decode().strip()
         why = result.get("denial_reason") or result.get("error") or ""
+        self.built += self.has_built(os.path.dirname(result["receipt_path"]))
         return result["status"], why, captured == tree
+
+
+    def has_built(self, change):
+        """Whether the build that the agent was told to run succeeded."""
+        steps = os.path.join(change, "../../steps")
+        answers = [os.path.join(steps, step, "output.json") for step in os.listdir(steps)]
+        return any(json.load(open(answer))["summary"] == "built" for answer in answers if os.path.exists(answer))
 
 
 def is_text(path):
@@ -162,6 +172,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limits", choices=["default", "raised"], default="default")
     parser.add_argument("--build", help="a shell command that the agent runs after its change")
+    parser.add_argument("--read", action="append", default=[], help="what the build needs besides the tools on the PATH")
     options = parser.parse_args()
     counts, different = collections.Counter(), []
     with tempfile.TemporaryDirectory() as place:
@@ -173,7 +184,8 @@ def main():
                 different.append(commit)
             if status != "success" or not equal:
                 print(commit, status, "equal" if equal else "NOT EQUAL", why[:300], flush=True)
-    print(json.dumps({"commits": sum(counts.values()), **counts, "captured_differently": different}))
+    built = {"built": replay.built} if options.build else {}
+    print(json.dumps({"commits": sum(counts.values()), **counts, **built, "captured_differently": different}))
     sys.exit(1 if different else 0)
 
 

@@ -849,8 +849,12 @@ impl Fact {
             }
             Fact::ItemEnded(ended) if ended.message.is_empty() => format!("Change {}: {}", ended.change, ended.status),
             Fact::ItemEnded(ended) => format!("Change {}: {}: {}", ended.change, ended.status, ended.message),
-            Fact::ApprovalAsked { wait, .. } | Fact::RunWaiting(wait) => {
+            Fact::ApprovalAsked { wait, .. } => {
                 format!("Waiting for approval {}: {}", wait.approval, wait.reasons.join("; "))
+            }
+            Fact::RunWaiting(wait) => {
+                let lines: Vec<&str> = wait.reasons.iter().map(|reason| first_line(reason)).collect();
+                format!("Waiting for approval {}: {}", wait.approval, lines.join("; "))
             }
             Fact::ApprovalUsed { approval, by } => format!("Approval {approval} by {by} was used"),
             Fact::Asked(wait) => format!("Waiting for {} {}: {}", wait.kind, wait.id, wait.reasons.join("; ")),

@@ -141,8 +141,8 @@ pub struct TestCommand {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TestsPolicy {
-    /// The change's own; and where the change touches a file that a test command starts or is given as its test, the
-    /// baseline's version of that file must pass too.
+    /// The change's own; and where the change touches what decides about its tests, the baseline's version of that
+    /// must pass too, or a person approves.
     Guarded,
     /// The change's own. What items had before there was another.
     #[default]

@@ -7,7 +7,8 @@ use contract::documents::beyond_form;
 use contract::json::schema::Schema;
 use contract::session::ErrorKind;
 use contract::{
-    AgentResponse, Contract, Fact, Item, ProcessEnd, ProcessLimit, RULES_SCHEMA_ENFORCED, Reason, ResponseStatus, Role,
+    AgentResponse, Contract, Fact, Item, ProcessEnd, ProcessLimit, RULES_NAMED_FILES, RULES_SCHEMA_ENFORCED, Reason,
+    ResponseStatus, Role,
     SessionOutcome, StepRef, StepStatus, TurnEnd, Verdict, VerdictFile, VerdictGiven, Violation,
 };
 
@@ -71,7 +72,13 @@ pub fn judge(contract: &Contract, run_slug: &str, step: StepRef, evidence: &Turn
         Some((end, reason, why)) => failed(end, reason, why, evidence.stdout),
         None => match answer(evidence) {
             Ok(response) => match bound_form(evidence.item, &response) {
-                problems if problems.is_empty() => answered(contract, run_slug, step, response, evidence),
+                problems if problems.is_empty() => {
+                    let judged = answered(contract, run_slug, step, response, evidence);
+                    match named_in_vain(contract, &judged, evidence) {
+                        absent if absent.is_empty() => judged,
+                        absent => protocol_error(step, absent, Some(judged.response)),
+                    }
+                }
                 problems => protocol_error(step, problems, Some(response)),
             },
             Err(problems) => protocol_error(step, problems, None),
@@ -293,6 +300,22 @@ fn required_files(evidence: &TurnEvidence<'_>) -> Result<VerdictFile, Vec<String
         Some(verdict) if problems.is_empty() => Ok(verdict),
         _ => Err(problems),
     }
+}
+
+/// The files that a program says it left, and that are no regular files of its step directory. What is only too much to
+/// keep was there. An agent with an interactive session is not told of a directory of its own.
+fn named_in_vain(contract: &Contract, judged: &Judgement, evidence: &TurnEvidence<'_>) -> Vec<String> {
+    let is_held = contract.rules >= RULES_NAMED_FILES && evidence.session.is_none();
+    let response = &judged.response;
+    if !is_held || judged.end != TurnEnd::Answered || response.status != ResponseStatus::Ok {
+        return Vec::new();
+    }
+    let counts = |file: &&String| {
+        let start = format!("{} was left out: limits.", file.trim_start_matches("./"));
+        !evidence.notes.iter().any(|note| note.starts_with(&start))
+    };
+    let absent = response.files.iter().filter(|file| !evidence.files.has_own(file.trim_start_matches("./")));
+    absent.filter(counts).map(|file| format!("files: {file} is not a regular file in the step directory")).collect()
 }
 
 fn missing_files(response: &AgentResponse, files: &IterationFiles) -> Vec<String> {

@@ -219,7 +219,10 @@ impl Run {
             }
             Fact::ItemEnded(ended) if ended.commit.is_some() => self.may_land(ended.item),
             Fact::LandingStarted(_) => self.next() == Due::Land,
-            Fact::RunWaiting(_) => self.next() == Due::Approval,
+            Fact::RunWaiting(wait) => match wait.reasons == self.started.contract.approval_for {
+                true => self.next() == Due::Approval,
+                false => self.may_ask_about_change(),
+            },
             // How it is put may change, and a log that was written stays in order.
             Fact::Asked(wait) if wait.about.is_none() => {
                 matches!(self.next(), Due::Ask(due) if due.kind == wait.kind && due.id == wait.id)

@@ -96,6 +96,12 @@ impl Driver<'_, '_> {
         self.record(vec![Fact::RunResumed { pid: std::process::id() }, used], Vec::new())
     }
 
+    /// Asks about what a change makes of its tests, and leaves the run waiting. Nobody has said yes to that before.
+    fn wait_for_approval_of_change(&mut self, reasons: Vec<String>) -> Result<()> {
+        let wait = approval::ask(self.store, &self.run, reasons)?;
+        self.record(vec![Fact::RunWaiting(wait)], Vec::new())
+    }
+
     fn stop(&mut self, stop: Stop) -> Result<()> {
         match stop {
             Stop::Interrupt => {

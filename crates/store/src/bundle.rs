@@ -1,7 +1,7 @@
 //! The bundle of a run on disk. What is known of a run that has ended is read, the files that follow from it are
 //! written into its directory, and all of them are listed. None of them is synced here: whoever seals does that once.
 
-use crate::evidence::{hash_while_writing, hashed};
+use crate::evidence::{hash_while_writing, hashed, what_is_wrong};
 use crate::{Error, IoContext, Reader, Result};
 use contract::documents::{Kind, RunManifest, TaskContract, kind_of, task_contract};
 use contract::{Backend, COMPILED_CONTRACT_FILE, CONTRACT_FILE, ItemEnded, ManifestFile, SUBMITTED_FILE};
@@ -70,7 +70,7 @@ fn recorded(reader: &Reader, slug: &str, dir: &Path) -> Result<Files> {
         files.insert(path.clone(), ManifestFile { path, ..file.listed });
     }
     for name in RUN_FILES.into_iter().filter(|name| dir.join(name).exists()) {
-        let file = hashed(dir, name).map_err(|why| damaged(dir, name, &why))?;
+        let file = hashed(dir, name).map_err(|error| damaged(dir, name, &what_is_wrong(&error)))?;
         files.insert(name.to_owned(), file);
     }
     Ok(files)
@@ -131,6 +131,17 @@ fn write_piece(dir: &Path, piece: &Piece, files: &Files) -> Result<ManifestFile>
     let to = dir.join(&piece.path);
     let parent = to.parent().unwrap_or(dir);
     std::fs::create_dir_all(parent).at("create", parent)?;
+    // It may be another name of a file of the evidence, which must not be written to.
+    match std::fs::remove_file(&to) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).at("remove", &to),
+        _ => {}
+    }
+    if let Content::Copies(of) = &piece.content
+        && let [only] = &of[..]
+        && std::fs::hard_link(dir.join(only), &to).is_ok()
+    {
+        return hashed(dir, &piece.path).map_err(|error| damaged(dir, only, &what_is_wrong(&error)));
+    }
     let flags = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
     let mut out = File::options()
         .write(true)

@@ -6,7 +6,7 @@ use contract::hash::DoubleHasher;
 use contract::{Digest, Fact, Manifest, ManifestFile, Slug, Timestamp};
 use rustix::fs::RenameFlags;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -159,7 +159,7 @@ pub(crate) fn hash_while_writing(
         let n = match from.read(&mut buffer) {
             Ok(0) => break,
             Ok(n) => n,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            Err(e) if e.kind() == ErrorKind::Interrupted => continue,
             Err(e) => return Err(e).at("read the source of", at),
         };
         hasher.update(&buffer[..n]);
@@ -191,7 +191,7 @@ fn add_files_in(root: &Path, below: &Path, into: &mut Vec<StepFile>) -> Result<(
             add_files_in(root, &path, into)?;
         } else if let Some(name) = path.to_str().filter(|_| kind.is_file()) {
             let mut file = File::open(entry.path()).at("open", &entry.path())?;
-            let (listed, bytes) = hash_while_writing(name, &mut file, &mut std::io::sink(), &entry.path())?;
+            let (listed, bytes) = hash_while_writing(name, &mut file, &mut io::sink(), &entry.path())?;
             into.push(StepFile { listed, bytes });
         }
     }
@@ -217,12 +217,31 @@ pub(crate) fn read_at_most(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What is wrong with a file that should be as listed; none if it is.
-pub(crate) fn difference(dir: &Path, listed: &ManifestFile) -> Option<String> {
+/// What is wrong with a file that should be as listed; none if it is. An error means that nobody knows.
+pub(crate) fn difference(dir: &Path, listed: &ManifestFile) -> Result<Option<String>> {
     match hashed(dir, &listed.path) {
-        Ok(found) => contrast(&found, listed.size, &listed.sha256, Some(&listed.blake3)),
-        Err(what) => Some(what),
+        Ok(found) => Ok(contrast(&found, listed.size, &listed.sha256, Some(&listed.blake3))),
+        Err(error) if says_nothing(&error) => Err(error).at("read", &dir.join(&listed.path)),
+        Err(error) => Ok(Some(what_is_wrong(&error))),
     }
+}
+
+/// Whether a file could not be read because this process or the machine is short of something: that says nothing of it.
+fn says_nothing(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::INTR, Errno::AGAIN];
+    Errno::from_io_error(error).is_some_and(|errno| short.contains(&errno))
+}
+
+/// Whether there is a link in place of the file.
+fn is_link(error: &io::Error) -> bool {
+    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::LOOP)
+}
+
+/// Why a file is not what was recorded, where it cannot be read.
+pub(crate) fn what_is_wrong(error: &io::Error) -> String {
+    let is_missing = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) || is_link(error);
+    if is_missing { "is missing".to_owned() } else { format!("cannot be read: {error}") }
 }
 
 /// How a file differs from what was recorded of it.
@@ -234,18 +253,16 @@ pub(crate) fn contrast(found: &ManifestFile, size: u64, sha256: &Digest, blake3:
     (!same).then(|| "differs from what was recorded".into())
 }
 
-/// What a file below a directory is now, or why that cannot be known. Links are not followed.
-pub(crate) fn hashed(dir: &Path, path: &str) -> std::result::Result<ManifestFile, String> {
+/// What a file below a directory is now. Links are not followed.
+pub(crate) fn hashed(dir: &Path, path: &str) -> io::Result<ManifestFile> {
     let at = dir.join(path);
-    let opened = File::options().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(&at);
-    let mut file = opened.map_err(|_| "is missing".to_owned())?;
+    let mut file = File::options().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(&at)?;
     let mut hasher = DoubleHasher::new();
     let mut buffer = vec![0; SMALL_FILE_BYTES_MAX as usize];
     loop {
-        match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(n) => drop(hasher.update(&buffer[..n])),
-            Err(error) => return Err(format!("cannot be read: {error}")),
+        match file.read(&mut buffer)? {
+            0 => break,
+            n => drop(hasher.update(&buffer[..n])),
         }
     }
     let done = hasher.finish();
@@ -270,7 +287,7 @@ pub(crate) fn sync_dirs(dir: &Path) -> Result<()> {
 /// Removes a tree without following links, whatever rights an agent left on its directories.
 pub fn remove_tree(path: &Path) -> Result<()> {
     match std::fs::symlink_metadata(path) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         Ok(meta) if !meta.is_dir() => return std::fs::remove_file(path).at("remove", path),
         _ => {}
     }
@@ -288,5 +305,24 @@ fn make_removable(dir: &Path) {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             make_removable(&entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn too_many_open_files_say_nothing_about_the_one_that_was_asked_for() {
+        let error = |errno: Errno| io::Error::from(errno);
+        for short in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            assert!(says_nothing(&error(short)), "{short}");
+        }
+        for (errno, wrong) in [(Errno::NOENT, "is missing"), (Errno::LOOP, "is missing"), (Errno::NOTDIR, "is missing")]
+        {
+            assert_eq!((says_nothing(&error(errno)), what_is_wrong(&error(errno)).as_str()), (false, wrong));
+        }
+        assert!(what_is_wrong(&error(Errno::IO)).starts_with("cannot be read: "));
     }
 }

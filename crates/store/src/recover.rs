@@ -96,11 +96,12 @@ fn recover_run(store: &Store, reader: &Reader, slug: &str, sign: Sign<'_>, found
 /// anybody else, may have had its hands on the evidence of an earlier step.
 pub fn lost_evidence(reader: &Reader, slug: &str) -> Result<Vec<String>> {
     let dir = reader.layout().run(slug);
-    let files = reader.artifacts(slug, false)?.into_iter();
-    let lost = files.filter_map(|(sub, file)| {
-        difference(&dir.join(&sub), &file.listed).map(|what| format!("{sub}/{} {what}", file.listed.path))
-    });
-    Ok(lost.collect())
+    let mut lost = Vec::new();
+    for (sub, file) in reader.artifacts(slug, false)? {
+        let wrong = difference(&dir.join(&sub), &file.listed)?;
+        lost.extend(wrong.map(|what| format!("{sub}/{} {what}", file.listed.path)));
+    }
+    Ok(lost)
 }
 
 struct Recovering<'a> {
@@ -136,7 +137,7 @@ impl Recovering<'_> {
         let mut lost = Vec::new();
         for (dir, file) in reader.artifacts(self.slug, true)? {
             let at = self.dir.join(&dir);
-            let Some(what) = difference(&at, &file.listed) else { continue };
+            let Some(what) = difference(&at, &file.listed)? else { continue };
             let path = at.join(&file.listed.path);
             let unfinished = |bytes: &Vec<u8>| what == "is missing" || is_unfinished(&path, bytes);
             match file.bytes.filter(unfinished) {
@@ -400,7 +401,7 @@ fn verifies(dir: &Path, manifest: &Manifest) -> bool {
         Fact::ItemEnded(ended) => ended.evidence == evidence,
         _ => false,
     });
-    anchored && manifest.files.iter().all(|file| difference(dir, file).is_none())
+    anchored && manifest.files.iter().all(|file| matches!(difference(dir, file), Ok(None)))
 }
 
 /// Whether a file is what a power cut leaves of these bytes: cut short, or with blocks that were never written.

@@ -3,7 +3,9 @@
 //! state directory's own log must know the run with the same head, and so must the signature that sealed it.
 
 use crate::damage::Chain;
-use crate::evidence::{contrast, difference, evidence_digest, files_in, hashed, read_bounded, read_manifest};
+use crate::evidence::{
+    contrast, difference, evidence_digest, files_in, hashed, read_bounded, read_manifest, what_is_wrong,
+};
 use crate::read::{AuditRow, EventRow as Row};
 use crate::seal::run_seal;
 use crate::{Damage, Error, Quarantine, Reader, Result};
@@ -322,7 +324,8 @@ fn tell(problems: &mut Vec<String>, problem: String) {
 /// Every listed file is as recorded, and no other file is there.
 fn check_listed(dir: &Path, shown: &str, manifest: &Manifest, problems: &mut Vec<String>) -> u64 {
     for file in &manifest.files {
-        if let Some(what) = difference(dir, file) {
+        let wrong = difference(dir, file).unwrap_or_else(|error| Some(format!("cannot be read: {error}")));
+        if let Some(what) = wrong {
             tell(problems, format!("{shown}{} {what}", file.path));
         }
     }
@@ -365,7 +368,7 @@ fn check_run_dir(dir: &Path, evidence: Digest, problems: &mut Vec<String>) -> Ve
         let now = hashed(dir, &listed.path);
         let wrong = match &now {
             Ok(now) => contrast(now, listed.size_bytes.unwrap_or_default(), &listed.sha256.0, None),
-            Err(what) => Some(what.clone()),
+            Err(error) => Some(what_is_wrong(error)),
         };
         if let Some(what) = wrong {
             tell(problems, format!("{} {what}", listed.path));

@@ -29,7 +29,8 @@ impl Args {
 /// One approval. The id is whole: they begin with the time, so those of one evening begin alike.
 fn describe(asked: &ApprovalView) -> String {
     let mut lines = vec![format!("{}  {:<7}  run {}  until {}", asked.id, asked.state, asked.run_id, asked.expires_at)];
-    lines.extend(asked.reasons.iter().map(|reason| format!("    {}", safe(reason))));
+    let reasons = asked.reasons.iter().flat_map(|reason| reason.lines());
+    lines.extend(reasons.map(|line| format!("    {}", safe(line))));
     if let (Some(decision), Some(by)) = (asked.decision, &asked.by) {
         let why = asked.reason.as_ref().map(|reason| format!(": {}", safe(reason))).unwrap_or_default();
         lines.push(format!("    {} by {}{why}", decision.as_str(), safe(by)));

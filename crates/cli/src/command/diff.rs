@@ -24,11 +24,12 @@ impl Args {
         let slug = reader.find_run(&self.run)?;
         let patch = match std::fs::read(layout.run(&slug).join("patch.diff")) {
             Ok(patch) => patch,
-            // Under way: the run's tree so far.
+            // Under way: the change that somebody is asked about, or the run's tree so far.
             Err(_) => {
                 let (run, _) = reader.load(&slug)?;
                 let objects = Objects::open_or_create(&layout.git(), &user)?;
-                objects.diff_text(id(run.started.base.tree), id(run.tree()))?
+                let (before, after) = run.asked_about().unwrap_or((run.started.base.tree, run.tree()));
+                objects.diff_text(id(before), id(after))?
             }
         };
         let refused = if patch.is_empty() { not_landed(&layout.run(&slug)) } else { Vec::new() };

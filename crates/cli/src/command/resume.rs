@@ -38,7 +38,7 @@ impl Args {
         };
         let (run, jobs, budgets) = (session.reader()?.find_run(run)?, JOBS_DEFAULT, self.budget);
         let view = session.carry_out(&match budgets.is_empty() {
-            true => Start::Resume { run, jobs },
+            true => Start::Resume { run, jobs, approved_by: None },
             false => Start::Extend { run, budgets, jobs, by: session.person() },
         })?;
         session.finish(&view)
@@ -54,7 +54,7 @@ fn resume_all(session: &mut Session<'_>) -> Outcome<ExitCode> {
     }
     let mut failed = None;
     for run in slugs {
-        let view = session.carry_out(&Start::Resume { run, jobs: JOBS_DEFAULT })?;
+        let view = session.carry_out(&Start::Resume { run, jobs: JOBS_DEFAULT, approved_by: None })?;
         let ended = session.finish(&view)?;
         if view.status != Status::Succeeded {
             failed = failed.or(Some(ended));

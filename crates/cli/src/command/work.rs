@@ -59,8 +59,19 @@ impl Work {
             }
         };
         let (jobs, new) = (self.jobs, self.new);
-        let view = session.carry_out(&Start::Document { name, text, jobs, new, approved_by })?;
+        let mut view = session.carry_out(&Start::Document { name, text, jobs, new, approved_by })?;
+        while view.status == Status::Waiting && self.approves_change(&session, &view)? {
+            let (run, by) = (view.run_id.to_string(), session.person());
+            view = session.carry_out(&Start::Resume { run, jobs, approved_by: Some(by) })?;
+        }
         self.finish(&session, &view, &asked)
+    }
+
+    /// Asks whoever is at the terminal about the change that a run waits with. A no leaves it waiting.
+    fn approves_change(&self, session: &Session<'_>, view: &RunView) -> Outcome<bool> {
+        let (run, _) = session.reader()?.load(&view.run_id)?;
+        let wait = run.approval_wait().filter(|wait| wait.reasons != run.started.contract.approval_for);
+        Ok(is_attended(session.here) && wait.is_some_and(|wait| confirm(&wait.reasons)))
     }
 
     /// Says what came of it, in the order in which it was asked for.
@@ -110,20 +121,29 @@ fn approval(here: &Surroundings, bytes: &[u8], yes: bool) -> Outcome<Approval> {
     if yes {
         return Ok(Approval::Given);
     }
-    if here.json || !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if !is_attended(here) {
         return Ok(Approval::Later);
     }
     let reasons = super::contract::approval_reasons(here, &here.context()?, bytes)?;
     if reasons.is_empty() {
         return Ok(Approval::NotNeeded);
     }
+    Ok(if confirm(&reasons) { Approval::Given } else { Approval::Refused })
+}
+
+/// Whether somebody is at the terminal to be asked.
+fn is_attended(here: &Surroundings) -> bool {
+    !here.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// Shows whoever is at the terminal why they are asked, and reads their answer.
+fn confirm(reasons: &[String]) -> bool {
     err("This needs your approval:");
-    reasons.iter().for_each(|reason| err(&format!("  {}", safe(reason))));
+    reasons.iter().flat_map(|reason| reason.lines()).for_each(|line| err(&format!("  {}", safe(line))));
     prompt("Approve it? [y/N] ");
     let mut line = String::new();
     let read = std::io::stdin().lock().take(LINE_BYTES_MAX).read_line(&mut line).unwrap_or_default();
-    let yes = read > 0 && matches!(line.trim().to_lowercase().as_str(), "y" | "yes");
-    Ok(if yes { Approval::Given } else { Approval::Refused })
+    read > 0 && matches!(line.trim().to_lowercase().as_str(), "y" | "yes")
 }
 
 /// A document as text.

@@ -262,22 +262,20 @@ fn a_verdict_that_is_missing_or_invalid_fails_the_run() {
 }
 
 #[test]
-fn an_agent_that_deletes_its_step_directory_loses_only_its_own_files() {
+fn an_agent_that_names_files_which_it_did_not_leave_breaks_the_protocol() {
     let env = TestEnvironment::new(json!({}));
     env.script_unconfined(json!({"plan": [[{"write": {"path": "plan.md", "content": "x"}}, "delete_step_dir"]]}));
     insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox none
     goal: make two loud
-      1 plan  ok  <took>  plan did its part
-              note: the answer names plan.md, which is not in the step directory
+      1 plan  fail  <took>  protocol_error: files: plan.md is not a regular file in the step directory
               note: the agent removed its step directory
-      2 do    ok  <took>  do did its part
-      3 check ok  <took>  check did its part
-              verdict PASS
-    PASS in iteration 1 · nothing had to change
+              files: plan.md is not a regular file in the step directory
+    what happened: failed (protocol_error): step 001-plan broke the protocol
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run>
-    [exit 0]
+    next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
+    [exit 1]
     ");
     assert!(env.run_dir().join("steps/001-plan/input.json").is_file());
     env.norma(&["verify", "@last"]).success();
@@ -409,7 +407,7 @@ fn links_in_place_of_norma_s_directories_lead_nowhere() {
         env.write("tree/precious.txt", "mine\n");
         let shell = format!("cd / && p=$(realpath '{path}') && rm -rf \"$p\" && ln -s '{}' \"$p\"", env.root.display());
         env.script_unconfined(json!({
-            "do": [[{"write": {"path": "files/test.log", "content": "x"}}, {"shell": shell}]],
+            "do": [[{"shell": shell}]],
             "check": [
                 [{"shell": "pwd -P > '{step_dir}/pwd.txt'"}, {"verdict": "FAIL"}],
                 [{"write": {"path": "files/test.log", "content": "x"}}, {"verdict": "PASS"}],

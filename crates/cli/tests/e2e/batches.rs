@@ -380,7 +380,9 @@ fn a_script_that_a_test_command_starts_must_pass_as_the_base_has_it() {
     std::fs::set_permissions(env.root.join("tests/t.sh"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     env.commit("a test");
     let members = json!({"allowed_paths": ["a.txt", "tests/t.sh"], "test_command": "./tests/t.sh"});
-    let refused = batch(&env, &[item("a", members.clone())], 1);
+    let mut strict = members.clone();
+    strict["tests_policy"] = json!("both");
+    let refused = batch(&env, &[item("a", strict)], 1);
     let why = refused[0]["error"].as_str().unwrap();
     assert!(why.contains("test_command with the baseline's tests: exit code 1"), "{why}");
     env.norma(&["replay", "@last"]).success();

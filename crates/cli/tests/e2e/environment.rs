@@ -176,6 +176,12 @@ impl TestEnvironment {
         command
     }
 
+    /// Has programs looked for in a directory before all others.
+    pub(crate) fn find_first_in(&mut self, dir: &Path) {
+        let path = self.env.get_mut("PATH").unwrap();
+        *path = format!("{}:{path}", dir.display());
+    }
+
     /// Runs norma in the repository until it ends.
     pub(crate) fn norma(&self, args: &[&str]) -> Output {
         self.spawn(args).wait()

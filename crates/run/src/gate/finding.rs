@@ -35,6 +35,8 @@ pub enum Rule {
     TooDeep,
     /// Larger than anything is looked at.
     TooLarge,
+    /// Only in the agent's own git, and in no file.
+    OnlyInGit,
     /// Could not be looked at.
     Unreadable,
     /// A line is added that is shown in another order than it is read.

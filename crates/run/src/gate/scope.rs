@@ -92,6 +92,10 @@ pub enum Odd {
     TooDeep,
     /// A file larger than anything is looked at.
     TooLarge,
+    /// One path more than may differ; the rest was not looked at.
+    TooMany,
+    /// Staged or committed in the agent's own repository, where no file stands for it.
+    OnlyInGit,
     /// Something that could not be looked at.
     Unreadable,
     /// Anything else.
@@ -107,6 +111,11 @@ impl Odd {
             Odd::NestedRepository => (Rule::NestedRepository, "a repository inside the repository is refused"),
             Odd::TooDeep => (Rule::TooDeep, "it is deeper than norma looks"),
             Odd::TooLarge => (Rule::TooLarge, "it is larger than norma reads"),
+            Odd::TooMany => (Rule::MaxFiles, "more paths differ than may, and from here on nothing was looked at"),
+            Odd::OnlyInGit => (
+                Rule::OnlyInGit,
+                "it is in the agent's own git and in no file of its workspace, so it is no part of the change",
+            ),
             Odd::Unreadable => (Rule::Unreadable, "it could not be read"),
             Odd::Other => (Rule::SpecialFile, "it is neither a file nor a directory"),
         }

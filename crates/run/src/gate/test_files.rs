@@ -18,6 +18,28 @@ const RUNNERS: [&str; 14] = [
     "poetry",
 ];
 
+/// Programs that look at files and run nothing in them: what they are given is what the change is to bring, and no test.
+const LOOKING: [&str; 18] = [
+    "test",
+    "[",
+    "grep",
+    "egrep",
+    "fgrep",
+    "rg",
+    "cat",
+    "diff",
+    "cmp",
+    "head",
+    "tail",
+    "wc",
+    "ls",
+    "stat",
+    "find",
+    "jq",
+    "file",
+    "sha256sum",
+];
+
 /// The files that decide about the tests of one item.
 #[derive(Debug)]
 pub struct TestFiles {
@@ -26,6 +48,8 @@ pub struct TestFiles {
     scripts: Vec<RepoPath>,
     /// Files and directories that a test runner is given as its tests.
     given: Vec<RepoPath>,
+    /// What commands that run nothing look at.
+    looked_at: Vec<RepoPath>,
 }
 
 impl TestFiles {
@@ -34,7 +58,34 @@ impl TestFiles {
         let Lists { tests, control } = listed();
         let scripts = commands.iter().filter_map(|command| script(&command.argv)).collect();
         let given = commands.iter().flat_map(|command| given(&command.argv)).collect();
-        TestFiles { tests: PathList::new(tests), control: PathList::new(control), scripts, given }
+        let looking = commands.iter().filter(|command| only_looks(&command.argv));
+        let looked_at = looking.flat_map(|command| operands(&command.argv[1..])).collect();
+        TestFiles { tests: PathList::new(tests), control: PathList::new(control), scripts, given, looked_at }
+    }
+
+    /// Whether this file is a test, or what a test command starts.
+    pub fn is_test(&self, path: &[u8]) -> bool {
+        self.is_script(path) || self.tests.reason(path).is_some()
+    }
+
+    /// Whether the base's version of a path is tried as well where a change touches it. `is_new`: the base has none, and
+    /// trying that means to leave the path out. What a command names is there because it was asked for, and a Rust file
+    /// beside the source is named by the source, which does not compile without it.
+    pub fn guards(&self, path: &[u8], is_new: bool) -> bool {
+        let Ok(parsed) = RepoPath::parse_bytes(path) else { return false };
+        let asked_for = || self.scripts.contains(&parsed) || self.given.contains(&parsed);
+        let beside_the_source = || {
+            let (directories, name) = parsed.as_str().rsplit_once('/').unwrap_or(("", parsed.as_str()));
+            name.ends_with(".rs") && name != "build.rs" && !directories.split('/').any(|part| part == "tests")
+        };
+        if self.looked_at.contains(&parsed) || is_new && (asked_for() || beside_the_source()) {
+            return false;
+        }
+        self.why(path).is_some()
+    }
+
+    fn is_script(&self, path: &[u8]) -> bool {
+        self.scripts.iter().any(|script| script.as_str().as_bytes() == path)
     }
 
     /// Whether a test command starts this very file, or is given it as its test.
@@ -46,7 +97,7 @@ impl TestFiles {
 
     /// Why a path is one of them; none if it is not.
     pub fn why(&self, path: &[u8]) -> Option<String> {
-        if self.scripts.iter().any(|script| script.as_str().as_bytes() == path) {
+        if self.is_script(path) {
             return Some("a test command starts it".to_owned());
         }
         if self.tests.reason(path).is_some() {
@@ -84,9 +135,20 @@ fn given(argv: &[String]) -> Vec<RepoPath> {
     if !RUNNERS.contains(&name) && !INTERPRETERS.contains(&name) {
         return Vec::new();
     }
+    operands(arguments)
+}
+
+fn operands(arguments: &[String]) -> Vec<RepoPath> {
     let operands = arguments.iter().filter(|argument| !argument.starts_with('-'));
     let path = |operand: &String| RepoPath::parse(operand.split("::").next().unwrap_or_default()).ok();
     operands.filter_map(path).collect()
+}
+
+/// Whether a command runs nothing that is in the tree, so that it does not matter whose tests are there.
+pub fn only_looks(argv: &[String]) -> bool {
+    argv.first().is_some_and(|program| {
+        LOOKING.contains(&program.rsplit('/').next().unwrap_or_default()) && !program.starts_with("./")
+    })
 }
 
 /// `test_files.json`.
@@ -158,6 +220,29 @@ mod tests {
         for path in ["tests/data.txt", "tests/test_c.py", "src/a.py", "Makefile"] {
             assert!(!files.is_named(path.as_bytes()), "{path}");
         }
+    }
+
+    #[test]
+    fn whatever_decides_about_tests_is_guarded_and_what_was_asked_for_is_not() {
+        let files = TestFiles::new(&[
+            command(&["cargo", "test"]),
+            command(&["sh", "ci/check.sh"]),
+            command(&["pytest", "tests/test_new.py"]),
+            command(&["grep", "-q", "x", "tests/data.txt"]),
+        ]);
+        let check = |path: &str, edited: bool, new: bool| {
+            let found = (files.guards(path.as_bytes(), false), files.guards(path.as_bytes(), true));
+            assert_eq!(found, (edited, new), "{path}");
+        };
+        check("tests/a.rs", true, true);
+        check("conftest.py", true, true);
+        check("package.json", true, true);
+        check("src/gate/tests.rs", true, false);
+        check("build.rs", true, true);
+        check("ci/check.sh", true, false);
+        check("tests/test_new.py", true, false);
+        check("tests/data.txt", false, false);
+        check("src/lib.rs", false, false);
     }
 
     #[test]

@@ -110,6 +110,8 @@ pub struct Core {
     pub asked: BTreeSet<ApprovalId>,
     /// Approvals that it has used.
     pub approvals: Vec<ApprovalId>,
+    /// The reasons for which a person approved what the run waited for.
+    pub approved: Arc<Vec<Vec<String>>>,
     /// What may be used up: the contract's budgets, with what was granted since.
     pub budgets: Arc<Budgets>,
     /// Whether somebody answered that the run gets no more than that.
@@ -138,6 +140,7 @@ impl Core {
             answers: Arc::default(),
             asked: BTreeSet::new(),
             approvals: Vec::new(),
+            approved: Arc::default(),
             budgets: Arc::new(started.contract.budgets.clone()),
             ends_at_budget: false,
             exceeded: None,

@@ -3,8 +3,8 @@
 
 use super::{Core, Outcome, Run};
 use contract::{
-    Answered, ApprovalId, ApprovalWait, Budgets, CHOICE_MORE, CHOICE_STOP, Event, Fact, Status, StepRef, Timestamp,
-    Wait, WaitId, WaitKind,
+    Answered, ApprovalId, ApprovalWait, Budgets, CHOICE_MORE, CHOICE_STOP, Event, Fact, RULES_GUARDED_TESTS, Status,
+    StepRef, Timestamp, TreeId, Wait, WaitId, WaitKind,
 };
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ const ANSWER_BYTES_MAX: usize = 2000;
 
 /// The law.
 impl Run {
-    /// A person has to approve before the run starts.
+    /// A person has to approve before the run starts, or before a change of it lands.
     pub(super) fn wait_for_approval(&mut self, asked: &ApprovalWait) -> Outcome {
-        let needed = asked.reasons == self.started.contract.approval_for && self.core.approvals.is_empty();
-        if !needed || !self.core.open.is_empty() {
+        let to_start = asked.reasons == self.started.contract.approval_for && self.core.approvals.is_empty();
+        let to_land = self.may_ask_about_change() && !asked.reasons.is_empty();
+        if !(to_start || to_land) || !self.core.open.is_empty() {
             return Err("no approval is needed here".into());
         }
         // It is the run that waits, so whatever it waited for before has lapsed.
@@ -37,7 +38,9 @@ impl Run {
         if !core.asked.contains(&approval) || core.approvals.contains(&approval) {
             return Err("this run did not ask for that approval, or has used it".into());
         }
-        core.waits.remove(&WaitId(approval.to_string()));
+        let wait = core.waits.remove(&WaitId(approval.to_string()));
+        let of_run = wait.filter(|wait| wait.about.is_none());
+        Arc::make_mut(&mut core.approved).extend(of_run.map(|wait| wait.reasons));
         core.approvals.push(approval);
         Ok(())
     }
@@ -161,6 +164,24 @@ impl Run {
         let wait = self.waits_for().filter(|wait| wait.kind == WaitKind::Approval)?;
         let (approval, reasons) = (wait.id.0.parse().ok()?, wait.reasons.clone());
         Some(ApprovalWait { approval, reasons, expires_at: wait.deadline? })
+    }
+
+    /// Whether a person has approved what the run waited for with exactly these reasons.
+    pub fn has_approved(&self, reasons: &[String]) -> bool {
+        self.core.approved.iter().any(|approved| approved == reasons)
+    }
+
+    /// Whether a change is judged that a person may have to be asked about.
+    pub(crate) fn may_ask_about_change(&self) -> bool {
+        let contract = &self.started.contract;
+        contract.rules >= RULES_GUARDED_TESTS && self.batch().is_some_and(|state| state.judged_next().is_some())
+    }
+
+    /// The trees before and after the change that the run waits with, if a person is asked about one.
+    pub fn asked_about(&self) -> Option<(TreeId, TreeId)> {
+        let wait = self.approval_wait().filter(|wait| wait.reasons != self.started.contract.approval_for);
+        let worked = self.batch()?.judged_next().filter(|_| wait.is_some())?;
+        Some((worked.base.tree, worked.tree?))
     }
 
     /// What was answered under this name.

@@ -5,7 +5,7 @@
 use super::budget::{ask, stopped};
 use super::{Due, over};
 use crate::Run;
-use crate::items::{self, ItemStage, ItemState};
+use crate::items::{self, ItemStage, ItemState, Worked};
 use crate::state::{Core, OpenTurn, Outcome, StepRecord};
 use contract::{
     Addition, AgentConfig, Digest, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, RunStarted, Status,
@@ -256,6 +256,11 @@ impl State {
 
     pub(super) fn may_land(&self, place: u32) -> bool {
         self.lands_next().is_some_and(|(next, _)| next == place)
+    }
+
+    /// What the agent of the item left that comes next on the run's line, if it is there to be judged.
+    pub(crate) fn judged_next(&self) -> Option<&Worked> {
+        self.lands_next().and_then(|(_, next)| next.worked())
     }
 
     /// The item that comes next on the run's line; none when all have come to their end.

@@ -4,10 +4,10 @@
 use crate::Result;
 use crate::git::{Entry, ObjectId, Objects, PatchProblem, TreeChange};
 use contract::receipt::{ReceiptTests, TestedCommand};
-use contract::work::{TestCounts, TestsPolicy};
-use contract::{Digest, RULES_ALL_TESTS};
+use contract::work::{TestCommand, TestCounts, TestsPolicy};
+use contract::{Digest, Item, RULES_ALL_TESTS, RULES_GUARDED_TESTS};
 use run::gate::acceptance::{TestStatus, total, verdict};
-use run::gate::test_files::TestFiles;
+use run::gate::test_files::{TestFiles, only_looks};
 use run::gate::{Finding, Rule};
 use run::redact::Counts;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,9 @@ pub struct Acceptance {
     pub counts: Option<TestCounts>,
     /// Why they do not pass; none if they do, or if there are none.
     pub findings: Vec<Finding>,
+    /// What does not pass with the base's version of what the change touches: a person has to approve it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs_approval: Vec<Finding>,
     /// What the change itself touches of what decides about them. No reason to refuse it, but one to look.
     pub tests_changed: Vec<Finding>,
     /// What is kept: paths below the change's directory, and bytes.
@@ -122,15 +125,24 @@ impl Acceptance {
         serde_json::to_value(self).expect("BUG: what tests came to is plain data")
     }
 
-    /// What follows from what each command came to. `impossible` is why none could be tried.
-    pub(crate) fn conclude(&mut self, impossible: Option<Finding>) {
+    /// What follows from what each command came to.
+    pub(crate) fn conclude(&mut self, plan: &Plan) {
+        let decides = |command: &&CommandOutcome| !(plan.guarded && command.tests == Side::Baseline);
         let commands = &self.commands;
-        self.status = verdict(commands.iter().map(|command| (command.must_pass, command.status)));
+        self.status = verdict(commands.iter().filter(decides).map(|command| (command.must_pass, command.status)));
         // With two versions of the tests, most of them are the same tests.
         let first = commands.first().map(|command| command.tests);
         let of_first = commands.iter().filter(|command| Some(command.tests) == first);
         self.counts = total(of_first.map(|command| command.counts));
-        self.findings = impossible.into_iter().chain(commands.iter().filter_map(CommandOutcome::finding)).collect();
+        let (deciding, others): (Vec<_>, Vec<_>) = commands.iter().partition(decides);
+        let findings =
+            |of: Vec<&CommandOutcome>| of.into_iter().filter_map(CommandOutcome::finding).collect::<Vec<_>>();
+        let (impossible, of_base) = (plan.impossible.iter().cloned(), findings(others));
+        if plan.guarded {
+            (self.findings, self.needs_approval) = (findings(deciding), impossible.chain(of_base).collect());
+        } else {
+            self.findings = impossible.chain(findings(deciding)).collect();
+        }
     }
 }
 
@@ -143,38 +155,87 @@ impl CommandOutcome {
     }
 }
 
-/// The trees that the tests are run on, or why there are none.
-pub(crate) fn sides(
+/// How the tests of an item are tried.
+pub(crate) struct Plan {
+    /// Whose tests, and the tree that has them.
+    pub(crate) sides: Vec<(Side, ObjectId)>,
+    /// Whether what fails with the base's tests is for a person to approve, and does not decide by itself.
+    guarded: bool,
+    /// Why the base's tests cannot be tried.
+    pub(crate) impossible: Option<Finding>,
+}
+
+impl Plan {
+    /// The commands that are tried with one version of the tests. It is the same for all that run nothing of them.
+    pub(crate) fn commands<'i>(&self, side: Side, item: &'i Item) -> impl Iterator<Item = &'i TestCommand> {
+        let once = self.guarded && side == Side::Baseline;
+        item.tests.iter().filter(move |test| !(once && only_looks(&test.argv)))
+    }
+
+    fn new(sides: Vec<(Side, ObjectId)>, guarded: bool) -> Plan {
+        Plan { sides, guarded, impossible: None }
+    }
+}
+
+/// How the tests of an item are tried on what its change makes of a base, under these rules.
+pub(crate) fn plan(
     objects: &Objects,
-    policy: TestsPolicy,
-    candidate: ObjectId,
+    rules: u32,
+    item: &Item,
+    (base, candidate): (ObjectId, ObjectId),
     changes: &[TreeChange],
     files: &TestFiles,
-) -> Result<std::result::Result<Vec<(Side, ObjectId)>, Finding>> {
-    if policy == TestsPolicy::Candidate {
-        return Ok(Ok(vec![(Side::Candidate, candidate)]));
+) -> Result<Plan> {
+    let policy = item.tests_policy;
+    let guarded = policy == TestsPolicy::Guarded && rules >= RULES_GUARDED_TESTS;
+    let alone = || Ok(Plan::new(vec![(Side::Candidate, candidate)], guarded));
+    if policy == TestsPolicy::Candidate || guarded && item.tests.iter().all(|test| only_looks(&test.argv)) {
+        return alone();
     }
-    let decides = |change: &&TreeChange| match policy {
-        // A file that the change brings has no other version that could pass.
-        TestsPolicy::Guarded => change.old.is_some() && files.is_named(&change.path),
-        _ => files.why(&change.path).is_some(),
-    };
-    let back: Vec<(Vec<u8>, Option<Entry>)> =
-        changes.iter().filter(decides).map(|change| (change.path.clone(), change.old)).collect();
+    let back = put_back(objects, policy, guarded, base, changes, files)?;
     let edited = if back.is_empty() { Ok(candidate) } else { objects.edit(candidate, &back) };
     let baseline = match edited {
         Ok(tree) => tree,
         Err(PatchProblem::Git(error)) => return Err(error.into()),
         Err(problem) => {
             let message = format!("the baseline's tests cannot be put back into the change: {problem}");
-            return Ok(Err(Finding::whole(Rule::TestsFailed, message)));
+            let sides = if guarded { vec![(Side::Candidate, candidate)] } else { Vec::new() };
+            let impossible = Some(Finding::whole(Rule::TestsFailed, message));
+            return Ok(Plan { impossible, ..Plan::new(sides, guarded) });
         }
     };
-    Ok(Ok(match policy {
+    match policy {
         TestsPolicy::Both | TestsPolicy::Guarded if baseline != candidate => {
-            vec![(Side::Candidate, candidate), (Side::Baseline, baseline)]
+            Ok(Plan::new(vec![(Side::Candidate, candidate), (Side::Baseline, baseline)], guarded))
         }
-        TestsPolicy::Candidate | TestsPolicy::Both | TestsPolicy::Guarded => vec![(Side::Candidate, candidate)],
-        TestsPolicy::Baseline => vec![(Side::Baseline, baseline)],
-    }))
+        TestsPolicy::Candidate | TestsPolicy::Both | TestsPolicy::Guarded => alone(),
+        TestsPolicy::Baseline => Ok(Plan::new(vec![(Side::Baseline, baseline)], guarded)),
+    }
+}
+
+/// What of a change is as the base has it where its tests are tried: every path with its version there.
+fn put_back(
+    objects: &Objects,
+    policy: TestsPolicy,
+    guarded: bool,
+    base: ObjectId,
+    changes: &[TreeChange],
+    files: &TestFiles,
+) -> Result<Vec<(Vec<u8>, Option<Entry>)>> {
+    let decides = |change: &&TreeChange| match policy {
+        TestsPolicy::Guarded if guarded => files.guards(&change.path, change.old.is_none()),
+        // A file that the change brings has no other version that could pass.
+        TestsPolicy::Guarded => change.old.is_some() && files.is_named(&change.path),
+        _ => files.why(&change.path).is_some(),
+    };
+    let back: Vec<_> = changes.iter().filter(decides).map(|change| (change.path.clone(), change.old)).collect();
+    let only_new = guarded && back.iter().all(|(_, old)| old.is_none());
+    // Where the base has no tests, the first ones bend none.
+    Ok(if only_new && !back.is_empty() && !has_tests(objects, base, files)? { Vec::new() } else { back })
+}
+
+fn has_tests(objects: &Objects, tree: ObjectId, files: &TestFiles) -> Result<bool> {
+    let mut found = false;
+    objects.walk(tree, &mut |path, _, _| found = found || files.is_test(path))?;
+    Ok(found)
 }

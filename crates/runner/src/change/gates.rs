@@ -8,11 +8,12 @@ use super::merge::{OnTop, Sides, merge};
 use super::patch::{Patched, apply_patch};
 use crate::change::observed::LyingAbout;
 use crate::context::policy::Rules;
-use crate::git::Objects;
-use crate::git::id;
+use crate::git::{MODE_GITLINK, Objects, id};
 use crate::{Error, Result};
 use contract::work::Gate;
-use contract::{Digest, Item, ItemStatus, RULES_COUNTED_OPS, RULES_RESULT, Reason, Receipt, TreeId, TurnEnd};
+use contract::{
+    Digest, Item, ItemStatus, RULES_CHANGE_SIZE, RULES_COUNTED_OPS, RULES_RESULT, Reason, Receipt, TreeId, TurnEnd,
+};
 use run::gate::admission::{self, Weight};
 use run::gate::budget::{Sizes, over_budget, risky};
 use run::gate::scope::{ChangedPath, Observed};
@@ -37,6 +38,8 @@ pub(crate) struct Gates<'g> {
     pub(crate) run_dir: PathBuf,
     /// The receipt of the same change, if it has landed before and still stands.
     pub(crate) landed: &'g dyn Fn(&Digest) -> Result<Option<LandedReceipt>>,
+    /// Whether a person said no to a change for these reasons.
+    pub(crate) denied: &'g dyn Fn(&[String]) -> Result<bool>,
 }
 
 /// Where a change that passed its gates comes to lie.
@@ -136,6 +139,11 @@ impl Gates<'_> {
             Proposal::Patch { bytes, .. } => Some(&bytes[..]),
             Proposal::Worked(_) | Proposal::Nothing => None,
         };
+        if let Some(too_large) = self.too_large(judged, tree)? {
+            judged.change.trees = Some((judged.on, tree));
+            judged.asked(Gate::Scope, &[too_large]);
+            return Ok(Some(judged.denied(Reason::PolicyViolation)));
+        }
         judged.change = Difference::proposed_as(self.objects, judged.on, tree, proposed)?;
         let changes = judged.change.paths.clone();
         let observed = match judged.worked() {
@@ -153,6 +161,25 @@ impl Gates<'_> {
         };
         let passed = judged.asked(Gate::Scope, &self.scope_findings(&judged.item.clone(), &observed));
         Ok((!passed).then(|| judged.denied(Reason::PolicyViolation)))
+    }
+
+    /// Why a worker's change is larger than anything is looked at: what it brings and removes together. Found by the sizes
+    /// of objects alone, so that no patch of it is made.
+    fn too_large(&self, judged: &Judged, tree: TreeId) -> Result<Option<Finding>> {
+        let contract = &self.run.started.contract;
+        if judged.worked().is_none() || contract.rules < RULES_CHANGE_SIZE {
+            return Ok(None);
+        }
+        let mut bytes: u64 = 0;
+        for change in self.objects.diff(id(judged.on), id(tree))? {
+            let sides = [change.old, change.new].into_iter().flatten().filter(|entry| entry.mode != MODE_GITLINK);
+            for side in sides {
+                bytes = bytes.saturating_add(self.objects.size(side.id)?);
+            }
+        }
+        let most = u64::from(contract.limits.change_mb);
+        let message = || format!("the change brings and removes {bytes} bytes, and limits.change_mb is {most}");
+        Ok((bytes > most << 20).then(|| Finding::whole(Rule::TooLarge, message())))
     }
 
     /// Whether the change is as small as it must be, and new.

@@ -3,6 +3,7 @@
 //! something ends the change, and nothing later is asked.
 
 use super::gates::{Gates, Put};
+use super::guarded;
 use super::judged::{Judged, Refusal};
 use super::receipt::Landed;
 use crate::Result;
@@ -40,6 +41,8 @@ pub(crate) enum OnLine {
     At(Option<Landed>),
     /// Nowhere.
     Refused(Refusal),
+    /// Nowhere yet: a person has to approve it, for these reasons.
+    Asks(Vec<String>),
     /// norma was asked to stop: nothing is known.
     Interrupted,
 }
@@ -77,7 +80,15 @@ pub(crate) fn bring_onto_line(gates: &Gates<'_>, judged: &mut Judged, try_tests:
             }
         }
     };
-    Ok(OnLine::At(Landed::new(before, after)))
+    if !judged.needs_approval() {
+        return Ok(OnLine::At(Landed::new(before, after)));
+    }
+    let reasons = guarded::reasons(gates.objects, gates.run.started.contract.rules, &judged.item, (before, after))?;
+    Ok(match gates.run.has_approved(&reasons) {
+        true => OnLine::At(Landed::new(before, after)),
+        false if (gates.denied)(&reasons)? => OnLine::Refused(judged.not_approved()),
+        false => OnLine::Asks(reasons),
+    })
 }
 
 fn test(judged: &mut Judged, tree: TreeId, base: TreeId, try_tests: &mut TryTests<'_>) -> Result<Verdict> {

@@ -44,6 +44,8 @@ pub(crate) struct Judged {
     pub(crate) risky: Vec<String>,
     /// The budget that it exceeds.
     pub(crate) budget: Option<BudgetExceeded>,
+    /// Whether somebody has to be asked once it was merged with what others have landed.
+    pub(crate) asks: bool,
 }
 
 /// A gate that was asked, and everything that it found.
@@ -135,6 +137,7 @@ impl Judged {
             tests: None,
             risky: Vec::new(),
             budget: None,
+            asks: false,
         }
     }
 
@@ -183,6 +186,20 @@ impl Judged {
         self.tests = Some(acceptance);
         let message = format!("Tests failed: {}", self.last_words());
         (!passed).then(|| Refusal::new(ItemStatus::Failure, Reason::TestsFailed, message))
+    }
+
+    /// Whether a person has to approve what the change makes of its tests.
+    pub(crate) fn needs_approval(&self) -> bool {
+        self.tests.as_ref().is_some_and(|tests| !tests.needs_approval.is_empty())
+    }
+
+    /// A person did not approve what the change makes of its tests.
+    pub(crate) fn not_approved(&mut self) -> Refusal {
+        let findings = self.tests.as_ref().map(|tests| tests.needs_approval.clone()).unwrap_or_default();
+        self.gates.retain(|asked| asked.gate != Gate::Tests);
+        self.asked(Gate::Tests, &findings);
+        let message = format!("What it makes of its tests was not approved: {}", self.last_words());
+        Refusal::new(ItemStatus::Denied, Reason::ApprovalDenied, message)
     }
 
     /// The item is refused by the gate that was asked last, in that gate's words.

@@ -5,6 +5,7 @@
 pub(crate) mod acceptance;
 mod difference;
 mod gates;
+mod guarded;
 mod judge;
 mod judged;
 mod merge;

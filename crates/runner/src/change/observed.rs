@@ -61,6 +61,8 @@ fn what(kind: OddKind) -> Odd {
         OddKind::Device => Odd::Device,
         OddKind::TooLarge => Odd::TooLarge,
         OddKind::TooDeep => Odd::TooDeep,
+        OddKind::TooMany => Odd::TooMany,
+        OddKind::OnlyInGit => Odd::OnlyInGit,
     }
 }
 

@@ -42,7 +42,10 @@ pub(crate) fn judge(driver: &mut Driver<'_, '_>, place: u32, mut sealed: Option<
     match with_gates(driver, &mut sealed, |gates, tests| change::judge(gates, &mut judged, tests))? {
         Verdict::Refused(refusal) => return finish(driver, judged.ends(refusal), sealed),
         Verdict::Passed if judged.change.paths.is_empty() => return finish(driver, judged.succeeds(None), sealed),
-        Verdict::Passed => driver.shared.state().claims.keep_judged(place, judged),
+        Verdict::Passed => {
+            judged.asks = judged.needs_approval();
+            driver.shared.state().claims.keep_judged(place, judged);
+        }
         Verdict::Interrupted => {}
     }
     sealed.map_or(Ok(()), |sealed| driver.shared.settle(sealed))
@@ -50,10 +53,18 @@ pub(crate) fn judge(driver: &mut Driver<'_, '_>, place: u32, mut sealed: Option<
 
 /// Brings a judged change onto the run's line.
 pub(crate) fn land(driver: &mut Driver<'_, '_>, mut judged: Judged) -> Result<()> {
+    let before = judged.clone();
     let on_line = with_gates(driver, &mut None, |gates, tests| bring_onto_line(gates, &mut judged, tests))?;
     let ending = match on_line {
         OnLine::At(landed) => judged.succeeds(landed),
         OnLine::Refused(refusal) => judged.ends(refusal),
+        OnLine::Asks(reasons) if before.asks => return driver.wait_for_approval_of_change(reasons),
+        // Only what it was merged with brought the question up.
+        OnLine::Asks(_) => {
+            let place = before.place.expect("BUG: only items land on a line");
+            driver.shared.state().claims.keep_judged(place, Judged { asks: true, ..before });
+            return Ok(());
+        }
         OnLine::Interrupted => return Ok(()),
     };
     finish(driver, ending, None)

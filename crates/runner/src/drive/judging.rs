@@ -5,7 +5,7 @@ use crate::Result;
 use crate::change::{Gates, Tried, TryTests};
 use crate::context::policy::Rules;
 use crate::git::id;
-use crate::record::{Driver, Pending};
+use crate::record::{Driver, Pending, approval};
 use contract::{Digest, Item, TreeId};
 
 /// Has a live run's change judged. `sealed` is the record of its turn, where that is still on its way to the disk: it is
@@ -19,7 +19,8 @@ pub(crate) fn with_gates<T>(
     let Driver { reader, world, run, control, shared, policies, store, objects, .. } = driver;
     let landed = |content: &Digest| Ok(reader.landed_receipt(content)?);
     let rules = Rules::new(policies, &store.layout, run.started.contract.rules);
-    let gates = Gates { objects, rules, run, run_dir, landed: &landed };
+    let denied = |reasons: &[String]| approval::is_denied(reader, run, reasons);
+    let gates = Gates { objects, rules, run, run_dir, landed: &landed, denied: &denied };
     let mut try_tests = |item: &Item, tree: TreeId, base: TreeId| {
         if let Some(sealed) = sealed.take() {
             shared.settle(sealed)?;

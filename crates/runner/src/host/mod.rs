@@ -210,7 +210,7 @@ impl Host {
         }
         let Some(Held { sender, jobs }) = lock(&self.waiting).remove(slug) else { return false };
         // Where it cannot go on, whoever resumes it is told why.
-        self.start(&sender, Start::Resume { run: slug.to_owned(), jobs }).is_ok()
+        self.start(&sender, Start::Resume { run: slug.to_owned(), jobs, approved_by: None }).is_ok()
     }
 
     /// Refuses a run that somebody works on already.

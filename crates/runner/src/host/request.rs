@@ -274,6 +274,8 @@ pub enum Start {
         run: String,
         /// How many items at once.
         jobs: usize,
+        /// Who has approved at a terminal what it waits for.
+        approved_by: Option<String>,
     },
     /// What is left of a run that a budget stopped, as a new run with more to use up.
     Extend {

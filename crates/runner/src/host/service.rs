@@ -15,8 +15,8 @@ use crate::record::approval;
 use crate::{Error, Result, Settings};
 use contract::documents::{CompileRequest, Kind, TaskContract};
 use contract::{
-    AgentConfig, CHOICE_MORE, CHOICE_STOP, Config, Digest, Event, Fact, Item, Mode, Slug, Status, TaskStatus, TaskView,
-    WaitId, WaitKind, Workflow,
+    AgentConfig, ApprovalWait, CHOICE_MORE, CHOICE_STOP, Config, Digest, Event, Fact, Item, Mode, Slug, Status,
+    TaskStatus, TaskView, WaitId, WaitKind, Workflow,
 };
 use run::Run;
 use std::collections::BTreeSet;
@@ -175,7 +175,10 @@ impl Service<'_> {
                 Ok(Begun { consent: approved_by, ..begun })
             }
             Start::Compile { request, agent } => self.compile(&request, agent),
-            Start::Resume { run, jobs } => self.resume(&run, jobs),
+            Start::Resume { run, jobs, approved_by } => {
+                approved_by.map_or(Ok(()), |by| self.approve(&run, &by))?;
+                self.resume(&run, jobs)
+            }
             Start::Extend { run, budgets, jobs, by } => self.extend(&run, &budgets, jobs, by),
             Start::Again { run, jobs } => {
                 let (recorded, _) = self.host.reader()?.load(&run)?;
@@ -214,7 +217,8 @@ impl Service<'_> {
     ) -> Result<Begun> {
         let (kind, items) = self.compiled(name, &bytes, &BTreeSet::new())?;
         if !new && let Some((slug, run)) = self.left(&goal_of(&items), &items)? {
-            if let (Some(by), Some(wait)) = (approved_by, run.approval_wait()) {
+            let of_contract = |wait: &ApprovalWait| wait.reasons == run.started.contract.approval_for;
+            if let (Some(by), Some(wait)) = (approved_by, run.approval_wait().filter(of_contract)) {
                 approval::grant_pending(&self.host.state.store, &run, &wait, by)?;
             }
             return self.resume(&slug, jobs);
@@ -283,6 +287,13 @@ impl Service<'_> {
             _ => None,
         };
         Ok(WorkOrder { goal: goal_of(&items), items, submitted: bytes, baseline, again, approval_for })
+    }
+
+    /// Puts on record that somebody at a terminal has approved what a run waits for.
+    fn approve(&self, slug: &str, by: &str) -> Result<()> {
+        let (run, _) = self.host.reader()?.load(slug)?;
+        let wait = run.approval_wait();
+        wait.map_or(Ok(()), |wait| approval::grant_pending(&self.host.state.store, &run, &wait, by))
     }
 
     fn resume(&self, slug: &str, jobs: usize) -> Result<Begun> {

@@ -446,7 +446,9 @@ fn redeemed(store: &Store, run: Run, log: RunLog) -> Result<Resumed> {
         let (run, log) = take_up(store, run, log)?;
         return Ok(Resumed { run, log, denied: None });
     };
-    let denied = |message: String| Some(End { reason: Some(Reason::ApprovalDenied), message });
+    let of_contract = wait.reasons == run.started.contract.approval_for;
+    // What was asked about a change decides about the change, which is judged again.
+    let denied = |message: String| of_contract.then_some(End { reason: Some(Reason::ApprovalDenied), message });
     let (more, denied) = match approval::redeem(store, &run, &wait)? {
         Redeemed::Granted { by, .. } => (Some(Fact::ApprovalUsed { approval: wait.approval, by }), None),
         Redeemed::Denied { by, reason } => (None, denied(format!("{by} said no: {reason}"))),

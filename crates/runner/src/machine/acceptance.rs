@@ -10,7 +10,7 @@
 mod outcome;
 mod program;
 
-use crate::change::acceptance::{Acceptance, Side, sides};
+use crate::change::acceptance::{Acceptance, Plan, plan};
 use crate::git::{ObjectId, recorded, sweep};
 use crate::machine::Machine;
 use crate::machine::confine::{self, Shown};
@@ -55,20 +55,22 @@ impl Machine {
         let changes = self.objects.diff(base, candidate)?;
         let touched = files.changed(changes.iter().map(|change| change.path.as_slice()));
         let mut log = Log::new(item, touched);
-        match sides(&self.objects, item.tests_policy, candidate, &changes, &files)? {
-            Ok(sides) => self.try_sides(run, item, &sides, &mut log)?,
-            Err(why) => log.impossible(why),
+        let rules = run.started.contract.rules;
+        let plan = plan(&self.objects, rules, item, (base, candidate), &changes, &files)?;
+        match plan.sides.is_empty() {
+            false => self.try_sides(run, item, &plan, &mut log)?,
+            true => log.none_tried(),
         }
         // Whoever works here next finds nothing of this.
         self.workspace.make_anew();
-        Ok(log.finish())
+        Ok(log.finish(&plan))
     }
 
-    fn try_sides(&mut self, run: &Run, item: &Item, sides: &[(Side, ObjectId)], log: &mut Log<'_>) -> Result<()> {
+    fn try_sides(&mut self, run: &Run, item: &Item, plan: &Plan, log: &mut Log<'_>) -> Result<()> {
         let mut stopped = false;
-        for (side, tree) in sides {
+        for (side, tree) in &plan.sides {
             let on = Ground::at(run, run.started.base.commit, recorded(*tree));
-            for test in &item.tests {
+            for test in plan.commands(*side, item) {
                 let tried = if stopped { None } else { Some(self.try_one(&on, *tree, item, test)?) };
                 stopped |= tried.as_ref().is_some_and(|tried| stops(test.must_pass, &tried.end));
                 log.add(*side, test, tried);

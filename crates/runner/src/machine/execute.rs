@@ -21,7 +21,6 @@ use run::prompt::{INSTRUCTION_FILES, INSTRUCTIONS_MAX, repository_block};
 use sandbox::{Commands, Judge, Policy, Report};
 use serde_json::{Value, json};
 use session::Kind;
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -266,7 +265,7 @@ impl Machine {
     /// first.
     fn work(&self, order: &TurnOrder<'_>, home: usize) -> Option<Work> {
         let kept = order.spec.product == Product::Tree && order.again.is_none() && self.workspace.has_stand();
-        let (objects, tree, rules) = (self.objects.clone(), id(order.spec.tree), self.capture_rules(named(order)));
+        let (objects, tree, rules) = (self.objects.clone(), id(order.spec.tree), self.capture_rules(order));
         kept.then(|| Work { objects, tree, rules, layers: (0, home) })
     }
 
@@ -319,9 +318,8 @@ impl Machine {
         if order.spec.product == Product::Files {
             return Ok(None);
         }
-        let on = Ground::of(order.run, order.spec);
         let layer = layers.into_iter().next().filter(|_| self.workspace.has_stand());
-        self.capture(&on, layer, named(order)).map(Some)
+        self.capture(order, layer).map(Some)
     }
 
     fn ready_a_supervisor(&mut self) -> Result<()> {
@@ -484,16 +482,6 @@ pub(crate) fn confinement(policy: &Policy, effective: &Value, report: &Value) ->
     let mut asked = json!(policy);
     asked["env"] = policy.env.keys().map(String::as_str).collect();
     json!({ "backend": "native", "policy": asked, "effective": effective, "report": report })
-}
-
-/// The files that a contract names one by one: what it allows and what it expects. A directory among them names itself
-/// alone, and is no file.
-fn named(order: &TurnOrder<'_>) -> BTreeSet<Vec<u8>> {
-    let (allowed, expected) = match &order.spec.item {
-        Some(item) => (&item.scope.allowed_paths, &item.output_files[..]),
-        None => (&order.run.started.contract.scope.allowed_paths, &[][..]),
-    };
-    allowed.iter().chain(expected).map(|path| path.as_str().as_bytes().to_vec()).collect()
 }
 
 pub(crate) fn kept(captured: process::Captured) -> Vec<u8> {

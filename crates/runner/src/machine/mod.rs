@@ -144,6 +144,10 @@ impl World for Machine {
     }
 
     fn release(&mut self, run: &Run) -> Result<()> {
+        if let Some(memo) = self.memo.take().filter(Memo::has_news) {
+            // It only saves work, so nothing fails for it.
+            let _ = memo.save(&self.context.layout.state_memo());
+        }
         (self.workspace, self.waiting) = (Workspace::default(), Waiting::default());
         let slug = run.id.slug();
         store::remove_tree(&self.context.layout.worktree(&slug))?;

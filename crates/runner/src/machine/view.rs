@@ -7,7 +7,8 @@ use crate::git::sweep;
 use crate::machine::Machine;
 use crate::machine::confine::Shown;
 use crate::machine::setup::Included;
-use crate::workspace::{CaptureRules, Captured, PlainWorkspace, SetupLayer, Stand, Workspaces, capture};
+use crate::workspace::{CaptureRules, Captured, PlainWorkspace, SetupLayer, Stand, Workspaces, capture, only_in_git};
+use crate::world::TurnOrder;
 use crate::{Error, News, Result};
 use contract::{Backend, CommitId, Contract, TreeId};
 use run::{Run, TurnSpec};
@@ -144,25 +145,26 @@ impl Machine {
         Ok(shown)
     }
 
-    pub(crate) fn capture_rules(&self, named: BTreeSet<Vec<u8>>) -> CaptureRules {
+    pub(crate) fn capture_rules(&self, order: &TurnOrder<'_>) -> CaptureRules {
+        let (named, paths_max) = (named(order), paths_max(order));
         let state = self.context.layout.state_in_repository().map(|path| path.as_str().as_bytes().to_vec());
-        CaptureRules { state_directory: state, named, ..CaptureRules::default() }
+        CaptureRules { state_directory: state, named, paths_max, ..CaptureRules::default() }
     }
 
     /// What a worker left, once everything that could write there is dead: in the layer over the tree, or in the
-    /// directory that was its own. `named` are the files that count even if they are ignored.
-    pub(crate) fn capture(
-        &mut self,
-        on: &Ground<'_>,
-        layer: Option<OwnedFd>,
-        named: BTreeSet<Vec<u8>>,
-    ) -> Result<Captured> {
-        let rules = self.capture_rules(named);
-        let captured = match (layer, &mut self.workspace.checkout) {
-            (Some(layer), _) => capture(&self.objects, id(on.tree), layer.as_fd(), &rules)?,
-            (None, Some((plain, _))) => plain.capture(&self.objects, &rules)?,
+    /// directory that was its own.
+    pub(crate) fn capture(&mut self, order: &TurnOrder<'_>, layer: Option<OwnedFd>) -> Result<Captured> {
+        let (on, rules) = (Ground::of(order.run, order.spec), self.capture_rules(order));
+        let (mut captured, workspace) = match (layer, &mut self.workspace.checkout) {
+            (Some(layer), _) => (capture(&self.objects, id(on.tree), layer.as_fd(), &rules)?, layer),
+            (None, Some((plain, _))) => {
+                let captured = plain.capture(&self.objects, &rules)?;
+                (captured, sweep::open_directory(&plain.checkout.dir)?)
+            }
             (None, None) => unreachable!("BUG: a worker has a layer or a directory"),
         };
+        let has_changes = captured.tree != id(on.tree);
+        captured.odd.extend(only_in_git(&self.objects, id(on.tree), workspace.as_fd(), has_changes)?);
         let untouched = captured.tree == id(on.tree) && captured.ignored_at.is_empty() && captured.odd.is_empty();
         if let Some((_, at)) = self.workspace.checkout.as_mut().filter(|_| !untouched) {
             // Nobody else may find what this one left.
@@ -202,4 +204,21 @@ pub(crate) fn is_secret(name: &str) -> bool {
 fn is_in_place(dir: &Path) -> bool {
     let real = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir());
     real(dir) && dir.parent().is_some_and(real)
+}
+
+/// The files that a contract names one by one: what it allows and what it expects. A directory among them names itself
+/// alone, and is no file.
+fn named(order: &TurnOrder<'_>) -> BTreeSet<Vec<u8>> {
+    let (allowed, expected) = match &order.spec.item {
+        Some(item) => (&item.scope.allowed_paths, &item.output_files[..]),
+        None => (&order.run.started.contract.scope.allowed_paths, &[][..]),
+    };
+    allowed.iter().chain(expected).map(|path| path.as_str().as_bytes().to_vec()).collect()
+}
+
+/// After how many paths that differ nothing more is read: far beyond the limit, so that the gate still says how many
+/// there are wherever somebody only meant to do a little more.
+fn paths_max(order: &TurnOrder<'_>) -> usize {
+    let limit = order.spec.item.as_ref().and_then(|item| item.constraints.max_files);
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX).saturating_mul(10).max(1000))
 }

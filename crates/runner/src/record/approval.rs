@@ -99,6 +99,12 @@ pub fn redeem(store: &Store, run: &Run, wait: &ApprovalWait) -> Result<Redeemed>
     }
 }
 
+/// Whether a person said no to a run for exactly these reasons.
+pub(crate) fn is_denied(reader: &Reader, run: &Run, reasons: &[String]) -> Result<bool> {
+    let bound = approval_bound(&run.id, &run.started.contract_digest, reasons);
+    Ok(reader.approvals(false)?.iter().any(|asked| asked.bound == bound && asked.state == ApprovalState::Denied))
+}
+
 /// Longer lists of reasons are refused: what a person approves is shown and bound whole.
 const REASONS_BYTES_MAX: usize = 64 << 10;
 

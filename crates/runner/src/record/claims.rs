@@ -38,6 +38,8 @@ impl Job {
     pub(crate) fn subject(&self) -> Subject {
         match self {
             Job::Whole(_) | Job::Resume | Job::Stop(_) | Job::Deny(_) => Subject::Run,
+            // A person is asked when nothing else is under way.
+            Job::Land(_, judged) if judged.asks => Subject::Run,
             Job::Work(place) | Job::Judge(place) | Job::Land(place, _) => Subject::Item(*place),
         }
     }
@@ -81,7 +83,8 @@ impl Claims {
         self.denied = Some(end);
     }
 
-    /// Keeps what passed its gates until it may land.
+    /// Keeps what passed its gates until it may land, and what somebody has to be asked about until nothing else is under
+    /// way.
     pub(crate) fn keep_judged(&mut self, place: u32, judged: Judged) {
         self.judged.insert(place, judged);
     }
@@ -161,7 +164,7 @@ impl Asking<'_> {
 
     fn due(&self, state: &mut RunState) -> Result<Next> {
         let RunState { run, claims, .. } = state;
-        let (mut earliest, mut blocked) = (None, false);
+        let (mut earliest, mut blocked, mut asks) = (None, false, None);
         for due in run.due() {
             let (place, is_turn) = match due {
                 Due::Turn(StepRef { item: Some(place), .. }) => (place, true),
@@ -176,6 +179,10 @@ impl Asking<'_> {
                 return Ok(Next::Wait);
             }
             if claims.judged.contains_key(&place) && !run.may_land(place) {
+                continue;
+            }
+            if claims.judged.get(&place).is_some_and(|judged| judged.asks) {
+                asks = Some(place);
                 continue;
             }
             if let Some(judged) = claims.judged.remove(&place) {
@@ -194,6 +201,10 @@ impl Asking<'_> {
                 return Ok(Next::Do(Job::Work(place)));
             }
             blocked = true;
+        }
+        let idle = earliest.is_none() && !blocked && claims.taken.is_empty();
+        if let Some((place, judged)) = asks.filter(|_| idle).and_then(|place| claims.judged.remove_entry(&place)) {
+            return Ok(Next::Do(Job::Land(place, Box::new(judged))));
         }
         Ok(match earliest {
             Some(at) => Next::At(at),

@@ -49,7 +49,8 @@ fn judge(
 ) -> Result<Ending> {
     let landed = |content: &Digest| recorded_duplicate(walk, ended, content);
     let (objects, rules) = (walk.with.objects, walk.rules.clone());
-    let gates = Gates { objects, rules, run, run_dir: walk.dir.clone(), landed: &landed };
+    // What ended without an approval ended because there is none.
+    let gates = Gates { objects, rules, run, run_dir: walk.dir.clone(), landed: &landed, denied: &|_| Ok(true) };
     let mut judged = Judged::of_item(run, ended.item);
     if judged.worked().is_none() {
         let base = base_on_record(walk, ended)?;
@@ -71,7 +72,7 @@ fn judge(
     Ok(match bring_onto_line(&gates, &mut judged, &mut try_tests)? {
         OnLine::Refused(refusal) => judged.ends(refusal),
         OnLine::At(landed) => judged.succeeds(landed),
-        OnLine::Interrupted => unreachable!("BUG: nobody interrupts what is on record"),
+        OnLine::Asks(_) | OnLine::Interrupted => unreachable!("BUG: what is on record is decided"),
     })
 }
 

@@ -1,7 +1,7 @@
 //! What tests came to: judged again by what is kept of each command, or compared with what they come to today.
 
 use super::tally::{Found, found};
-use crate::change::acceptance::{Acceptance, CommandOutcome, LogFile, Side, sides};
+use crate::change::acceptance::{Acceptance, CommandOutcome, LogFile, Plan, Side, plan};
 use crate::git::{ObjectId, Objects};
 use crate::{Error, Result};
 use contract::work::TestCounts;
@@ -39,13 +39,11 @@ pub(super) fn judge_again(on: &Ground<'_>, item: &Item, against: &mut Vec<Found>
     let recorded = on_record(on.dir)?;
     let files = TestFiles::new(&item.tests);
     let changes = on.objects.diff(on.base, on.tree)?;
-    let (sides, impossible) = match sides(on.objects, item.tests_policy, on.tree, &changes, &files)? {
-        Ok(sides) => (sides.into_iter().map(|(side, _)| side).collect(), None),
-        Err(why) => (vec![Side::Baseline], Some(why)),
-    };
+    let rules = on.run.started.contract.rules;
+    let plan = plan(on.objects, rules, item, (on.base, on.tree), &changes, &files)?;
     let mut now = recorded.clone();
-    against.extend(other_commands(&recorded.commands, item, &sides).map(|what| found(GATE, what)));
-    let mut stopped = impossible.is_some();
+    against.extend(other_commands(&recorded.commands, item, &plan).map(|what| found(GATE, what)));
+    let mut stopped = plan.sides.is_empty();
     for command in &mut now.commands {
         for what in impossible_outcome(command, stopped) {
             against.push(found(GATE, format!("test {:?}: {what}", command.name)));
@@ -53,12 +51,13 @@ pub(super) fn judge_again(on: &Ground<'_>, item: &Item, against: &mut Vec<Found>
         stopped |= stops_at(command.must_pass, command.status);
         recount(on, command, against)?;
     }
-    now.conclude(impossible);
+    now.conclude(&plan);
     now.tests_changed = files.changed(changes.iter().map(|change| change.path.as_slice()));
     for (what, same) in [
         ("status", recorded.status == now.status),
         ("counts", recorded.counts == now.counts),
         ("findings", recorded.findings == now.findings),
+        ("needs_approval", recorded.needs_approval == now.needs_approval),
         ("tests_changed", recorded.tests_changed == now.tests_changed),
     ] {
         if !same {
@@ -69,8 +68,12 @@ pub(super) fn judge_again(on: &Ground<'_>, item: &Item, against: &mut Vec<Found>
 }
 
 /// The commands on record are those of the contract, in its order, once for each version of the tests.
-fn other_commands(recorded: &[CommandOutcome], item: &Item, sides: &[Side]) -> Option<String> {
-    let asked = sides.iter().flat_map(|side| item.tests.iter().map(move |test| (*side, test)));
+fn other_commands(recorded: &[CommandOutcome], item: &Item, plan: &Plan) -> Option<String> {
+    let sides: Vec<Side> = match plan.sides.is_empty() {
+        true => vec![Side::Baseline],
+        false => plan.sides.iter().map(|(side, _)| *side).collect(),
+    };
+    let asked = sides.into_iter().flat_map(|side| plan.commands(side, item).map(move |test| (side, test)));
     let same = recorded.iter().map(|it| (it.tests, &it.name, &it.argv, it.must_pass, it.timeout_ms));
     let asked = asked.map(|(side, test)| (side, &test.name, &test.argv, test.must_pass, item.timeout_ms));
     same.ne(asked).then(|| "the commands on record are not those of the contract".to_owned())

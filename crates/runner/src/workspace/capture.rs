@@ -39,6 +39,8 @@ pub struct CaptureRules {
     pub file_bytes_max: u64,
     /// The most that all changed files may have together.
     pub total_bytes_max: u64,
+    /// How many paths may differ before nothing more is looked at: what would be refused is not read to its end.
+    pub paths_max: usize,
     /// Files that are part of a change even where they are ignored, as with `git add --force`: those that a contract
     /// names one by one.
     pub named: BTreeSet<Vec<u8>>,
@@ -56,6 +58,7 @@ impl Default for CaptureRules {
             state_directory: None,
             file_bytes_max: FILE_BYTES_MAX,
             total_bytes_max: TOTAL_BYTES_MAX,
+            paths_max: usize::MAX,
             named: BTreeSet::new(),
             ignored_files_max: IGNORED_FILES_MAX,
             ignored_names_max: IGNORED_NAMES_MAX,
@@ -125,6 +128,10 @@ pub enum OddKind {
     TooLarge,
     /// A directory nested too deeply; what is in it was not looked at.
     TooDeep,
+    /// One more than may differ; what comes after it was not looked at.
+    TooMany,
+    /// Something that was staged or committed in the agent's own repository, and that no file stands for.
+    OnlyInGit,
 }
 
 /// Reads the upper directory of an overlay that was mounted, with user xattrs, on a stand at `base_tree`. The

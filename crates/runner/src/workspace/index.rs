@@ -19,6 +19,9 @@ const HEADER_BYTES: usize = 12;
 /// Times, device, inode, mode, owner and size, which come before the id.
 const STAT_BYTES: usize = 40;
 
+/// Where an entry has the mode of its file.
+const MODE_AT: usize = 24;
+
 /// Where in an entry its flags say how long the path is, and what that part of the flags can hold.
 const LENGTH_MASK: u16 = 0x0fff;
 
@@ -220,6 +223,25 @@ fn padded(length: usize) -> usize {
     (length + 8) & !7
 }
 
+/// The entries of an index as git writes it by default; none if it is of another form. Times and sizes are left out.
+pub(super) fn decode(format: gix_hash::Kind, bytes: &[u8]) -> Option<Vec<Indexed>> {
+    let (header, number) = (bytes.get(..HEADER_BYTES)?, |at: usize| bytes.get(at..at + 4)?.try_into().ok());
+    let is_known = header.starts_with(b"DIRC") && matches!(number(4).map(u32::from_be_bytes)?, 2 | 3);
+    let count = number(8).map(u32::from_be_bytes).filter(|_| is_known)?;
+    let (mut entries, mut at) = (Vec::new(), HEADER_BYTES);
+    for _ in 0..count {
+        let (path, next) = read_entry(bytes, at, format)?;
+        let id = bytes.get(at + STAT_BYTES..at + STAT_BYTES + format.len_in_bytes())?;
+        let entry = Entry { mode: number(at + MODE_AT).map(u32::from_be_bytes)?, id: ObjectId::try_from(id).ok()? };
+        let flags = bytes.get(at + STAT_BYTES + id.len()..)?;
+        let covered = flags[0] & (HAS_MORE >> 8) as u8 != 0 && flags.get(2)? & (LEFT_ALONE >> 8) as u8 != 0;
+        let time = Stamp { seconds: 0, nanos: 0 };
+        entries.push(Indexed { path: path.to_vec(), entry, size: 0, time, covered });
+        at = next;
+    }
+    Some(entries)
+}
+
 fn append(bytes: &mut Vec<u8>, indexed: &Indexed) {
     let begin = bytes.len();
     // git compares times as 32 bits as well; only equality counts.
@@ -238,7 +260,7 @@ fn append(bytes: &mut Vec<u8>, indexed: &Indexed) {
 }
 
 /// The few modes an index may have; old trees have others.
-fn mode(mode: u32) -> u32 {
+pub(super) fn mode(mode: u32) -> u32 {
     match mode {
         MODE_SYMLINK | MODE_GITLINK => mode,
         mode if mode & 0o100 != 0 => MODE_EXECUTABLE,
@@ -330,5 +352,14 @@ mod tests {
         assert!(spliced(b"", &marks, &change).is_err());
         assert!(spliced(&bytes[..40], &marks, &change).is_err());
         assert_eq!(Marks::from_bytes(b"short"), None);
+        assert!(decode(FORMAT, b"").is_none() && decode(FORMAT, &bytes[..40]).is_none());
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let files = [file("a", 3), file("b/c", 4), file(&"x".repeat(5000), 6)];
+        let read = decode(FORMAT, &encode(FORMAT, &files).0).unwrap();
+        let parts = |it: &Indexed| (it.path.clone(), it.entry, it.covered);
+        assert_eq!(read.iter().map(parts).collect::<Vec<_>>(), files.iter().map(parts).collect::<Vec<_>>());
     }
 }

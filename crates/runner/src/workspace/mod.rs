@@ -16,6 +16,7 @@
 //! | `capture.rs` | what an agent made of a tree |
 //! | `walk.rs` | how that is found, in an upper directory or in a whole checkout |
 //! | `stat_cache.rs` | what files looked like when they were last read |
+//! | `only_in_git.rs` | what an agent has put into its own git alone |
 //! | `include.rs` | files of the user's checkout that workspaces show besides |
 //! | `setup.rs` | what `workspace.setup` made of a tree |
 //! | `plain.rs` | workspaces where there is no overlay |
@@ -27,6 +28,7 @@ pub mod include;
 mod index;
 mod layer;
 mod lower;
+mod only_in_git;
 mod plain;
 mod private_git;
 mod setup;
@@ -40,6 +42,7 @@ use crate::git::{GitError, ObjectId, Objects};
 pub use capture::{CaptureRules, Captured, IgnoredFile, Odd, OddKind, capture};
 pub use contract::History;
 pub use lower::{Removed, Stand};
+pub use only_in_git::only_in_git;
 pub use plain::PlainWorkspace;
 use private_git::Position;
 pub use setup::{SETUPS_KEPT, SetupLayer, SetupLayers, SetupMaking, SetupOrder};

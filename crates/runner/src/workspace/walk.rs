@@ -163,6 +163,9 @@ impl<'a> Walk<'a> {
             if self.is_left_out(&path) {
                 continue;
             }
+            if self.is_full(&path) {
+                return Ok(());
+            }
             let stat = rustix::fs::statat(dir.handle, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
             let stat = stat.map_err(|error| at(&path, error))?;
             self.entry(dir, Name { name, path, stat, before })?;
@@ -179,6 +182,15 @@ impl<'a> Walk<'a> {
             self.candidate_rules.patterns.pop();
         }
         Ok(())
+    }
+
+    /// Whether more has changed than may; the first path that is too many is told.
+    fn is_full(&mut self, path: &[u8]) -> bool {
+        let full = self.found.edits.len() > self.rules.paths_max;
+        if full && !self.found.odd.iter().any(|odd| odd.kind == OddKind::TooMany) {
+            self.found.odd.push(Odd { path: path.to_vec(), kind: OddKind::TooMany, ignored: false });
+        }
+        full
     }
 
     fn entry(&mut self, dir: &Directory<'_>, found: Name<'_>) -> Result<(), GitError> {

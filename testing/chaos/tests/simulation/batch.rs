@@ -158,6 +158,7 @@ pub(crate) fn tested(item: &Item, passed: bool) -> Acceptance {
         status,
         counts: None,
         findings: why.iter().map(finding).collect(),
+        needs_approval: Vec::new(),
         tests_changed: Vec::new(),
         files: ["command.txt", "stdout.log", "stderr.log"].map(|name| (log(name).path, text.clone())).into(),
         commands: vec![CommandOutcome {

@@ -2,7 +2,7 @@
 //! files that prove it.
 
 use super::program::Program;
-use crate::change::acceptance::{Acceptance, CommandOutcome, LogFile, Side};
+use crate::change::acceptance::{Acceptance, CommandOutcome, LogFile, Plan, Side};
 use crate::evidence::redaction::clear;
 use crate::machine::setup::last_words;
 use crate::process::End;
@@ -57,8 +57,6 @@ impl Tried {
 pub(super) struct Log<'i> {
     item: &'i Item,
     acceptance: Acceptance,
-    /// Why none could be tried.
-    impossible: Option<Finding>,
 }
 
 impl Log<'_> {
@@ -68,15 +66,15 @@ impl Log<'_> {
             commands: Vec::new(),
             counts: None,
             findings: Vec::new(),
+            needs_approval: Vec::new(),
             tests_changed,
             files: Vec::new(),
         };
-        Log { item, acceptance, impossible: None }
+        Log { item, acceptance }
     }
 
-    /// Nothing can be tried, for this reason.
-    pub(super) fn impossible(&mut self, why: Finding) {
-        self.impossible = Some(why);
+    /// Notes that nothing can be tried.
+    pub(super) fn none_tried(&mut self) {
         for test in &self.item.tests {
             self.add(Side::Baseline, test, None);
         }
@@ -134,9 +132,9 @@ impl Log<'_> {
     }
 
     /// The verdict over all of them.
-    pub(super) fn finish(self) -> Acceptance {
-        let Log { mut acceptance, impossible, .. } = self;
-        acceptance.conclude(impossible);
+    pub(super) fn finish(self, plan: &Plan) -> Acceptance {
+        let Log { mut acceptance, .. } = self;
+        acceptance.conclude(plan);
         acceptance
     }
 }
