@@ -3,10 +3,10 @@
 
 use super::spool::Exchanges;
 use crate::{Error, Result};
-use contract::AgentConfig;
+use contract::{AgentConfig, ModelApi};
 use gateway::{Api, Gateway, Key, Ledger, Options, Upstream};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
-use session::{KeyPlace, Kind};
+use session::{KeyPlace, Kind, ModelPlace};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::net::TcpListener;
@@ -42,7 +42,6 @@ impl Access {
         extra_roots: Option<&Path>,
         options: Options,
     ) -> std::result::Result<Access, String> {
-        let Some(api) = api(kind) else { return Ok(Access::Configured) };
         let (key, variable, base_url) = match reach(kind, agent, user_env) {
             Reach::Not(what_to_do) => return Err(what_to_do),
             Reach::SignIn => return Ok(Access::SignIn),
@@ -56,6 +55,7 @@ impl Access {
                 (key, Some(variable), base_url)
             }
         };
+        let api = api(kind, agent).expect("BUG: a way over norma is known of an API only");
         let variable_of = |names: [&str; 2]| {
             let value = names.iter().find_map(|name| user_env.get(OsStr::new(name))?.to_str());
             value.filter(|value| !value.is_empty()).map(str::to_owned)
@@ -92,6 +92,12 @@ impl Access {
         matches!(self, Access::Gateway(..)).then_some(PLACEHOLDER)
     }
 
+    /// Where an agent that speaks ACP finds its model at this address of norma's, if it goes over norma.
+    pub(super) fn place<'p>(&self, agent: &'p AgentConfig, url: Option<&'p str>) -> Option<ModelPlace<'p>> {
+        let (api, url, key) = (agent.api?, url?, self.placeholder()?);
+        Some(ModelPlace { api, url, key, model: agent.model.as_deref() })
+    }
+
     /// The hosts that the program itself needs.
     pub(super) fn hosts(&self, kind: Kind) -> Vec<String> {
         match self {
@@ -106,14 +112,26 @@ fn read_roots(path: &Path) -> std::result::Result<String, String> {
         .map_err(|error| format!("tls.extra_roots: could not read {}: {error}", path.display()))
 }
 
-/// What the provider of a kind speaks; none where nothing is known of it.
-fn api(kind: Kind) -> Option<Api> {
-    Some(match kind {
-        Kind::Codex => Api::OpenAi,
-        Kind::Claude => Api::Anthropic,
-        Kind::Gemini => Api::Gemini,
-        Kind::Opencode => Api::OpenAiChat,
-        Kind::Acp => return None,
+/// What the provider of an agent speaks; none where nothing is known of it.
+fn api(kind: Kind, agent: &AgentConfig) -> Option<Api> {
+    Some(match (kind, agent.api) {
+        (Kind::Codex, _) => Api::OpenAi,
+        (Kind::Claude, _) | (Kind::Acp, Some(ModelApi::Anthropic)) => Api::Anthropic,
+        (Kind::Gemini, _) | (Kind::Acp, Some(ModelApi::Gemini)) => Api::Gemini,
+        (Kind::Opencode, _) => Api::OpenAiChat,
+        (Kind::Acp, Some(ModelApi::Openai)) => Api::OpenAiAny,
+        (Kind::Acp, None) => return None,
+    })
+}
+
+/// The variables that may hold the key of an agent. That of one that speaks ACP is for the provider of its API, as the
+/// make that is known of that provider has it.
+fn places(kind: Kind, agent: &AgentConfig) -> &'static [KeyPlace<'static>] {
+    session::keys(match (kind, agent.api) {
+        (Kind::Acp, Some(ModelApi::Anthropic)) => Kind::Claude,
+        (Kind::Acp, Some(ModelApi::Openai)) => Kind::Codex,
+        (Kind::Acp, Some(ModelApi::Gemini)) => Kind::Gemini,
+        _ => kind,
     })
 }
 
@@ -134,7 +152,10 @@ pub enum Reach {
 
 /// How an agent reaches its model.
 pub(crate) fn reach(kind: Kind, agent: &AgentConfig, user_env: &BTreeMap<OsString, OsString>) -> Reach {
-    if api(kind).is_none() {
+    if let Some(missing) = missing_variable(agent, user_env) {
+        return Reach::Not(format!("set {missing}, which it is to be given (\"pass_env\")"));
+    }
+    if api(kind, agent).is_none() {
         return Reach::Own;
     }
     match (key(kind, agent, user_env), &agent.base_url) {
@@ -144,6 +165,12 @@ pub(crate) fn reach(kind: Kind, agent: &AgentConfig, user_env: &BTreeMap<OsStrin
         (None, None) if signed_in(kind, user_env) => Reach::SignIn,
         (None, None) => Reach::Not(how_to_sign_in(kind, agent)),
     }
+}
+
+/// A variable that the agent is to be given and that is not set.
+fn missing_variable<'a>(agent: &'a AgentConfig, user_env: &BTreeMap<OsString, OsString>) -> Option<&'a str> {
+    let is_set = |name: &&String| user_env.get(OsStr::new(*name)).is_some_and(|value| !value.is_empty());
+    agent.pass_env.iter().find(|name| !is_set(name)).map(String::as_str)
 }
 
 /// What the name of a model says of where it is, if it says it. At an address of one's own it says nothing.
@@ -191,8 +218,8 @@ fn key(kind: Kind, agent: &AgentConfig, user_env: &BTreeMap<OsString, OsString>)
     let usual = match of_provider(kind, agent) {
         Some((place, _)) => std::slice::from_ref(place),
         // An address of one's own stands for the first of several providers.
-        None if agent.base_url.is_some() => of_first(session::keys(kind)),
-        None => session::keys(kind),
+        None if agent.base_url.is_some() => of_first(places(kind, agent)),
+        None => places(kind, agent),
     };
     let first = usual.first()?;
     let own = agent.key_env.as_deref().map(|name| (name, first));
@@ -216,9 +243,12 @@ fn signed_in(kind: Kind, user_env: &BTreeMap<OsString, OsString>) -> bool {
 
 /// What to do about an agent that nobody signed in.
 fn how_to_sign_in(kind: Kind, agent: &AgentConfig) -> String {
-    let usual = of_provider(kind, agent).map(|(place, _)| place).or_else(|| session::keys(kind).first());
+    let usual = of_provider(kind, agent).map(|(place, _)| place).or_else(|| places(kind, agent).first());
     let variable = agent.key_env.as_deref().or_else(|| usual.map(|place| place.variable));
     let variable = variable.unwrap_or("its key's variable");
+    if kind == Kind::Acp {
+        return format!("its model needs a key: set {variable}, or \"base_url\" for one that needs none");
+    }
     let sign_in = session::sign_in(kind).unwrap_or(kind.as_str());
     format!("{} is not signed in: set {variable}, or sign in with: {sign_in}", kind.as_str())
 }
@@ -327,6 +357,24 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert_eq!(reach(Kind::Codex, &AgentConfig::of(AgentType::Codex), &env), Reach::Key("OPENAI_API_KEY".into()));
+    }
+
+    #[test]
+    fn an_agent_of_which_only_the_api_is_known_has_that_providers_key_and_no_other() {
+        let acp = |api| AgentConfig { api, cmd: vec!["x".to_owned()], ..AgentConfig::of(AgentType::Acp) };
+        let of = |api, set: &[&str]| shown(&acp(Some(api)), Kind::Acp, set);
+        let expected = |variable: &str, to: &str| Some((variable.to_owned(), to.to_owned()));
+        assert_eq!(of(ModelApi::Anthropic, &ALL), expected("ANTHROPIC_API_KEY", "https://api.anthropic.com"));
+        assert_eq!(of(ModelApi::Openai, &ALL), expected("OPENAI_API_KEY", "https://api.openai.com/v1"));
+        assert_eq!(of(ModelApi::Gemini, &["OPENAI_API_KEY"]), None);
+        let none = BTreeMap::new();
+        assert_eq!(reach(Kind::Acp, &acp(None), &none), Reach::Own);
+        let told =
+            Reach::Not("its model needs a key: set OPENAI_API_KEY, or \"base_url\" for one that needs none".into());
+        assert_eq!(reach(Kind::Acp, &acp(Some(ModelApi::Openai)), &none), told);
+        let given = AgentConfig { pass_env: vec!["TOKEN".to_owned()], ..acp(None) };
+        let told = Reach::Not("set TOKEN, which it is to be given (\"pass_env\")".into());
+        assert_eq!(reach(Kind::Acp, &given, &none), told);
     }
 
     #[test]
