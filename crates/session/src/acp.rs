@@ -53,16 +53,14 @@ struct SignIn {
 
 impl SignIn {
     fn new(methods: &[Value], opening: (&'static str, Value)) -> SignIn {
-        let ids: Vec<String> = methods.iter().filter_map(|method| wire::some_name(method, "id")).collect();
-        let by_key = |id: &&String| {
-            let id = id.to_ascii_lowercase();
-            ["key", "openai", "token", "gateway"].iter().any(|word| id.contains(word))
-        };
-        let mut untried: VecDeque<String> = ids.iter().filter(by_key).cloned().collect();
         // What it is called says nothing where there is only one.
-        if let [only] = &ids[..] {
-            untried = [only.clone()].into();
-        }
+        let is_only = methods.len() == 1;
+        let by_key = |method: &&Value| {
+            let id = wire::text(method, "id").to_ascii_lowercase();
+            let says_so = ["key", "token", "gateway"].iter().any(|word| id.contains(word)) || id == "openai";
+            is_only || says_so || wire::text(method, "type") == "env_var"
+        };
+        let untried = methods.iter().filter(by_key).filter_map(|method| wire::some_name(method, "id")).collect();
         let offered = methods.iter().filter_map(way_to_sign_in).collect();
         SignIn { offered, untried, opening: Some(opening), is_under_way: false }
     }
@@ -116,6 +114,10 @@ impl Acp {
 
     pub(crate) fn agent(&self) -> Option<&str> {
         self.agent.as_deref()
+    }
+
+    pub(crate) fn is_signing_in(&self) -> bool {
+        self.sign_in.is_under_way
     }
 
     pub(crate) fn ways_to_sign_in(&self) -> &[String] {

@@ -130,6 +130,11 @@ impl Session {
         }
     }
 
+    /// Whether the agent was told to sign in and has not answered.
+    pub fn is_signing_in(&self) -> bool {
+        matches!(&self.talk, Talk::Acp(talk) if talk.is_signing_in())
+    }
+
     /// The ways to sign in that the agent offers, where its protocol has that.
     pub fn ways_to_sign_in(&self) -> &[String] {
         match &self.talk {

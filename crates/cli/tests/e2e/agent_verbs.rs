@@ -110,6 +110,9 @@ fn what_is_missing_is_said_and_nothing_is_written() {
     assert!(said.contains("--api") && said.contains("--pass-env SOME_API_KEY"), "{said}");
     let said = refused(&env, &["mine", "--", "npx", "-y", "some-agent"], 2);
     assert!(said.contains("npm install -g"), "{said}");
+    env.write("agents/new", AGENT);
+    let said = refused(&env, &["mine", "--", "agents/new"], 2);
+    assert!(said.contains("agents/new is not committed"), "{said}");
     for name in ["claude", "the boss"] {
         refused(&env, &[name, "--", "agents/mine"], 2);
     }
@@ -180,4 +183,8 @@ fn an_executable_is_added_without_being_started() {
     let added: Value = serde_json::from_str(&added.success().raw).unwrap();
     assert_eq!((&added["type"], &added["cmd"]), (&json!("exec"), &json!(["agents/mine"])));
     assert!(!env.root.join("started").exists());
+    // What it is to be given has to be there before it is started.
+    env.norma(&["agent", "add", "other", "--type", "exec", "--pass-env", "NOT_SET", "--", "agents/mine"]).success();
+    let output = env.norma(&["run", "--goal", "x", "--agent", "other", "--allow", "made.txt"]);
+    assert!(output.exits(4).err().contains("other: set NOT_SET"), "{output}");
 }

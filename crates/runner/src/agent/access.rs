@@ -152,8 +152,8 @@ pub enum Reach {
 
 /// How an agent reaches its model.
 pub(crate) fn reach(kind: Kind, agent: &AgentConfig, user_env: &BTreeMap<OsString, OsString>) -> Reach {
-    if let Some(missing) = missing_variable(agent, user_env) {
-        return Reach::Not(format!("set {missing}, which it is to be given (\"pass_env\")"));
+    if let Some(what_to_do) = unset_variable(agent, user_env) {
+        return Reach::Not(what_to_do);
     }
     if api(kind, agent).is_none() {
         return Reach::Own;
@@ -167,10 +167,11 @@ pub(crate) fn reach(kind: Kind, agent: &AgentConfig, user_env: &BTreeMap<OsStrin
     }
 }
 
-/// A variable that the agent is to be given and that is not set.
-fn missing_variable<'a>(agent: &'a AgentConfig, user_env: &BTreeMap<OsString, OsString>) -> Option<&'a str> {
+/// What to do about a variable that the agent is to be given and that is not set.
+fn unset_variable(agent: &AgentConfig, user_env: &BTreeMap<OsString, OsString>) -> Option<String> {
     let is_set = |name: &&String| user_env.get(OsStr::new(*name)).is_some_and(|value| !value.is_empty());
-    agent.pass_env.iter().find(|name| !is_set(name)).map(String::as_str)
+    let missing = agent.pass_env.iter().find(|name| !is_set(name))?;
+    Some(format!("set {missing}, which it is to be given (\"pass_env\")"))
 }
 
 /// What the name of a model says of where it is, if it says it. At an address of one's own it says nothing.
@@ -193,12 +194,14 @@ fn name_a_model(kind: Kind) -> String {
     )
 }
 
-/// What keeps an agent from its model before anything is tried; none if it can be tried.
+/// What keeps an agent from its model before anything is tried; none if it can be tried. Of one that is not spoken with
+/// only its variables are known.
 pub(crate) fn sign_in_problem(
-    kind: Kind,
+    kind: Option<Kind>,
     agent: &AgentConfig,
     user_env: &BTreeMap<OsString, OsString>,
 ) -> Option<String> {
+    let Some(kind) = kind else { return unset_variable(agent, user_env) };
     match reach(kind, agent, user_env) {
         Reach::Not(what_to_do) => Some(what_to_do),
         _ => None,

@@ -7,7 +7,7 @@ use super::home::Home;
 use super::installed::installed;
 use super::spool::Exchanges;
 use super::talk::Lines;
-use super::{Extra, HOME, home_overlay, own_env};
+use super::{Extra, HOME, Told, home_overlay};
 use crate::Result;
 use crate::context::Context;
 use crate::process::{Cancel, Talk};
@@ -53,11 +53,7 @@ impl Greeter {
             Ok(access) => access,
             Err(why) => return Ok(Err(why)),
         };
-        let url = access.placeholder().map(|_| format!("http://127.0.0.1:{DOOR}"));
-        let place = access.place(agent, url.as_deref());
-        let filled = |arg: &String| place.as_ref().map_or_else(|| arg.clone(), |place| place.fill(arg));
-        let args: Vec<String> = agent.cmd.iter().skip(1).map(filled).collect();
-        let own_env = own_env(agent, place.as_ref(), env);
+        let Told { args, own_env, .. } = Told::new(&access, agent, DOOR, env);
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let (cwd, home_inside) = (text(&context.layout.root), text(&home.join(HOME)));
         let launch = launch(&brief(&cwd, &home_inside, &args), Mode::Live);
@@ -135,6 +131,8 @@ pub(crate) struct Greeted {
     pub(crate) model: Option<String>,
     /// The ways to sign in that it offers.
     pub(crate) ways_to_sign_in: Vec<String>,
+    /// Whether it was waiting for somebody to sign in.
+    pub(crate) is_signing_in: bool,
     /// What kept it from opening a session.
     pub(crate) error: Option<contract::session::SessionError>,
 }
@@ -150,6 +148,7 @@ impl Greeting {
             agent: self.session.agent().map(str::to_owned),
             model: self.opened.and_then(|opened| opened.model),
             ways_to_sign_in: self.session.ways_to_sign_in().to_vec(),
+            is_signing_in: self.session.is_signing_in(),
             error,
         }
     }

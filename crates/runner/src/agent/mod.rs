@@ -191,27 +191,24 @@ impl Engaging<'_> {
             return Ok(Err("the conversation that it went on with was cut off, and is not on record".to_owned()));
         }
         prompt.sent = if ongoing.is_some() { Sent::Delta } else { Sent::Full };
+        let told = Told::new(&access, agent, port, &context.user_env);
         let terms = Terms {
             kind,
             mode: if spec.interactive { Mode::Live } else { Mode::OneShot },
             model: access.model(kind, agent).map(str::to_owned),
             effort: agent.effort.clone(),
-            base_url: access.placeholder().map(|_| format!("http://127.0.0.1:{port}")),
+            base_url: told.base_url,
             cwd: text(cwd),
             home: text(&home_inside),
             step_dir: order.request.paths.step_dir.clone(),
             rights: rights(&spec.rights),
             schema: spec.answer_schema(),
-            args: if kind == Kind::Acp { agent.cmd[1..].to_vec() } else { agent.args.clone() },
-            own_env: BTreeMap::new(),
+            args: told.args,
+            own_env: told.own_env,
             prompt,
             ongoing,
             access,
         };
-        let place = terms.access.place(agent, terms.base_url.as_deref());
-        let own_env = own_env(agent, place.as_ref(), &context.user_env);
-        let args = terms.args.iter().map(|arg| place.as_ref().map_or_else(|| arg.clone(), |it| it.fill(arg))).collect();
-        let terms = Terms { args, own_env, ..terms };
         let launch = launch(&terms.brief(&[&terms.step_dir]), terms.mode);
         let user_home = context.user_env.get(OsStr::new("HOME")).map(PathBuf::from);
         let sign_in = user_home.as_deref().filter(|_| matches!(terms.access, Access::SignIn));
@@ -284,6 +281,24 @@ pub(crate) fn caused(error: SessionError, cause: &str) -> SessionError {
         return error;
     }
     SessionError { message: format!("{cause} ({})", error.message), ..error }
+}
+
+/// What an agent's program is told from outside of its protocol.
+struct Told {
+    /// Where norma answers in place of its provider.
+    base_url: Option<String>,
+    args: Vec<String>,
+    own_env: BTreeMap<String, String>,
+}
+
+impl Told {
+    fn new(access: &Access, agent: &AgentConfig, port: u16, user_env: &BTreeMap<OsString, OsString>) -> Told {
+        let base_url = access.placeholder().map(|_| format!("http://127.0.0.1:{port}"));
+        let place = access.place(agent, base_url.as_deref());
+        let typed = if agent.kind.has_command() { &agent.cmd[1..] } else { &agent.args[..] };
+        let args = typed.iter().map(|arg| place.as_ref().map_or_else(|| arg.clone(), |place| place.fill(arg)));
+        Told { args: args.collect(), own_env: own_env(agent, place.as_ref(), user_env), base_url }
+    }
 }
 
 /// The variables that an agent's configuration gives it: by value, with the place of its model filled in, and by name.

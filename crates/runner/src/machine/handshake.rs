@@ -24,6 +24,9 @@ use store::Layout;
 /// Kept of what the agent prints besides its messages.
 const OUTPUT_BYTES: u64 = 256 << 10;
 
+/// The port of name servers.
+const NAMES: u16 = 53;
+
 /// What came of a handshake.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Handshake {
@@ -109,12 +112,20 @@ pub fn handshake(context: &Context, config: &Config, agent: &AgentConfig, patien
     let finished = finished.map_err(|error| refused(error.to_string()))?;
     drop(answering);
     let attempts = finished.report.iter().flat_map(|report| &report.network);
-    let refused = attempts.filter(|attempt| !attempt.verdict.is_allowed()).map(|it| format!("{}:{}", it.host, it.port));
+    // Asking the machine's name server, which is out of reach, says nothing of whom was to be reached.
+    let refused = attempts.filter(|attempt| !attempt.verdict.is_allowed() && attempt.port != NAMES);
+    let refused = refused.map(|it| format!("{}:{}", it.host, it.port));
     let refused_hosts = refused.collect::<BTreeSet<_>>().into_iter().collect();
     let stderr = redactor.redact(&finished.outcome.stderr.bytes).bytes.into_owned();
     let (exit, end) = (exit(&finished.outcome.end), &finished.outcome.end);
-    let Greeted { agent, model, ways_to_sign_in, error } = greeting.end(exit);
-    let problem = error.map(|error| problem(error, end, session::cause(&stderr), patience));
+    let Greeted { agent, model, ways_to_sign_in, is_signing_in, error } = greeting.end(exit);
+    let problem = error.map(|error| match (end, is_signing_in) {
+        (End::WallDeadline, true) => {
+            let ways = ways_to_sign_in.join(", ");
+            HandshakeProblem::NotSignedIn(format!("it waits for somebody to sign in (it offers {ways})"))
+        }
+        _ => problem(error, end, session::cause(&stderr), patience),
+    });
     Ok(Handshake { agent, model, ways_to_sign_in, refused_hosts, problem })
 }
 

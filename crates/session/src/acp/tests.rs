@@ -388,7 +388,7 @@ fn usage_is_added_up_where_an_agent_counts_message_by_message() {
 fn one_way_to_sign_in_is_tried_after_the_other() {
     let mut talk = Talk::open(&brief(Kind::Acp), Mode::Live);
     let methods = json!([
-        {"id": "browser"},
+        {"id": "openai-browser"},
         {"id": "first-api-key", "vars": [{"name": "FIRST_API_KEY"}]},
         {"id": "openai", "description": "Requires setting the `OPENAI_API_KEY` environment variable"},
     ]);
@@ -399,7 +399,7 @@ fn one_way_to_sign_in_is_tried_after_the_other() {
     assert_eq!(talk.said()[0]["params"], json!({"methodId": "openai"}));
     talk.hear(&json!({"jsonrpc": "2.0", "id": 4, "error": {"code": -32603, "message": "OPENAI_API_KEY is not set"}}));
     let error = talk.session.finish(Exit::Code(0)).error.unwrap();
-    let expected = "OPENAI_API_KEY is not set (it offers to sign in by browser, first-api-key with FIRST_API_KEY, openai \
+    let expected = "OPENAI_API_KEY is not set (it offers to sign in by openai-browser, first-api-key with FIRST_API_KEY, openai \
                     with OPENAI_API_KEY)";
     assert_eq!((error.kind, error.message.as_str()), (contract::session::ErrorKind::Auth, expected));
 }

@@ -105,7 +105,7 @@ impl Args {
                 format!("install it once ({install}), and name its own program"),
             ));
         }
-        cmd[0] = program(here, context, &cmd[0]);
+        cmd[0] = program(here, context, &cmd[0])?;
         Ok(AgentConfig {
             cmd,
             api: self.api()?,
@@ -221,9 +221,9 @@ impl Args {
 
 /// The program as the configuration names it: a file of the repository by its path there, anything else that lies
 /// somewhere by its absolute path, and a bare name as it is.
-fn program(here: &Surroundings, context: &Context, typed: &str) -> String {
+fn program(here: &Surroundings, context: &Context, typed: &str) -> Outcome<String> {
     if !typed.contains('/') {
-        return typed.to_owned();
+        return Ok(typed.to_owned());
     }
     let full = here.cwd.join(typed);
     // Only the directory: what the program itself is called is part of what it was installed with.
@@ -231,12 +231,23 @@ fn program(here: &Surroundings, context: &Context, typed: &str) -> String {
     let full = real.map_or(full.clone(), |(dir, name)| dir.join(name));
     let inside = full.strip_prefix(&context.layout.root).ok().and_then(Path::to_str);
     let is_committed = |path: &&str| context.user.has_committed(path).unwrap_or_default();
-    match inside.filter(is_committed) {
+    match inside {
         // A name without a slash would be looked for on PATH.
-        Some(path) if path.contains('/') => path.to_owned(),
-        Some(path) => format!("./{path}"),
-        None => full.to_string_lossy().into_owned(),
+        Some(path) if is_committed(&path) && path.contains('/') => Ok(path.to_owned()),
+        Some(path) if is_committed(&path) => Ok(format!("./{path}")),
+        Some(path) if full.is_file() && !is_installed(&full) => Err(CommandError::usage(
+            format!("{path} is not committed, and agents see the files of the commit"),
+            "commit it first: git add … && git commit",
+        )),
+        _ => Ok(full.to_string_lossy().into_owned()),
     }
+}
+
+/// Whether a program lies where packages are installed.
+fn is_installed(program: &Path) -> bool {
+    let in_package = program.components().any(|part| part.as_os_str() == "node_modules");
+    let environment = program.parent().and_then(Path::parent);
+    in_package || environment.is_some_and(|dir| dir.join("pyvenv.cfg").is_file())
 }
 
 fn with_port(host: &str) -> String {
@@ -250,10 +261,11 @@ fn with_port(host: &str) -> String {
 /// What can be known of an `exec` agent without having it work: that its program is there.
 fn resolved(here: &Surroundings, context: &Context, agent: &AgentConfig) -> Handshake {
     let (program, root) = (agent.program(), &context.layout.root);
-    let is_there = match program.contains('/') && !program.starts_with('/') {
-        true => root.join(program).is_file(),
-        false => runner::process::resolve(program, &here.agent_path(), root).is_some(),
+    let full = match program.contains('/') && !program.starts_with('/') {
+        true => root.join(program).to_string_lossy().into_owned(),
+        false => program.to_owned(),
     };
+    let is_there = runner::process::resolve(&full, &here.agent_path(), root).is_some();
     let message = format!("{program:?} is not an executable file here");
     let problem = (!is_there).then_some(HandshakeProblem::NotInstalled(message));
     Handshake { problem, ..Handshake::default() }
