@@ -41,7 +41,7 @@ fn install(root: &Path) -> Result<(), Vec<String>> {
         return Ok(());
     }
     npm_is_there().map_err(one)?;
-    tell(&format!("agents: installing {SOURCE}/package-lock.json in {PLACE} (about 1 GB)"));
+    tell(&format!("agents: installing {SOURCE}/package-lock.json in {PLACE} (about 1.3 GB)"));
     let prepared = prepare(&root.join(SOURCE), &place);
     prepared.map_err(|error| one(format!("could not prepare {}: {error}", place.display())))?;
     // No scripts: the native programs are packages of their own, so nothing has to be fetched or built by foreign code.

@@ -1,5 +1,6 @@
 //! The verbs. One file each: its arguments, their help with an example, and one function.
 
+mod agent;
 mod approvals;
 mod approve;
 mod batch;
@@ -71,6 +72,7 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     Init(init::Args),
     Trust(trust::Args),
+    Agent(agent::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
     Task(task::Args),
@@ -129,6 +131,7 @@ impl Verb {
         match self {
             Verb::Init(args) => args.run(here),
             Verb::Trust(args) => args.run(here),
+            Verb::Agent(args) => args.run(here),
             Verb::Doctor(args) => args.run(here),
             Verb::Demo(args) => args.run(here),
             Verb::Task(args) => args.run(here),

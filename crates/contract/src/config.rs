@@ -153,6 +153,32 @@ impl AgentType {
     }
 }
 
+/// The APIs of models that norma's gateway speaks, for agents of which nothing else is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelApi {
+    /// Anthropic's Messages.
+    Anthropic,
+    /// OpenAI's Responses and chat completions, which many others serve too.
+    Openai,
+    /// Gemini's generateContent.
+    Gemini,
+}
+
+impl ModelApi {
+    /// All of them.
+    pub const ALL: [ModelApi; 3] = [ModelApi::Anthropic, ModelApi::Openai, ModelApi::Gemini];
+
+    /// The word in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ModelApi::Anthropic => "anthropic",
+            ModelApi::Openai => "openai",
+            ModelApi::Gemini => "gemini",
+        }
+    }
+}
+
 /// One agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -175,6 +201,9 @@ pub struct AgentConfig {
     /// The variable of the user's environment that holds the provider's key, instead of the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
+    /// `acp` only: what its model speaks. The agent then reaches it over norma, which holds the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<ModelApi>,
     /// The program, where it is not the one on PATH that has the agent's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bin: Option<String>,
@@ -191,6 +220,9 @@ pub struct AgentConfig {
     /// Variables added to the clean environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// Variables of the user's environment that it is given as they are, by name: keys that norma cannot hold for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pass_env: Vec<String>,
     /// What it may reach, as `host:port`; nothing else exists for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<String>,
@@ -480,11 +512,13 @@ impl AgentConfig {
             effort: None,
             base_url: None,
             key_env: None,
+            api: None,
             bin: None,
             args: Vec::new(),
             resume: None,
             path: None,
             env: BTreeMap::new(),
+            pass_env: Vec::new(),
             network: Vec::new(),
         }
     }
@@ -518,19 +552,9 @@ impl AgentConfig {
             for (field, _) in others.into_iter().filter(|(_, is_there)| *is_there) {
                 add(field, format!("cmd says it all for type {kind}"));
             }
-            // Nobody knows how such a program is told.
-            let unheard = [
-                ("/model", self.model.is_some()),
-                ("/effort", self.effort.is_some()),
-                ("/base_url", self.base_url.is_some()),
-                ("/key_env", self.key_env.is_some()),
-            ];
-            for (field, _) in unheard.into_iter().filter(|(_, is_there)| *is_there) {
-                add(
-                    field,
-                    format!("norma cannot tell an {kind} agent that: say it in cmd or env, as its program wants it"),
-                );
-            }
+        }
+        for (field, why) in self.untold() {
+            add(field, why);
         }
         if let Some(bin) = self.bin.as_deref().filter(|bin| !bin.starts_with('/') && bin.contains('/')) {
             add("/bin", format!("{bin:?} is neither a name on PATH nor an absolute path"));
@@ -551,12 +575,47 @@ impl AgentConfig {
                 add(&format!("/network/{index}"), format!("{entry:?} is not host:port"));
             }
         }
-        for key in self.env.keys() {
+        let named = self.env.keys().map(|key| ("/env", key)).chain(self.pass_env.iter().map(|key| ("/pass_env", key)));
+        for (field, key) in named {
             if key.is_empty() || key.contains(['=', '\0']) {
-                add("/env", format!("{key:?} is not a variable name"));
+                add(field, format!("{key:?} is not a variable name"));
             }
         }
         problems
+    }
+
+    /// What is said about its model and cannot be told to an agent of this type.
+    fn untold(&self) -> Vec<(&'static str, String)> {
+        let kind = self.kind.as_str();
+        let said = [
+            ("/model", self.model.is_some()),
+            ("/effort", self.effort.is_some()),
+            ("/base_url", self.base_url.is_some()),
+            ("/key_env", self.key_env.is_some()),
+        ];
+        let said = said.into_iter().filter(|(_, is_there)| *is_there).map(|(field, _)| field);
+        let apis = ModelApi::ALL.map(ModelApi::as_str).join(", ");
+        match (self.kind, self.api) {
+            (AgentType::Acp, Some(_)) => said
+                .filter(|field| *field == "/effort")
+                .map(|field| (field, "norma cannot tell an acp agent that: say it in cmd or env".to_owned()))
+                .collect(),
+            (AgentType::Acp, None) => said
+                .map(|field| {
+                    let why = format!(
+                        "norma tells an acp agent that only together with \"api\", which says what its model speaks ({apis}); \
+                         else say it in cmd or env, as its program wants it"
+                    );
+                    (field, why)
+                })
+                .collect(),
+            (AgentType::Exec, api) => said
+                .chain(api.map(|_| "/api"))
+                .map(|field| (field, format!("norma cannot tell an {kind} agent that: say it in cmd or env")))
+                .collect(),
+            (_, Some(_)) => vec![("/api", format!("it is known what the model of type {kind} speaks"))],
+            (_, None) => Vec::new(),
+        }
     }
 }
 
@@ -681,10 +740,18 @@ mod tests {
             (r#"{"type":"claude","bin":"./claude"}"#, "/agents/a/bin"),
             (r#"{"type":"claude","base_url":"ftp://x"}"#, "/agents/a/base_url"),
             (r#"{"type":"claude","base_url":"https://user:pw@host"}"#, "/agents/a/base_url"),
+            (r#"{"type":"claude","api":"anthropic"}"#, "/agents/a/api"),
+            (r#"{"type":"exec","cmd":["x"],"api":"anthropic"}"#, "/agents/a/api"),
+            (r#"{"type":"exec","cmd":["x"],"model":"m"}"#, "/agents/a/model"),
+            (r#"{"type":"acp","cmd":["x"],"key_env":"K"}"#, "/agents/a/key_env"),
+            (r#"{"type":"acp","cmd":["x"],"api":"openai","effort":"high"}"#, "/agents/a/effort"),
+            (r#"{"type":"acp","cmd":["x"],"pass_env":["A=b"]}"#, "/agents/a/pass_env"),
         ] {
             assert_eq!(pointers(&one(agent)), [pointer], "{agent}");
         }
         let fine = r#"{"type":"claude","base_url":"http://127.0.0.1:8765/v1","bin":"/opt/claude","effort":"high","args":["--x"]}"#;
+        Config::parse(one(fine).as_bytes()).unwrap();
+        let fine = r#"{"type":"acp","cmd":["x"],"api":"openai","model":"m","base_url":"http://127.0.0.1:1/v1","key_env":"K","pass_env":["T"]}"#;
         Config::parse(one(fine).as_bytes()).unwrap();
     }
 

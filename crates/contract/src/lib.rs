@@ -40,7 +40,7 @@ pub use approval::{
 pub use attestation::Statement;
 pub use audit::{Audit, AuditHead, AuditLine, RefusedBy};
 pub use config::{
-    AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ModelPrice, ScopeConfig, TlsConfig,
+    AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ModelApi, ModelPrice, ScopeConfig, TlsConfig,
     TurnLimits, Usd,
 };
 pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};

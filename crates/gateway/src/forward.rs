@@ -59,6 +59,11 @@ impl Live {
         self.provider.api
     }
 
+    /// What a call is in, where the provider speaks several.
+    fn spoken(&self, exchange: &Exchange) -> Api {
+        self.api().of_call(&exchange.method, &exchange.path)
+    }
+
     pub(crate) fn hides_its_key(&self) -> bool {
         self.provider.key.is_secret() || self.provider.key.reveal().is_empty()
     }
@@ -144,7 +149,7 @@ impl Live {
     fn check_reach(&self, exchange: &Exchange) -> Result<(), Refusal> {
         match self.options.network {
             true => Ok(()),
-            false => reach::check(self.api(), &exchange.request_headers, &exchange.request_body),
+            false => reach::check(self.spoken(exchange), &exchange.request_headers, &exchange.request_body),
         }
     }
 

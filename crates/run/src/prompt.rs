@@ -308,7 +308,7 @@ mod tests {
                 },
                 contract: None,
             };
-            let blocks = blocks(&request, &Templates::default());
+            let blocks = blocks(&request, &Templates::default(), None);
             let prompt = blocks.full();
             assert!(prompt.contains("It is one JSON document and nothing else: no words before or after"), "{prompt}");
             let schema = answer_schema(role, None);

@@ -154,7 +154,6 @@ impl Run {
         Some(TurnSpec {
             step,
             opened_at: turn.since,
-            agent,
             commit: base.commit,
             tree,
             rights: TurnRights {
@@ -163,8 +162,9 @@ impl Run {
                 shell: item.rights.shell,
                 forbidden_actions: item.forbidden_actions.clone(),
                 network: item.rights.network,
-                // What is given on request was given with the approval that let the run start.
-                own_hosts: item.rights.network != NetworkRight::Deny,
+                // What is given on request was given with the approval that let the run start. The hosts of an agent that
+                // speaks ACP are those of its model, which it needs whatever its tools may reach.
+                own_hosts: item.rights.network != NetworkRight::Deny || agent.kind == AgentType::Acp,
                 mcp_tools: item.rights.mcp_tools.clone(),
             },
             goal: item.goal.clone(),
@@ -176,6 +176,7 @@ impl Run {
             in_parallel: true,
             interactive: true,
             continues: false,
+            agent,
         })
     }
 

@@ -8,8 +8,7 @@ use contract::json::schema::Schema;
 use contract::session::ErrorKind;
 use contract::{
     AgentResponse, Contract, Fact, Item, ProcessEnd, ProcessLimit, RULES_NAMED_FILES, RULES_SCHEMA_ENFORCED, Reason,
-    ResponseStatus, Role,
-    SessionOutcome, StepRef, StepStatus, TurnEnd, Verdict, VerdictFile, VerdictGiven, Violation,
+    ResponseStatus, Role, SessionOutcome, StepRef, StepStatus, TurnEnd, Verdict, VerdictFile, VerdictGiven, Violation,
 };
 
 /// The longest summary that goes into the log; the whole text stays in `output.json`.

@@ -19,6 +19,7 @@ use crate::turns::{Stage, Turns};
 use crate::wire;
 use contract::session::{Decision, ErrorKind, Permission, SessionError, ToolKind, Usage};
 use serde_json::{Value, json};
+use std::collections::VecDeque;
 
 /// The only version there is agreement on.
 const VERSION: u64 = 1;
@@ -41,23 +42,42 @@ enum Asked {
 /// How an agent is signed in that asks for it: with what it finds in its environment, since nobody is there to ask.
 #[derive(Default)]
 struct SignIn {
-    /// The ids of the methods that it offers.
+    /// What it offers, for people: the id, and the variables that it takes.
     offered: Vec<String>,
+    /// The ids of the methods that need nobody, in the order in which they are tried.
+    untried: VecDeque<String>,
     /// How the session is opened, kept for the time after.
     opening: Option<(&'static str, Value)>,
     is_under_way: bool,
-    was_tried: bool,
 }
 
 impl SignIn {
-    /// The method that needs nobody: one by a key, or else the only one there is.
-    fn method(&self) -> Option<&String> {
-        let by_key = |id: &&String| {
-            let id = id.to_ascii_lowercase();
-            ["key", "openai", "token", "gateway"].iter().any(|word| id.contains(word))
+    fn new(methods: &[Value], opening: (&'static str, Value)) -> SignIn {
+        // What it is called says nothing where there is only one.
+        let is_only = methods.len() == 1;
+        let by_key = |method: &&Value| {
+            let id = wire::text(method, "id").to_ascii_lowercase();
+            let says_so = ["key", "token", "gateway"].iter().any(|word| id.contains(word)) || id == "openai";
+            is_only || says_so || wire::text(method, "type") == "env_var"
         };
-        self.offered.iter().find(by_key).or_else(|| self.offered.first().filter(|_| self.offered.len() == 1))
+        let untried = methods.iter().filter(by_key).filter_map(|method| wire::some_name(method, "id")).collect();
+        let offered = methods.iter().filter_map(way_to_sign_in).collect();
+        SignIn { offered, untried, opening: Some(opening), is_under_way: false }
     }
+}
+
+/// A method for people. Some say which variables they take as data, some in a sentence.
+fn way_to_sign_in(method: &Value) -> Option<String> {
+    let id = wire::some_name(method, "id")?;
+    let listed = wire::list(method, "vars").iter().filter_map(|variable| wire::some_name(variable, "name"));
+    let is_variable = |word: &&str| {
+        let spelled = word.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+        spelled && ["_KEY", "_TOKEN"].iter().any(|end| word.ends_with(end))
+    };
+    let described = wire::text(method, "description").split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let mut variables: Vec<String> = listed.chain(described.filter(is_variable).map(str::to_owned)).collect();
+    variables.dedup();
+    Some(if variables.is_empty() { id } else { format!("{id} with {}", variables.join(" and ")) })
 }
 
 /// The talk with one agent.
@@ -77,17 +97,40 @@ pub(crate) struct Acp {
     message: String,
     /// Nothing came after a denial yet.
     denied: bool,
+    /// What the turn used so far, by an agent that counts it message by message.
+    counted: Usage,
     open: Open<Asked>,
 }
 
 impl Acp {
     pub(crate) fn open(brief: &Brief<'_>, prompt: &str, out: &mut Vec<Act>) -> Acp {
+        Acp::with(brief, Turns::of(prompt), out)
+    }
+
+    /// Only opens the conversation.
+    pub(crate) fn greet(brief: &Brief<'_>, out: &mut Vec<Act>) -> Acp {
+        Acp::with(brief, Turns::none(), out)
+    }
+
+    pub(crate) fn agent(&self) -> Option<&str> {
+        self.agent.as_deref()
+    }
+
+    pub(crate) fn is_signing_in(&self) -> bool {
+        self.sign_in.is_under_way
+    }
+
+    pub(crate) fn ways_to_sign_in(&self) -> &[String] {
+        &self.sign_in.offered
+    }
+
+    fn with(brief: &Brief<'_>, turns: Turns, out: &mut Vec<Act>) -> Acp {
         let mut writable = vec![brief.cwd.to_owned()];
         writable.extend(brief.extra_write.iter().map(|directory| (*directory).to_owned()));
         let mut acp = Acp {
             kind: brief.kind,
             speaker: Speaker::new(true),
-            turns: Turns::of(prompt),
+            turns,
             cwd: brief.cwd.to_owned(),
             writable,
             resume: brief.resume.map(str::to_owned),
@@ -96,6 +139,7 @@ impl Acp {
             sign_in: SignIn::default(),
             message: String::new(),
             denied: false,
+            counted: Usage::default(),
             open: Open::default(),
         };
         let hello = json!({
@@ -127,8 +171,8 @@ impl Acp {
         match self.turns.stage {
             Stage::Greeting => self.greeted(&result, notes, out),
             Stage::Opening if std::mem::take(&mut self.sign_in.is_under_way) => {
-                let (method, params) = self.sign_in.opening.take().expect("BUG: it was opened before");
-                self.speaker.ask(method, &params, out);
+                let (method, params) = self.sign_in.opening.as_ref().expect("BUG: it was opened before");
+                self.speaker.ask(method, params, out);
             }
             Stage::Opening => self.opened(&result, notes, out),
             Stage::Turning => self.turn_over(&result, notes, out),
@@ -136,20 +180,23 @@ impl Acp {
         }
     }
 
-    /// Signs in, once, where the agent opens no session without it.
+    /// Signs in where the agent opens no session without it, by one method after the other.
     fn signs_in(&mut self, error: &Value, out: &mut Vec<Act>) -> bool {
         let is_asked = error.get("code").and_then(Value::as_i64) == Some(AUTH_REQUIRED);
-        if self.turns.stage != Stage::Opening || self.sign_in.was_tried || !is_asked {
+        if self.turns.stage != Stage::Opening || !(is_asked || self.sign_in.is_under_way) {
             return false;
         }
-        let Some(method) = self.sign_in.method().cloned() else { return false };
-        (self.sign_in.was_tried, self.sign_in.is_under_way) = (true, true);
+        let Some(method) = self.sign_in.untried.pop_front() else { return false };
+        self.sign_in.is_under_way = true;
         self.speaker.ask("authenticate", &json!({"methodId": method}), out);
         true
     }
 
     /// With the ways to sign in that there are.
     fn not_signed_in(&self, mut problem: SessionError) -> SessionError {
+        if self.sign_in.is_under_way {
+            problem.kind = ErrorKind::Auth;
+        }
         if problem.kind == ErrorKind::Auth && !self.sign_in.offered.is_empty() {
             problem.message =
                 format!("{} (it offers to sign in by {})", problem.message, self.sign_in.offered.join(", "));
@@ -184,11 +231,10 @@ impl Acp {
                 method
             }
         };
-        let methods = wire::list(result, "authMethods").iter().take(OPTIONS_MAX);
-        self.sign_in.offered = methods.filter_map(|method| wire::some_name(method, "id")).collect();
+        let methods = wire::list(result, "authMethods");
         self.turns.stage = Stage::Opening;
         self.speaker.ask(method, &params, out);
-        self.sign_in.opening = Some((method, params));
+        self.sign_in = SignIn::new(&methods[..methods.len().min(OPTIONS_MAX)], (method, params));
     }
 
     fn opened(&mut self, result: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
@@ -200,19 +246,22 @@ impl Acp {
         self.session = session;
         self.turns.stage = Stage::Idle;
         let model = wire::some_name(&result["models"], "currentModelId");
-        notes.session(self.session.clone(), model, self.agent.take(), out);
+        notes.session(self.session.clone(), model, self.agent.clone(), out);
         self.start_turn(notes, out);
     }
 
     fn start_turn(&mut self, notes: &mut Notes, out: &mut Vec<Act>) {
         let Some(prompt) = self.turns.begin(notes, out) else { return };
-        self.denied = false;
+        (self.denied, self.counted) = (false, Usage::default());
         let params = json!({"sessionId": self.session, "prompt": [{"type": "text", "text": prompt}]});
         self.speaker.ask("session/prompt", &params, out);
     }
 
     fn turn_over(&mut self, result: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
-        notes.usage_more(used(result), out);
+        // What the result of the prompt says is the whole of it.
+        let counted = std::mem::take(&mut self.counted);
+        let used = used(result);
+        notes.usage_more(if used == Usage::default() { counted } else { used }, out);
         let reason = wire::text(result, "stopReason");
         let ok = reason == "end_turn" && !self.denied && !self.broke_off(result);
         match reason {
@@ -272,6 +321,12 @@ impl Acp {
     fn chunk(&mut self, update: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
         let text = wire::text(&update["content"], "text");
         if self.kind == Kind::Gemini && text.starts_with(MODE_UPDATE) {
+            return;
+        }
+        if let Some(more) = token_counts(&update["_meta"]["usage"]) {
+            self.counted.add(&more);
+        }
+        if text.is_empty() {
             return;
         }
         self.denied = false;
@@ -543,27 +598,32 @@ fn cost(cost: &Value) -> Option<u64> {
 /// What a prompt used: the protocol's own field, where it was before it had one, or gemini's.
 fn used(result: &Value) -> Usage {
     let places = [&result["usage"], &result["_meta"]["usage"]];
-    let Some(usage) = places.into_iter().find(|usage| usage.is_object()) else {
+    places.into_iter().find_map(token_counts).unwrap_or_else(|| {
         let count = &result["_meta"]["quota"]["token_count"];
-        return Usage {
+        Usage {
             input_tokens: wire::count(count, "input_tokens"),
             output_tokens: wire::count(count, "output_tokens"),
             ..Usage::default()
-        };
-    };
+        }
+    })
+}
+
+/// Tokens as the protocol counts them; none where nothing is said.
+fn token_counts(usage: &Value) -> Option<Usage> {
+    usage.as_object()?;
     let count = |key| wire::count(usage, key);
     let (input, output, thoughts) = (count("inputTokens"), count("outputTokens"), count("thoughtTokens"));
     let (read, written) = (count("cachedReadTokens"), count("cachedWriteTokens"));
     let apart = [input, output, thoughts, read, written].iter().fold(0, |sum: u64, part| sum.saturating_add(*part));
     // Some count cached input and thoughts inside the others, some beside them; the total tells.
     let beside = apart == count("totalTokens");
-    Usage {
+    Some(Usage {
         input_tokens: if beside { input.saturating_add(read).saturating_add(written) } else { input },
         output_tokens: if beside { output.saturating_add(thoughts) } else { output },
         cached_tokens: read,
         reasoning_tokens: thoughts,
         cost_micro_usd: None,
-    }
+    })
 }
 
 /// Gemini's codes are those of HTTP; others say what happened in a text.

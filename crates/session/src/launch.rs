@@ -3,10 +3,13 @@
 //! calls home are always off, a repository's own settings are not read wherever that can be had, and the rights
 //! become settings, so that the model is not offered what it may not use.
 
+mod acp;
 mod claude;
 pub(crate) mod codex;
 mod gemini;
 mod opencode;
+
+pub use acp::ModelPlace;
 
 use crate::brief::{Brief, Kind, Mode};
 use contract::work::ShellRight;

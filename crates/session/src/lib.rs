@@ -12,6 +12,7 @@
 mod acp;
 mod brief;
 mod calls;
+mod cause;
 mod claude;
 mod codex;
 mod launch;
@@ -32,8 +33,9 @@ mod turns;
 mod wire;
 
 pub use brief::{Brief, Kind, Mode, Rights};
+pub use cause::cause;
 pub use contract::work::ShellRight;
-pub use launch::{Launch, Protocol, launch};
+pub use launch::{Launch, ModelPlace, Protocol, launch};
 pub use provider::{
     KeyPlace, addresses, conversations, hosts, install, is_key, keys, program, resumes_when_cut_off, sign_in,
     sign_in_files,

@@ -114,6 +114,35 @@ impl Session {
         (Session { talk, notes: Notes::new(brief.rights.clone()), closed: None }, out)
     }
 
+    /// Opens a conversation with an agent that speaks ACP, signs it in if it asks for that, and says nothing more: nothing
+    /// is asked of a model. It is over when a session was told of, or when it failed.
+    pub fn greet(brief: &Brief<'_>) -> (Session, Vec<Act>) {
+        let mut out = Vec::new();
+        let talk = Talk::Acp(Box::new(Acp::greet(brief, &mut out)));
+        (Session { talk, notes: Notes::new(brief.rights.clone()), closed: None }, out)
+    }
+
+    /// What the agent calls itself, where it has said so.
+    pub fn agent(&self) -> Option<&str> {
+        match &self.talk {
+            Talk::Acp(talk) => talk.agent(),
+            _ => None,
+        }
+    }
+
+    /// Whether the agent was told to sign in and has not answered.
+    pub fn is_signing_in(&self) -> bool {
+        matches!(&self.talk, Talk::Acp(talk) if talk.is_signing_in())
+    }
+
+    /// The ways to sign in that the agent offers, where its protocol has that.
+    pub fn ways_to_sign_in(&self) -> &[String] {
+        match &self.talk {
+            Talk::Acp(talk) => talk.ways_to_sign_in(),
+            _ => &[],
+        }
+    }
+
     /// One line of the agent's stdout, without its end. Any bytes.
     pub fn hear(&mut self, line: &[u8]) -> Vec<Act> {
         let mut out = Vec::new();

@@ -33,6 +33,11 @@ impl Turns {
         Turns { stage: Stage::Greeting, cancelled: false, waiting: Some(prompt.to_owned()) }
     }
 
+    /// A conversation that is only opened.
+    pub(crate) fn none() -> Turns {
+        Turns { stage: Stage::Greeting, cancelled: false, waiting: None }
+    }
+
     /// One more prompt; what waits already is asked together with it.
     pub(crate) fn add(&mut self, prompt: &str) {
         match &mut self.waiting {

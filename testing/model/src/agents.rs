@@ -102,6 +102,23 @@ pub fn needed(agent: Agent) -> Option<PathBuf> {
     program
 }
 
+/// An agent that norma knows nothing of, by the link that npm made of its program; the same where it is missing.
+///
+/// # Panics
+/// In CI, if the agent is not installed.
+#[must_use]
+#[track_caller]
+pub fn needed_link(name: &str) -> Option<PathBuf> {
+    let link = place().join("node_modules/.bin").join(name);
+    if place().join(STAMP).is_file() && link.exists() {
+        return Some(link);
+    }
+    let reason = format!("{name} is not installed (cargo xtask agents)");
+    assert!(!not_run::in_ci(), "{reason}");
+    not_run::because(reason);
+    None
+}
+
 /// The folder they are installed in.
 #[must_use]
 pub fn place() -> PathBuf {

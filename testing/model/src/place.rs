@@ -4,11 +4,13 @@
 use serde_json::Value;
 
 /// What stands before the directory and what after it, for each agent.
-const WORDS: [(&str, &str); 4] = [
+const WORDS: [(&str, &str); 6] = [
     ("<cwd>", "</cwd>"),
     ("Primary working directory: ", "\n"),
     ("**Workspace Directories:**\n  - ", "\n"),
     ("Working directory: ", "\n"),
+    ("working in the directory: ", "\n"),
+    ("Current working directory: ", "\n"),
 ];
 
 /// The directory that a request's texts name, if one does.
@@ -48,6 +50,8 @@ mod tests {
             "# Environment\n - Primary working directory: /src/tree\n - Platform: linux",
             "- **Workspace Directories:**\n  - /src/tree\n- **Directory Structure:**",
             "<env>\n  Working directory: /src/tree\n  Is directory a git repo: yes",
+            "I'm currently working in the directory: /src/tree\nHere is the folder structure",
+            "* Current working directory: /src/tree\n* Git repository root: /src/tree",
         ] {
             let body = json!({ "tools": ["Working directory: /elsewhere\n"], "x": [{ "text": text }] });
             assert_eq!(cwd(&body).as_deref(), Some("/src/tree"), "{text}");

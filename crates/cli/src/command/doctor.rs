@@ -254,13 +254,14 @@ fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec
             return vec![bad("config", Health::Fail, error.to_string(), error.hint().unwrap_or("see docs/config.md"))];
         }
     };
-    let config = &settings.config;
+    let (config, is_trusted) = (&settings.config, here.trust_of(layout).trusts(&settings));
     let mut checks = Vec::new();
-    checks.push(trusted(here.trust_of(layout).trusts(&settings)));
+    checks.push(trusted(is_trusted));
     checks.push(policies(&settings.policies));
     let missing: Vec<&str> =
         Role::PDCA.iter().map(|role| role.as_str()).filter(|role| !config.agents.contains_key(*role)).collect();
-    let known = known_agents(here, config);
+    // Nothing of a configuration that nobody trusts is started, not even to ask for its version.
+    let known = known_agents(here, if is_trusted { config.clone() } else { Config::starting_point() });
     checks.push(match (config.pdca_agents(), missing.is_empty()) {
         (Ok(agents), _) => agent_check(here, user, agents.values().map(AgentConfig::program)),
         (Err(_), false) => {
@@ -285,9 +286,9 @@ fn trusted(is_trusted: bool) -> Check {
 }
 
 /// Each of the known command lines: is it there, which one is it, and can it reach its model?
-fn known_agents(here: &Surroundings, config: &Config) -> Vec<Check> {
+fn known_agents(here: &Surroundings, config: Config) -> Vec<Check> {
     let Ok(context) = here.context() else { return Vec::new() };
-    runner::survey(&context, config).iter().map(known_agent).collect()
+    runner::survey(&context, &config).iter().map(known_agent).collect()
 }
 
 fn known_agent(agent: &Surveyed) -> Check {
@@ -300,6 +301,10 @@ fn known_agent(agent: &Surveyed) -> Check {
     };
     let version = agent.version.as_deref().unwrap_or("does not say its version");
     let said = format!("{name}: {version} ({})", program.display());
+    if let Some(problem) = agent.handshake.as_ref().and_then(|handshake| handshake.problem.as_ref()) {
+        let fix = format!("look at it: norma agent list; or do without: norma agent remove {name}");
+        return bad("agent", Health::Warn, format!("{said}: {}", problem.message()), &fix);
+    }
     if let Some(unused) = agent.unused_address.as_ref().filter(|_| !matches!(agent.reach, Reach::Not(_))) {
         return bad("agent", Health::Warn, said, unused);
     }
@@ -307,7 +312,7 @@ fn known_agent(agent: &Surveyed) -> Check {
         Reach::Key(variable) => ok("agent", format!("{said}, key in {variable}, which agents never see")),
         Reach::Address(url) => ok("agent", format!("{said}, model at {url}")),
         Reach::SignIn => ok("agent", format!("{said}, signed in")),
-        Reach::Own => ok("agent", said),
+        Reach::Own => ok("agent", format!("{said}, opens a session")),
         Reach::Not(what_to_do) => {
             let health = if agent.configured { Health::Warn } else { Health::Info };
             bad("agent", health, format!("{said}, not signed in"), what_to_do)

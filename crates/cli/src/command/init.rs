@@ -2,8 +2,7 @@
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
-use contract::Config;
-use runner::{Owner, Taken, load_settings, write_policies};
+use runner::{Context, Owner, Taken, load_settings, starting_config, write_policies};
 use serde_json::json;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,28 +14,39 @@ use std::sync::Arc;
 )]
 pub(crate) struct Args {}
 
+/// What was there, and what was made.
+pub(super) struct Initialized {
+    fresh: bool,
+    config_written: bool,
+    policies_written: Vec<&'static str>,
+}
+
+/// Makes what is not there yet.
+pub(super) fn initialize(here: &Surroundings, context: &Arc<Context>) -> Outcome<Initialized> {
+    let fresh = !context.layout.exists();
+    match Owner::take(context)? {
+        Taken::Ours(owner) => here.tell_recovery(&owner.recovery),
+        Taken::Theirs(_) => {}
+    }
+    let path = context.layout.config();
+    let config_written = !path.exists();
+    if config_written {
+        let text = starting_config();
+        std::fs::write(&path, &text).map_err(|source| runner::Error::Io {
+            action: "write",
+            path: path.clone(),
+            source,
+        })?;
+        context.trust.trust_written(&text)?;
+    }
+    Ok(Initialized { fresh, config_written, policies_written: write_policies(&context.layout)? })
+}
+
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         let context = Arc::new(here.context_to_be()?);
-        let fresh = !context.layout.exists();
-        match Owner::take(&context)? {
-            Taken::Ours(owner) => here.tell_recovery(&owner.recovery),
-            Taken::Theirs(_) => {}
-        }
         let path = context.layout.config();
-        let written = !path.exists();
-        if written {
-            let mut text =
-                serde_json::to_vec_pretty(&Config::starting_point()).expect("BUG: a configuration is plain data");
-            text.push(b'\n');
-            std::fs::write(&path, &text).map_err(|source| runner::Error::Io {
-                action: "write",
-                path: path.clone(),
-                source,
-            })?;
-            context.trust.trust_written(&text)?;
-        }
-        let policies = write_policies(&context.layout)?;
+        let Initialized { fresh, config_written: written, policies_written: policies } = initialize(here, &context)?;
         let trusted = load_settings(&path, &context.layout).is_ok_and(|settings| context.trust.trusts(&settings));
         let state = context.layout.shown(&context.layout.state);
         let value = json!({"state": state, "created": fresh, "config": context.layout.shown(&path), "config_written": written, "config_trusted": trusted, "policies_written": policies});

@@ -67,14 +67,20 @@ impl TestEnvironment {
         TestEnvironment { dir, root, env, unconfined: Cell::new(false), _folder: folder }
     }
 
-    /// A repository with one commit, and a state directory without agents.
-    pub(crate) fn initialized() -> TestEnvironment {
+    /// A repository with one commit that norma has never seen.
+    pub(crate) fn unseen() -> TestEnvironment {
         let env = TestEnvironment::bare();
         env.git(&["init", "--quiet"]);
         for (path, content) in FILES {
             env.write(path, content);
         }
         env.commit("first");
+        env
+    }
+
+    /// The same with a state directory without agents.
+    pub(crate) fn initialized() -> TestEnvironment {
+        let env = TestEnvironment::unseen();
         env.norma(&["init"]).success();
         env
     }

@@ -4,6 +4,7 @@
 
 mod acp;
 mod agent_run;
+mod agent_verbs;
 mod agents;
 mod approvals;
 mod batches;

@@ -2,6 +2,7 @@
 //! scripted model answers in place of their providers. `cargo xtask agents` installs them; where one is not there, its
 //! tests are not run, and in CI they fail.
 
+mod acp;
 pub(crate) mod approvals;
 mod budgets;
 mod contracts;

@@ -562,6 +562,7 @@ fn every_verb_has_help_with_an_example() {
     Commands:
       init         Make the state directory (.norma) with a configuration and policies to start from
       trust        Trust .norma/config.json and .norma/policies as they are now: they choose what runs
+      agent        Add, list and remove agents
       doctor       Check that everything is in place, and say what to do where it is not
       demo         See norma work on a small repository in a temporary folder (needs only git and sh)
       task         Add, list, show, link and finish tasks

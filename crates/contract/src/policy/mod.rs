@@ -151,6 +151,15 @@ impl Policies {
         if problems.is_empty() { Ok(policies) } else { Err(problems) }
     }
 
+    /// The same with another file in place of one of them.
+    pub fn with(&self, name: &str, bytes: Vec<u8>) -> Result<Policies, Vec<PolicyViolation>> {
+        let written = self.files.iter().filter(|(name, _)| !self.missing.contains(name));
+        let mut found: BTreeMap<String, Vec<u8>> =
+            written.map(|(name, bytes)| ((*name).to_owned(), bytes.clone())).collect();
+        found.insert(name.to_owned(), bytes);
+        Policies::check(found)
+    }
+
     /// What counts where nobody wrote anything.
     pub fn built_in() -> Policies {
         Policies::check(BTreeMap::new()).expect("BUG: the defaults are verified by a test")

@@ -55,7 +55,7 @@ impl Live {
         let headers: Headers = for_client(&head.headers).into_iter().map(clean).collect();
         let mut passing = Passing {
             connection,
-            observer: Observer::new(self.api(), value(&headers, "content-type")),
+            observer: Observer::new(self.spoken(exchange), value(&headers, "content-type")),
             redactor: Redactor::new(key),
             body: Vec::new(),
             bytes_max: self.options.limits.body_bytes,

@@ -167,7 +167,7 @@ fn refusal(what: &str) -> Refusal {
 fn found(api: Api, members: &Map<String, Value>) -> Option<String> {
     let known = match api {
         Api::Anthropic => MESSAGES,
-        Api::OpenAi => RESPONSES,
+        Api::OpenAi | Api::OpenAiAny => RESPONSES,
         Api::OpenAiChat => CHAT,
         Api::Gemini => GENERATE,
     };

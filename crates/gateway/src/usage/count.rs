@@ -30,7 +30,7 @@ impl Seen {
     /// Looks at an event, or at a whole answer.
     pub(crate) fn note(&mut self, api: Api, value: &Value) {
         match api {
-            Api::OpenAi => self.note_responses(value),
+            Api::OpenAi | Api::OpenAiAny => self.note_responses(value),
             Api::OpenAiChat => self.note_chat(value),
             Api::Anthropic => self.note_anthropic(value),
             Api::Gemini => self.note_gemini(value),

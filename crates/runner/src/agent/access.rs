@@ -3,10 +3,10 @@
 
 use super::spool::Exchanges;
 use crate::{Error, Result};
-use contract::AgentConfig;
+use contract::{AgentConfig, ModelApi};
 use gateway::{Api, Gateway, Key, Ledger, Options, Upstream};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
-use session::{KeyPlace, Kind};
+use session::{KeyPlace, Kind, ModelPlace};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::net::TcpListener;
@@ -41,7 +41,6 @@ impl Access {
         extra_roots: Option<&Path>,
         options: Options,
     ) -> std::result::Result<Access, String> {
-        let Some(api) = api(kind) else { return Ok(Access::Configured) };
         let (key, variable, base_url) = match reach(kind, agent, user_env) {
             Reach::Not(what_to_do) => return Err(what_to_do),
             Reach::SignIn => return Ok(Access::SignIn),
@@ -55,6 +54,7 @@ impl Access {
                 (key, Some(variable), base_url)
             }
         };
+        let api = api(kind, agent).expect("BUG: a way over norma is known of an API only");
         let variable_of = |names: [&str; 2]| {
             let value = names.iter().find_map(|name| user_env.get(OsStr::new(name))?.to_str());
             value.filter(|value| !value.is_empty()).map(str::to_owned)
@@ -91,6 +91,12 @@ impl Access {
         matches!(self, Access::Gateway(..)).then_some(PLACEHOLDER)
     }
 
+    /// Where an agent that speaks ACP finds its model at this address of norma's, if it goes over norma.
+    pub(super) fn place<'p>(&self, agent: &'p AgentConfig, url: Option<&'p str>) -> Option<ModelPlace<'p>> {
+        let (api, url, key) = (agent.api?, url?, self.placeholder()?);
+        Some(ModelPlace { api, url, key, model: agent.model.as_deref() })
+    }
+
     /// The hosts that the program itself needs.
     pub(super) fn hosts(&self, kind: Kind) -> Vec<String> {
         match self {
@@ -105,14 +111,26 @@ fn read_roots(path: &Path) -> std::result::Result<String, String> {
         .map_err(|error| format!("tls.extra_roots: could not read {}: {error}", path.display()))
 }
 
-/// What the provider of a kind speaks; none where nothing is known of it.
-fn api(kind: Kind) -> Option<Api> {
-    Some(match kind {
-        Kind::Codex => Api::OpenAi,
-        Kind::Claude => Api::Anthropic,
-        Kind::Gemini => Api::Gemini,
-        Kind::Opencode => Api::OpenAiChat,
-        Kind::Acp => return None,
+/// What the provider of an agent speaks; none where nothing is known of it.
+fn api(kind: Kind, agent: &AgentConfig) -> Option<Api> {
+    Some(match (kind, agent.api) {
+        (Kind::Codex, _) => Api::OpenAi,
+        (Kind::Claude, _) | (Kind::Acp, Some(ModelApi::Anthropic)) => Api::Anthropic,
+        (Kind::Gemini, _) | (Kind::Acp, Some(ModelApi::Gemini)) => Api::Gemini,
+        (Kind::Opencode, _) => Api::OpenAiChat,
+        (Kind::Acp, Some(ModelApi::Openai)) => Api::OpenAiAny,
+        (Kind::Acp, None) => return None,
+    })
+}
+
+/// The variables that may hold the key of an agent. That of one that speaks ACP is for the provider of its API, as the
+/// make that is known of that provider has it.
+fn places(kind: Kind, agent: &AgentConfig) -> &'static [KeyPlace<'static>] {
+    session::keys(match (kind, agent.api) {
+        (Kind::Acp, Some(ModelApi::Anthropic)) => Kind::Claude,
+        (Kind::Acp, Some(ModelApi::Openai)) => Kind::Codex,
+        (Kind::Acp, Some(ModelApi::Gemini)) => Kind::Gemini,
+        _ => kind,
     })
 }
 
@@ -133,7 +151,10 @@ pub enum Reach {
 
 /// How an agent reaches its model.
 pub(crate) fn reach(kind: Kind, agent: &AgentConfig, user_env: &BTreeMap<OsString, OsString>) -> Reach {
-    if api(kind).is_none() {
+    if let Some(what_to_do) = unset_variable(agent, user_env) {
+        return Reach::Not(what_to_do);
+    }
+    if api(kind, agent).is_none() {
         return Reach::Own;
     }
     match (key(kind, agent, user_env), &agent.base_url) {
@@ -160,6 +181,13 @@ pub(crate) fn unused_address(
     ))
 }
 
+/// What to do about a variable that the agent is to be given and that is not set.
+fn unset_variable(agent: &AgentConfig, user_env: &BTreeMap<OsString, OsString>) -> Option<String> {
+    let is_set = |name: &&String| user_env.get(OsStr::new(*name)).is_some_and(|value| !value.is_empty());
+    let missing = agent.pass_env.iter().find(|name| !is_set(name))?;
+    Some(format!("set {missing}, which it is to be given (\"pass_env\")"))
+}
+
 /// What the name of a model says of where it is, if it says it. At an address of one's own it says nothing.
 fn of_provider(kind: Kind, agent: &AgentConfig) -> Option<(&'static KeyPlace<'static>, &str)> {
     let (provider, model) = agent.model.as_deref().filter(|_| agent.base_url.is_none())?.split_once('/')?;
@@ -180,12 +208,14 @@ fn name_a_model(kind: Kind) -> String {
     )
 }
 
-/// What keeps an agent from its model before anything is tried; none if it can be tried.
+/// What keeps an agent from its model before anything is tried; none if it can be tried. Of one that is not spoken with
+/// only its variables are known.
 pub(crate) fn sign_in_problem(
-    kind: Kind,
+    kind: Option<Kind>,
     agent: &AgentConfig,
     user_env: &BTreeMap<OsString, OsString>,
 ) -> Option<String> {
+    let Some(kind) = kind else { return unset_variable(agent, user_env) };
     match reach(kind, agent, user_env) {
         Reach::Not(what_to_do) => Some(what_to_do),
         _ => None,
@@ -205,8 +235,8 @@ fn key(kind: Kind, agent: &AgentConfig, user_env: &BTreeMap<OsString, OsString>)
     let usual = match of_provider(kind, agent) {
         Some((place, _)) => std::slice::from_ref(place),
         // An address of one's own stands for the first of several providers.
-        None if agent.base_url.is_some() => of_first(session::keys(kind)),
-        None => session::keys(kind),
+        None if agent.base_url.is_some() => of_first(places(kind, agent)),
+        None => places(kind, agent),
     };
     let first = usual.first()?;
     let own = agent.key_env.as_deref().map(|name| (name, first));
@@ -230,9 +260,12 @@ fn signed_in(kind: Kind, user_env: &BTreeMap<OsString, OsString>) -> bool {
 
 /// What to do about an agent that nobody signed in.
 fn how_to_sign_in(kind: Kind, agent: &AgentConfig) -> String {
-    let usual = of_provider(kind, agent).map(|(place, _)| place).or_else(|| session::keys(kind).first());
+    let usual = of_provider(kind, agent).map(|(place, _)| place).or_else(|| places(kind, agent).first());
     let variable = agent.key_env.as_deref().or_else(|| usual.map(|place| place.variable));
     let variable = variable.unwrap_or("its key's variable");
+    if kind == Kind::Acp {
+        return format!("its model needs a key: set {variable}, or \"base_url\" for one that needs none");
+    }
     let sign_in = session::sign_in(kind).unwrap_or(kind.as_str());
     format!("{} is not signed in: set {variable}, or sign in with: {sign_in}", kind.as_str())
 }
@@ -353,6 +386,24 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert_eq!(reach(Kind::Codex, &AgentConfig::of(AgentType::Codex), &env), Reach::Key("OPENAI_API_KEY".into()));
+    }
+
+    #[test]
+    fn an_agent_of_which_only_the_api_is_known_has_that_providers_key_and_no_other() {
+        let acp = |api| AgentConfig { api, cmd: vec!["x".to_owned()], ..AgentConfig::of(AgentType::Acp) };
+        let of = |api, set: &[&str]| shown(&acp(Some(api)), Kind::Acp, set);
+        let expected = |variable: &str, to: &str| Some((variable.to_owned(), to.to_owned()));
+        assert_eq!(of(ModelApi::Anthropic, &ALL), expected("ANTHROPIC_API_KEY", "https://api.anthropic.com"));
+        assert_eq!(of(ModelApi::Openai, &ALL), expected("OPENAI_API_KEY", "https://api.openai.com/v1"));
+        assert_eq!(of(ModelApi::Gemini, &["OPENAI_API_KEY"]), None);
+        let none = BTreeMap::new();
+        assert_eq!(reach(Kind::Acp, &acp(None), &none), Reach::Own);
+        let told =
+            Reach::Not("its model needs a key: set OPENAI_API_KEY, or \"base_url\" for one that needs none".into());
+        assert_eq!(reach(Kind::Acp, &acp(Some(ModelApi::Openai)), &none), told);
+        let given = AgentConfig { pass_env: vec!["TOKEN".to_owned()], ..acp(None) };
+        let told = Reach::Not("set TOKEN, which it is to be given (\"pass_env\")".into());
+        assert_eq!(reach(Kind::Acp, &given, &none), told);
     }
 
     #[test]

@@ -17,8 +17,21 @@ pub(crate) fn program(found: &Path) -> PathBuf {
     if is_seen { named } else { target }
 }
 
-/// What has to be readable besides the program itself: what it was installed with, or its directory.
-pub(super) fn package(program: &Path) -> Vec<Root> {
+/// What has to be readable besides the program itself: what it was installed with, and what the scripts were that are its
+/// arguments, where it is an interpreter.
+pub(super) fn installed(program: &Path, args: &[String]) -> Vec<Root> {
+    let scripts = args.iter().map(Path::new).filter(|path| path.is_absolute());
+    let mut found = package(program);
+    for root in scripts.flat_map(environment) {
+        if !found.iter().any(|it| it.path == root.path) {
+            found.push(root);
+        }
+    }
+    found
+}
+
+/// What a program was installed with, or its directory.
+fn package(program: &Path) -> Vec<Root> {
     let found = environment(program);
     if !found.is_empty() {
         return found;

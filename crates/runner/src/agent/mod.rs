@@ -2,6 +2,7 @@
 //! and prints an answer; these are told a prompt, work while norma listens, and their last message is the answer.
 
 mod access;
+mod greet;
 mod home;
 mod installed;
 mod ongoing;
@@ -20,8 +21,9 @@ use contract::session::{ErrorKind, SessionError};
 use contract::work::NetworkRight;
 use contract::{AgentConfig, AgentType, Contract, PromptBlock, PromptBlocks, Sent, SessionOutcome, Usage, Usd};
 use gateway::{Options, Price, Prices, Retries};
+pub(crate) use greet::{Greeted, Greeter};
 use home::{Home, TurnEnd};
-use installed::package;
+use installed::installed;
 pub(crate) use installed::{environment, program};
 use ongoing::{Known, Ongoing, Place};
 use run::TurnRights;
@@ -31,10 +33,10 @@ use sandbox::{Overlay, Root, Upper};
 use saving::Saving;
 pub(crate) use saving::Work;
 use serde_json::Value;
-use session::{Brief, Exit, Kind, Launch, Mode, Rights, launch};
+use session::{Brief, Exit, Kind, Launch, Mode, ModelPlace, Rights, launch};
 use spool::{Exchanges, Spool};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -66,6 +68,8 @@ struct Terms {
     rights: Rights,
     schema: Value,
     args: Vec<String>,
+    /// Variables that the configuration says.
+    own_env: BTreeMap<String, String>,
     prompt: PromptBlocks,
     /// The conversation it goes on with.
     ongoing: Option<Ongoing>,
@@ -93,6 +97,8 @@ pub(crate) struct Engaged {
 pub(crate) struct Extra {
     /// Variables.
     pub(crate) env: BTreeMap<String, String>,
+    /// Variables that its configuration says, which go before those.
+    pub(crate) own_env: BTreeMap<String, String>,
     /// Hosts, as `host:port`.
     pub(crate) network: Vec<String>,
     /// What it can read.
@@ -185,29 +191,31 @@ impl Engaging<'_> {
             Some(again) => again.prompt.clone(),
             None => blocks(order.request, &context.templates, repository),
         };
-        let place = Place::of(kind, &conversations(context, order), spec.step);
+        let kept = Place::of(kind, &conversations(context, order), spec.step);
         let ongoing = match order.again {
             Some(again) if again.prompt.sent == Sent::Full => None,
             _ if agent.resume == Some(false) => None,
-            _ => place.find(&prompt),
+            _ => kept.find(&prompt),
         };
         if order.again.is_some_and(|again| again.prompt.sent == Sent::Delta) && ongoing.is_none() {
             let why = "the conversation that it went on with was cut off, and is not on record";
             return Ok(Engagement::Refused(why.to_owned()));
         }
         prompt.sent = if ongoing.is_some() { Sent::Delta } else { Sent::Full };
+        let told = Told::new(&access, agent, port, &context.user_env);
         let terms = Terms {
             kind,
             mode: if spec.interactive { Mode::Live } else { Mode::OneShot },
             model: access.model(kind, agent).map(str::to_owned),
             effort: agent.effort.clone(),
-            base_url: access.placeholder().map(|_| format!("http://127.0.0.1:{port}")),
+            base_url: told.base_url,
             cwd: text(cwd),
             home: text(&home_inside),
             step_dir: order.request.paths.step_dir.clone(),
             rights: rights(&spec.rights),
             schema: spec.answer_schema(),
-            args: if kind == Kind::Acp { agent.cmd[1..].to_vec() } else { agent.args.clone() },
+            args: told.args,
+            own_env: told.own_env,
             prompt,
             ongoing,
             access,
@@ -219,7 +227,8 @@ impl Engaging<'_> {
         let files = terms.ongoing.as_ref().map(|ongoing| (kind, ongoing.files.as_path()));
         let home = Home::furnish(home_dir, &launch, sign_in.map(|home| (kind, home)), files)?;
         let (spool, continues) = (Some(spool), spec.continues);
-        Ok(Engagement::Ready(Box::new(Engaged { terms, launch, home, place, continues, spool, free_door })))
+        let engaged = Engaged { terms, launch, home, place: kept, continues, spool, free_door };
+        Ok(Engagement::Ready(Box::new(engaged)))
     }
 }
 
@@ -268,6 +277,62 @@ fn free_door() -> Result<TcpListener> {
     TcpListener::bind(("127.0.0.1", 0)).map_err(|source| Error::io("listen on", Path::new("127.0.0.1"), source))
 }
 
+fn home_overlay(inside: &str, home: &Home) -> Overlay {
+    Overlay {
+        path: PathBuf::from(inside),
+        lower: vec![home.dir.clone()],
+        upper: Upper::Memory { bytes: HOME_BYTES },
+        writable: true,
+        reason: "the agent's own home".to_owned(),
+    }
+}
+
+/// An error with what was found of its cause, unless it says that itself.
+pub(crate) fn caused(error: SessionError, cause: &str) -> SessionError {
+    let is_vague = matches!(error.kind, ErrorKind::Other | ErrorKind::Protocol) && !error.message.contains(cause);
+    if !is_vague {
+        return error;
+    }
+    SessionError { message: format!("{cause} ({})", error.message), ..error }
+}
+
+/// What an agent's program is told from outside of its protocol.
+struct Told {
+    /// Where norma answers in place of its provider.
+    base_url: Option<String>,
+    args: Vec<String>,
+    own_env: BTreeMap<String, String>,
+}
+
+impl Told {
+    fn new(access: &Access, agent: &AgentConfig, port: u16, user_env: &BTreeMap<OsString, OsString>) -> Told {
+        let base_url = access.placeholder().map(|_| format!("http://127.0.0.1:{port}"));
+        let place = access.place(agent, base_url.as_deref());
+        let typed = if agent.kind.has_command() { &agent.cmd[1..] } else { &agent.args[..] };
+        let args = typed.iter().map(|arg| place.as_ref().map_or_else(|| arg.clone(), |place| place.fill(arg)));
+        Told { args: args.collect(), own_env: own_env(agent, place.as_ref(), user_env), base_url }
+    }
+}
+
+/// The variables that an agent's configuration gives it: by value, with the place of its model filled in, and by name.
+pub(crate) fn own_env(
+    agent: &AgentConfig,
+    place: Option<&ModelPlace<'_>>,
+    user_env: &BTreeMap<OsString, OsString>,
+) -> BTreeMap<String, String> {
+    let told = place.map(ModelPlace::variables).unwrap_or_default();
+    let told = told.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let passed = agent.pass_env.iter().filter_map(|name| {
+        let value = user_env.get(OsStr::new(name))?.to_str()?;
+        Some((name.clone(), value.to_owned()))
+    });
+    let said = agent
+        .env
+        .iter()
+        .map(|(name, value)| (name.clone(), place.map_or_else(|| value.clone(), |place| place.fill(value))));
+    told.chain(passed).chain(said).collect()
+}
+
 /// What an agent's own program is told that it may do.
 fn rights(given: &TurnRights) -> Rights {
     Rights {
@@ -312,17 +377,12 @@ impl Engaged {
 
     /// What its sandbox has besides what every agent's has.
     pub(crate) fn extra(&self, program: &Path) -> Extra {
-        let home = Overlay {
-            path: PathBuf::from(&self.terms.home),
-            lower: vec![self.home.dir.clone()],
-            upper: Upper::Memory { bytes: HOME_BYTES },
-            writable: true,
-            reason: "the agent's own home".to_owned(),
-        };
+        let home = home_overlay(&self.terms.home, &self.home);
         Extra {
             env: self.launch.env.clone(),
+            own_env: self.terms.own_env.clone(),
             network: self.terms.access.hosts(self.terms.kind),
-            read: package(program),
+            read: installed(program, &self.launch.args),
             home: Some(home),
             door: matches!(self.terms.access, Access::Gateway(..)).then_some(DOOR),
         }
@@ -333,9 +393,9 @@ impl Engaged {
         policy.overlays.iter().position(|overlay| overlay.path == Path::new(&self.terms.home))
     }
 
-    /// The variables it gets where nothing confines it.
-    pub(crate) fn env(&self) -> &BTreeMap<String, String> {
-        &self.launch.env
+    /// The variables it gets where nothing confines it: norma's, and those of its configuration, which go before them.
+    pub(crate) fn env(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.launch.env.iter().chain(&self.terms.own_env)
     }
 
     /// The bounds of its turn.
@@ -394,6 +454,12 @@ impl Engaged {
         let error = match refused {
             Some(message) => Some(SessionError { kind: ErrorKind::Other, message, status: None }),
             None => ended.error.map(|said| self.explained(said)),
+        };
+        // One that never came to speak says why on stderr only.
+        let cause = session::cause(&outcome.stderr.bytes).filter(|_| ended.session_id.is_none());
+        let error = match (error, cause) {
+            (Some(error), Some(cause)) => Some(talk.spool.without_secrets(caused(error, &cause))),
+            (error, _) => error,
         };
         let is_limited = error.as_ref().is_some_and(|error| matches!(error.kind, ErrorKind::RateLimited { .. }));
         let is_cut_off = exit == Exit::Killed || is_limited;

@@ -3,6 +3,7 @@
 
 use crate::{Error, Result};
 use contract::SessionEvent;
+use contract::session::SessionError;
 use gateway::{Exchange, Record};
 use run::redact::{Counts, Redacted, Redactor, add};
 use serde_json::{Value, json};
@@ -79,6 +80,12 @@ impl Spool {
             // What cannot be read without its secret is not told.
             (Cow::Owned(text), _) => serde_json::from_str(&text).unwrap_or(SessionEvent::Other { raw: Value::Null }),
         }
+    }
+
+    /// An error without its secrets.
+    pub(super) fn without_secrets(&self, error: SessionError) -> SessionError {
+        let message = self.redactor.redact_str(&error.message).0.into_owned();
+        SessionError { message, ..error }
     }
 
     /// What was taken out so far, by kind.

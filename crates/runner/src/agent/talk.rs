@@ -27,9 +27,7 @@ pub(crate) struct Conversation<'a> {
     pub(super) spool: Spool,
     witness: &'a dyn Witness,
     words: Vec<u8>,
-    line: Vec<u8>,
-    /// A line that is too long is dropped to its end.
-    skipping: bool,
+    lines: Lines,
     over: bool,
     waiting: VecDeque<Asked>,
     facts: usize,
@@ -99,8 +97,7 @@ impl<'a> Conversation<'a> {
             spool,
             witness,
             words: Vec::new(),
-            line: Vec::new(),
-            skipping: false,
+            lines: Lines::default(),
             over: false,
             waiting: VecDeque::new(),
             facts: 0,
@@ -178,25 +175,25 @@ impl<'a> Conversation<'a> {
         self.session.answer(id, decision)
     }
 
-    fn end_line(&mut self) -> io::Result<()> {
-        let line = std::mem::take(&mut self.line);
-        if std::mem::take(&mut self.skipping) || line.trim_ascii().is_empty() {
-            return Ok(());
-        }
-        self.spool.line(Side::Agent, &line)?;
-        let acts = self.session.hear(&line);
-        self.perform(acts)?;
-        // The buffer is used again: most lines have about the same length.
-        self.line = line;
-        self.line.clear();
-        Ok(())
+    fn hear_line(&mut self, line: &[u8]) -> io::Result<()> {
+        self.spool.line(Side::Agent, line)?;
+        let acts = self.session.hear(line);
+        self.perform(acts)
     }
 }
 
-impl Talk for Conversation<'_> {
-    fn hear(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut pieces = bytes.split_inclusive(|byte| *byte == b'\n');
-        pieces.try_for_each(|piece| {
+/// The lines of what comes in pieces.
+#[derive(Default)]
+pub(super) struct Lines {
+    line: Vec<u8>,
+    /// A line that is too long is dropped to its end.
+    skipping: bool,
+}
+
+impl Lines {
+    /// Every line that this ends, without its end; those that say nothing are left out.
+    pub(super) fn feed(&mut self, bytes: &[u8], mut heard: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        bytes.split_inclusive(|byte| *byte == b'\n').try_for_each(|piece| {
             let (text, ended) = match piece.split_last() {
                 Some((b'\n', text)) => (text, true),
                 _ => (piece, false),
@@ -208,8 +205,24 @@ impl Talk for Conversation<'_> {
             if !self.skipping {
                 self.line.extend_from_slice(text);
             }
-            if ended { self.end_line() } else { Ok(()) }
+            if !ended {
+                return Ok(());
+            }
+            let is_whole = !std::mem::take(&mut self.skipping) && !self.line.trim_ascii().is_empty();
+            let result = if is_whole { heard(&self.line) } else { Ok(()) };
+            // The buffer is used again: most lines have about the same length.
+            self.line.clear();
+            result
         })
+    }
+}
+
+impl Talk for Conversation<'_> {
+    fn hear(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut lines = std::mem::take(&mut self.lines);
+        let heard = lines.feed(bytes, |line| self.hear_line(line));
+        self.lines = lines;
+        heard
     }
 
     fn take_words(&mut self) -> Vec<u8> {

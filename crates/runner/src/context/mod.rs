@@ -1,6 +1,7 @@
 //! What a process of norma works with, whatever it does: where things are, what a person trusts, the policies, the keys,
 //! and whether this machine can confine agents. All of it is read or made before a run is touched.
 
+pub(crate) mod agents;
 pub(crate) mod confinement;
 pub(crate) mod keys;
 pub(crate) mod policy;

@@ -9,8 +9,9 @@ use crate::context::confinement::{check_sandbox, check_workspace};
 use crate::context::policy::load_policies;
 use crate::{Context, Error, Keys, Result};
 use contract::attestation::predicate::{CHECKPOINT, checkpoint};
-use contract::{AuditHead, Config, Digest, Mode, Policies, SandboxConfig, Violation};
+use contract::{AgentConfig, AuditHead, Config, Digest, Mode, Policies, SandboxConfig, Violation};
 use run::Run;
+use run::redact::Redactor;
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -198,6 +199,35 @@ impl Settings {
         let digest = Config::trust_digest(bytes, &policies);
         Settings { config, path: path.to_owned(), config_digest: contract::hash::sha256(bytes), policies, digest }
     }
+
+    /// Refuses a configuration with a key in it: it is a file that people commit.
+    pub(crate) fn refuse_plain_secrets(&self) -> Result<()> {
+        let violations: Vec<Violation> = self.config.agents.iter().flat_map(plain_secrets).collect();
+        if violations.is_empty() { Ok(()) } else { Err(invalid(&self.path, &violations)) }
+    }
+}
+
+/// What looks like a key among the variables and arguments of an agent.
+fn plain_secrets((name, agent): (&String, &AgentConfig)) -> Vec<Violation> {
+    let redactor = Redactor::patterns();
+    let found = |text: &str| redactor.spans(text.as_bytes()).first().map(|span| span.kind.description());
+    let mut violations = Vec::new();
+    for (variable, value) in &agent.env {
+        if let Some(kind) = found(&format!("{variable}=\"{value}\"")) {
+            let message = format!(
+                "this looks like {kind}; keep it in your environment and name the variable: \"key_env\" for a key that norma \
+                 holds for the agent, or \"pass_env\": [{variable:?}] for one that the agent itself is given"
+            );
+            violations.push(Violation { pointer: format!("/agents/{name}/env/{variable}"), message });
+        }
+    }
+    for (index, arg) in agent.cmd.iter().chain(&agent.args).enumerate() {
+        if let Some(kind) = found(arg) {
+            let message = format!("this looks like {kind}; keep it in your environment and name it in \"pass_env\"");
+            violations.push(Violation { pointer: format!("/agents/{name}/cmd/{index}"), message });
+        }
+    }
+    violations
 }
 
 /// Reads a configuration, and the policies of a state directory; every violation is in the message.
@@ -212,7 +242,8 @@ pub fn load_settings(path: &Path, layout: &Layout) -> Result<Settings> {
     })?;
     file.take(CONFIG_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|source| Error::io("read", path, source))?;
     let config = Config::parse(&bytes).map_err(|violations| invalid(path, &violations))?;
-    Ok(Settings::new(config, &bytes, path, load_policies(layout)?))
+    let settings = Settings::new(config, &bytes, path, load_policies(layout)?);
+    settings.refuse_plain_secrets().map(|()| settings)
 }
 
 /// The settings of somebody who asks, if they are trusted. A configuration that was named is; the policies of the state

@@ -303,6 +303,11 @@ impl Repository {
         self.peel(&format!("{rev}^{{commit}}"))
     }
 
+    /// Whether there is something of this name in the commit that HEAD names.
+    pub fn has_committed(&self, path: &str) -> Result<bool, GitError> {
+        Ok(self.peel(&format!("HEAD:{path}"))?.is_some())
+    }
+
     fn peel(&self, expression: &str) -> Result<Option<ObjectId>, GitError> {
         let output = self.git("rev-parse").args(&["--verify", "-q", "--end-of-options", expression]).outcome()?;
         match output.status.code() {

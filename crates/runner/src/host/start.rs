@@ -350,7 +350,7 @@ impl Starting<'_> {
                 missing.push(format!("\n  {name}: {problem}"));
             }
             let kind = crate::agent::kind_of(agent);
-            let problem = kind.and_then(|kind| crate::agent::sign_in_problem(kind, agent, self.user_env));
+            let problem = crate::agent::sign_in_problem(kind, agent, self.user_env);
             missing.extend(problem.map(|problem| format!("\n  {name}: {problem}")));
             if let Some(path) = agent.path.as_deref().filter(|path| *path != ".")
                 && objects.tree_entry(id(tree), path.as_bytes())?.is_none_or(|(mode, _)| mode != 0o40_000)

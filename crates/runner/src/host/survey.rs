@@ -3,6 +3,7 @@
 
 use crate::agent::{Reach, kind_of, reach, unused_address};
 use crate::context::Context;
+use crate::machine::handshake::{Handshake, HandshakeProblem, handshake};
 use crate::process::{self, Cancel, Command, End, Limits};
 use contract::{AgentConfig, AgentType, Config};
 use std::ffi::OsStr;
@@ -34,7 +35,12 @@ pub struct Surveyed {
     pub reach: Reach,
     /// An address that the environment has for it and that does not count, and what to do about it.
     pub unused_address: Option<String>,
+    /// What a handshake came to, with an agent of type `acp` that is there.
+    pub handshake: Option<Handshake>,
 }
+
+/// How long an agent may take to open a session.
+pub const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Looks for every known agent, and for those that are configured.
 pub fn survey(context: &Context, config: &Config) -> Vec<Surveyed> {
@@ -43,7 +49,15 @@ pub fn survey(context: &Context, config: &Config) -> Vec<Surveyed> {
     let mut names: Vec<String> = known.into_iter().chain(configured).collect();
     names.sort();
     names.dedup();
-    names.into_iter().filter_map(|name| look_at(context, config, &name, &config.agent(&name)?)).collect()
+    // Most of it is waiting for programs to start.
+    std::thread::scope(|scope| {
+        let looking: Vec<_> = names
+            .iter()
+            .filter_map(|name| Some((name, config.agent(name)?)))
+            .map(|(name, agent)| scope.spawn(move || look_at(context, config, name, &agent)))
+            .collect();
+        looking.into_iter().filter_map(|it| it.join().expect("BUG: looking at an agent does not panic")).collect()
+    })
 }
 
 /// Looks for one agent; none if it is not one that is spoken with.
@@ -51,8 +65,11 @@ pub fn look_at(context: &Context, config: &Config, name: &str, agent: &AgentConf
     let kind = kind_of(agent)?;
     let path = context.agent_env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
     let program = process::resolve(agent.program(), &path, &context.user.root);
-    // Any program that speaks ACP can be started, but only the known ones say what they are.
-    let version = program.as_deref().filter(|_| agent.kind != AgentType::Acp).and_then(|it| version(context, it));
+    // The known ones say what they are when they are asked; of any other only its protocol is known.
+    let is_acp = agent.kind == AgentType::Acp;
+    let version = program.as_deref().filter(|_| !is_acp).and_then(|it| version(context, it));
+    let handshake = (is_acp && program.is_some()).then(|| greeted(context, config, agent));
+    let version = version.or_else(|| handshake.as_ref()?.agent.clone());
     Some(Surveyed {
         name: name.to_owned(),
         kind: agent.kind,
@@ -62,12 +79,22 @@ pub fn look_at(context: &Context, config: &Config, name: &str, agent: &AgentConf
         version,
         reach: reach(kind, agent, &context.user_env),
         unused_address: unused_address(kind, agent, &context.user_env),
+        handshake,
+    })
+}
+
+/// A handshake, whatever keeps norma itself from it.
+fn greeted(context: &Context, config: &Config, agent: &AgentConfig) -> Handshake {
+    handshake(context, config, agent, HANDSHAKE_PATIENCE).unwrap_or_else(|error| {
+        let problem = Some(HandshakeProblem::NotStarted(error.to_string()));
+        Handshake { problem, ..Handshake::default() }
     })
 }
 
 /// What a program says when it is asked for its version, in a home of its own that is gone afterwards.
 fn version(context: &Context, program: &Path) -> Option<String> {
-    let home = std::env::temp_dir().join(format!("norma-survey-{}", std::process::id()));
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    let home = std::env::temp_dir().join(format!("norma-survey-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&home).ok()?;
     let mut env = context.agent_env.clone();
     env.insert("HOME".into(), home.clone().into());

@@ -129,6 +129,7 @@ impl Machine {
         let wanted = confine::Program {
             cwd: &call.root,
             named: [call.program.path.as_path()].into_iter().chain(arguments).collect(),
+            read: Vec::new(),
             env: self.variables(&call),
             network: &[],
         };

@@ -89,6 +89,8 @@ pub(crate) struct Program<'a> {
     pub(crate) cwd: &'a Path,
     /// Files that its command names by absolute path.
     pub(crate) named: Vec<&'a Path>,
+    /// What it was installed with.
+    pub(crate) read: Vec<Root>,
     /// Variables added to the clean environment.
     pub(crate) env: BTreeMap<String, String>,
     /// What it may reach, as `host:port`.
@@ -106,23 +108,11 @@ impl Scene<'_> {
         run_dir: &Path,
         extra: Extra,
     ) -> std::result::Result<Policy, String> {
-        let arguments = agent.cmd.iter().skip(1).map(Path::new).filter(|path| path.is_absolute());
-        let mut env = extra.env;
-        env.extend(agent.env.clone());
-        env.insert(MARKER.to_owned(), order.run.id.slug().to_string());
-        env.insert("NORMA_STEP_DIR".to_owned(), order.step_dir.to_string_lossy().into_owned());
-        let named = [program].into_iter().chain(arguments).collect();
-        let mut network = extra.network;
-        network.extend(agent.network.iter().filter(|_| order.spec.rights.own_hosts).cloned());
-        let mut policy = self.policy(Program { cwd, named, env, network: &network })?;
-        policy.door = extra.door;
-        self.hear(&mut policy, program, &extra.read, order.spec.rights.shell);
-        for root in extra.read {
-            if !policy.read.iter().any(|it| it.path == root.path) {
-                policy.read.push(root);
-            }
-        }
-        policy.overlays.extend(extra.home);
+        let mut extra = extra;
+        extra.own_env.insert(MARKER.to_owned(), order.run.id.slug().to_string());
+        extra.own_env.insert("NORMA_STEP_DIR".to_owned(), order.step_dir.to_string_lossy().into_owned());
+        extra.network.extend(agent.network.iter().filter(|_| order.spec.rights.own_hosts).cloned());
+        let mut policy = self.agent(agent, (cwd, program), extra, order.spec.rights.shell)?;
         // Where other turns come and go meanwhile, only those steps are shown that this one builds on.
         match order.spec.in_parallel {
             false => policy.overlays.push(earlier_steps(order, run_dir)),
@@ -132,6 +122,26 @@ impl Scene<'_> {
             }
         }
         policy.overlays.push(step(order));
+        Ok(policy)
+    }
+
+    /// The sandbox of an agent, whatever it is started for.
+    pub(crate) fn agent(
+        &self,
+        agent: &AgentConfig,
+        (cwd, program): (&Path, &Path),
+        extra: Extra,
+        shell: ShellRight,
+    ) -> std::result::Result<Policy, String> {
+        let arguments = agent.cmd.iter().skip(1).map(Path::new).filter(|path| path.is_absolute());
+        let mut env = extra.env;
+        env.extend(extra.own_env);
+        let named = [program].into_iter().chain(arguments).collect();
+        let read = extra.read.clone();
+        let mut policy = self.policy(Program { cwd, named, read, env, network: &extra.network })?;
+        policy.door = extra.door;
+        self.hear(&mut policy, program, &extra.read, shell);
+        policy.overlays.extend(extra.home);
         Ok(policy)
     }
 
@@ -184,6 +194,11 @@ impl Scene<'_> {
     /// A sandbox with the machine in it, and nothing of a tree.
     fn bare(&self, program: Program<'_>) -> std::result::Result<Policy, String> {
         let mut read = self.tools.read.clone();
+        for root in program.read {
+            if !read.iter().any(|it| it.path == root.path) {
+                read.push(root);
+            }
+        }
         read.extend(self.named(&program.named, &read));
         Ok(Policy {
             read,

@@ -21,6 +21,7 @@ use run::prompt::{INSTRUCTION_FILES, INSTRUCTIONS_MAX, repository_block};
 use sandbox::{Commands, Judge, Policy, Report};
 use serde_json::{Value, json};
 use session::Kind;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -114,7 +115,8 @@ impl Machine {
                 let is_outside = |root: &sandbox::Root| !root.path.starts_with(&self.context.layout.root);
                 let read: Vec<_> = agent::environment(&call.program).into_iter().filter(is_outside).collect();
                 call.program = if read.is_empty() { call.program } else { agent::program(&call.program) };
-                agent::Extra { read, ..agent::Extra::default() }
+                let own_env = agent::own_env(agent, None, &self.context.user_env);
+                agent::Extra { read, own_env, ..agent::Extra::default() }
             }
         };
         let scene = self.scene(&tools, shown, contract);
@@ -198,6 +200,7 @@ impl Machine {
             SetUp::Ready(notes) => notes,
             SetUp::Failed(execution) => return Ok(*execution),
         };
+        notes.extend(unused_hosts(order));
         let time_left = order.time_left.saturating_sub(began.elapsed());
         let order = &TurnOrder { time_left, ..*order };
         let waiting = self.waiting.sandbox.take().filter(|(step, _)| *step == order.spec.step);
@@ -396,12 +399,17 @@ impl Machine {
     ) -> Command {
         let mut env = self.context.agent_env.clone();
         let mut limits = limits(order);
-        if let Some(engaged) = engaged {
-            call.args = engaged.args().iter().map(OsString::from).collect();
-            env.extend(engaged.env().iter().map(|(name, value)| (name.into(), value.into())));
-            limits = engaged.limits(limits);
+        match engaged {
+            Some(engaged) => {
+                call.args = engaged.args().iter().map(OsString::from).collect();
+                env.extend(engaged.env().map(|(name, value)| (name.into(), value.into())));
+                limits = engaged.limits(limits);
+            }
+            None => {
+                let own = agent::own_env(agent, None, &self.context.user_env);
+                env.extend(own.into_iter().map(|(name, value)| (name.into(), value.into())));
+            }
         }
-        env.extend(agent.env.iter().map(|(name, value)| (name.into(), value.into())));
         env.insert(MARKER.into(), order.run.id.slug().as_str().into());
         env.insert(TURN_MARKER.into(), turn_marker(order).into());
         env.insert("NORMA_STEP_DIR".into(), order.live_dir.into());
@@ -443,6 +451,12 @@ impl Machine {
         let entry = self.objects.tree_entry(id(on.tree), path.as_str().as_bytes())?;
         Ok(entry.is_some_and(|(mode, _)| mode & 0o170_000 == 0o100_000))
     }
+}
+
+/// What is said of hosts that an agent is configured for and does not get.
+fn unused_hosts(order: &TurnOrder<'_>) -> Option<String> {
+    let hosts = Some(&order.spec.agent.network).filter(|hosts| !hosts.is_empty() && !order.spec.rights.own_hosts)?;
+    Some(format!("the contract gives no network, so the agent could not reach {}", hosts.join(", ")))
 }
 
 /// What [`TURN_MARKER`] says: the run, and the turn within it.

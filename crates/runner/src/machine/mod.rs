@@ -3,6 +3,7 @@
 mod acceptance;
 pub(crate) mod confine;
 pub(crate) mod execute;
+pub(crate) mod handshake;
 pub(crate) mod landing;
 pub(crate) mod setup;
 mod startable;
@@ -71,24 +72,26 @@ impl Machine {
         }
     }
 
-    /// Finds what is secret by its form, what the user's environment holds under a name that says so, and the secrets of
-    /// the repository's `.env` files.
+    /// See [`redactor`]; made once.
     pub(crate) fn redactor(&mut self) -> Arc<Redactor> {
-        let Context { user_env, layout, .. } = &*self.context;
-        let made = self.redactor.get_or_insert_with(|| {
-            let mut known = Known::new();
-            for text in dotenv_files(&layout.root) {
-                known.add_dotenv(&text);
-            }
-            for (name, value) in user_env {
-                if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
-                    known.add_variable(name, value);
-                }
-            }
-            Arc::new(Redactor::new(&known))
-        });
+        let made = self.redactor.get_or_insert_with(|| Arc::new(redactor(&self.context)));
         Arc::clone(made)
     }
+}
+
+/// Finds what is secret by its form, what the user's environment holds under a name that says so, and the secrets of the
+/// repository's `.env` files.
+pub(crate) fn redactor(context: &Context) -> Redactor {
+    let mut known = Known::new();
+    for text in dotenv_files(&context.layout.root) {
+        known.add_dotenv(&text);
+    }
+    for (name, value) in &context.user_env {
+        if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
+            known.add_variable(name, value);
+        }
+    }
+    Redactor::new(&known)
 }
 
 /// The `.env` files that lie at the top of a repository, tracked or not, as far as they can be read.

@@ -212,6 +212,7 @@ impl Machine {
         let program = Program {
             cwd: &call.cwd,
             named: named.filter(|path| path.is_absolute()).collect(),
+            read: Vec::new(),
             env: BTreeMap::from([(MARKER.to_owned(), on.run.id.slug().to_string())]),
             network: &agent.network,
         };

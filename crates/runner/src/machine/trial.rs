@@ -6,7 +6,7 @@ use crate::context::confinement::level;
 use crate::git::Objects;
 use crate::machine::confine::{Program, Scene, Shown, Tools};
 use crate::machine::view::is_secret;
-use crate::workspace::{CaptureRules, Captured, Workspaces, capture};
+use crate::workspace::{CaptureRules, Captured, Stand, Workspaces, capture};
 use crate::{Context, Error, News, Result};
 use contract::{Config, Policies, RepoPath};
 use run::gate::Finding;
@@ -45,26 +45,11 @@ pub struct Tried {
 impl Trial<'_> {
     /// Runs the program to its end.
     pub fn run(self, context: &Context, streams: Streams) -> Result<Tried> {
-        let layout = &context.layout;
-        let objects = Objects::open_or_create(&layout.git(), &context.user)?;
-        let head = context.user.head()?;
-        let config = Config::starting_point();
-        let workspaces = Workspaces::new(&layout.cache(), config.workspace.history, is_secret)?;
-        let stand = workspaces
-            .stand(&objects, head.commit, head.tree, &mut |progress| (context.told)(News::Checkout(progress)))?;
-        let secrets = stand.secrets.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
-        let level = level(&context.sandbox)?;
-        let scene = Scene {
-            tools: &Tools::find(&context.agent_env, &[], &layout.root, level),
-            shown: Shown::Layers { lower: stand.lower.clone(), secrets },
-            root: &layout.root,
-            state: &layout.state,
-            env: &context.agent_env,
-            limits: &config.sandbox.limits,
-            layer_mb: config.workspace.layer_mb,
-        };
+        let (layout, config) = (&context.layout, Config::starting_point());
+        let AtHead { objects, stand, tools } = &AtHead::new(context, layout, &config)?;
+        let scene = at_head(context, &config, stand, tools);
         let named = vec![Path::new(&self.command.program)];
-        let program = Program { cwd: self.cwd, named, env: BTreeMap::new(), network: self.network };
+        let program = Program { cwd: self.cwd, named, read: Vec::new(), env: BTreeMap::new(), network: self.network };
         let refused = |why: String| Error::environment(why, "nothing was run; what is missing: norma doctor");
         let policy = scene.policy(program).map_err(refused)?;
         let prepared = context.sandbox.prepare(&policy, self.command, &streams);
@@ -75,13 +60,49 @@ impl Trial<'_> {
         let report = confined.finish().map_err(not_run)?;
         let named = self.allowed_paths.iter().map(|path| path.as_str().as_bytes().to_vec()).collect();
         let rules = CaptureRules { state_directory: state_in(layout), named, ..CaptureRules::default() };
-        let captured = capture(&objects, stand.tree, layers[0].as_fd(), &rules)?;
+        let captured = capture(objects, stand.tree, layers[0].as_fd(), &rules)?;
         let scope = contract::Scope { allowed_paths: self.allowed_paths, ..contract::Scope::default() };
         let scope = Scope::new(&scope, self.policies.scratch_paths(), contract::RULES);
         let state = layout.state_in_repository();
         let findings =
-            judge(&observed(&objects, stand.tree, &captured)?, &scope, self.policies.protected_paths(), state.as_ref());
+            judge(&observed(objects, stand.tree, &captured)?, &scope, self.policies.protected_paths(), state.as_ref());
         Ok(Tried { report, captured, findings })
+    }
+}
+
+/// A workspace at HEAD that nobody else sees.
+pub(crate) struct AtHead {
+    pub(crate) objects: Objects,
+    pub(crate) stand: Stand,
+    pub(crate) tools: Tools,
+}
+
+impl AtHead {
+    /// Makes it, with what is kept of it below `kept`.
+    pub(crate) fn new(context: &Context, kept: &store::Layout, config: &Config) -> Result<AtHead> {
+        let objects = Objects::open_or_create(&kept.git(), &context.user)?;
+        let head = context.user.head()?;
+        let workspaces = Workspaces::new(&kept.cache(), config.workspace.history, is_secret)?;
+        let stand = workspaces
+            .stand(&objects, head.commit, head.tree, &mut |progress| (context.told)(News::Checkout(progress)))?;
+        let level = level(&context.sandbox)?;
+        let tools = Tools::find(&context.agent_env, &config.sandbox.read, &context.layout.root, level);
+        Ok(AtHead { objects, stand, tools })
+    }
+}
+
+/// Where programs work on such a workspace.
+pub(crate) fn at_head<'s>(context: &'s Context, config: &'s Config, stand: &Stand, tools: &'s Tools) -> Scene<'s> {
+    let layout = &context.layout;
+    let secrets = stand.secrets.iter().map(|path| PathBuf::from(OsStr::from_bytes(path))).collect();
+    Scene {
+        tools,
+        shown: Shown::Layers { lower: stand.lower.clone(), secrets },
+        root: &layout.root,
+        state: &layout.state,
+        env: &context.agent_env,
+        limits: &config.sandbox.limits,
+        layer_mb: config.workspace.layer_mb,
     }
 }
 

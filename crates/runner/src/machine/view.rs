@@ -159,7 +159,7 @@ impl Machine {
             (Some(layer), _) => (capture(&self.objects, id(on.tree), layer.as_fd(), &rules)?, layer),
             (None, Some((plain, _))) => {
                 let captured = plain.capture(&self.objects, &rules)?;
-                (captured, sweep::open_directory(&plain.checkout.dir)?)
+                (captured, sweep::open_directory(&plain.dir)?)
             }
             (None, None) => unreachable!("BUG: a worker has a layer or a directory"),
         };

@@ -404,3 +404,62 @@ fn a_call_without_arguments_is_known_by_its_places_and_changes() {
     talk.hear(&tool("tool_call", "in_progress"));
     assert_eq!(talk.told()[0]["input"], json!({"command": "ls"}));
 }
+
+#[test]
+fn usage_is_added_up_where_an_agent_counts_message_by_message() {
+    let mut talk = opened(Kind::Acp, worker());
+    let counted = |tokens: u64| {
+        let usage = json!({"inputTokens": tokens, "outputTokens": 2, "totalTokens": tokens + 2});
+        update(
+            &json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": ""}, "_meta": {"usage": usage}}),
+        )
+    };
+    talk.hear(&counted(10));
+    talk.hear(&chunk("done"));
+    talk.hear(&counted(20));
+    talk.hear(&over(&json!({"stopReason": "end_turn"})));
+    let outcome = talk.session.finish(Exit::Code(0));
+    assert_eq!((outcome.usage.input_tokens, outcome.usage.output_tokens), (30, 4));
+    assert_eq!(outcome.answer.as_deref(), Some("done"));
+    // What the result says is the whole of it, and not added to that.
+    let mut talk = opened(Kind::Acp, worker());
+    talk.hear(&counted(10));
+    talk.hear(&over(
+        &json!({"stopReason": "end_turn", "usage": {"inputTokens": 10, "outputTokens": 2, "totalTokens": 12}}),
+    ));
+    assert_eq!(talk.session.finish(Exit::Code(0)).usage.input_tokens, 10);
+}
+
+#[test]
+fn one_way_to_sign_in_is_tried_after_the_other() {
+    let mut talk = Talk::open(&brief(Kind::Acp), Mode::Live);
+    let methods = json!([
+        {"id": "openai-browser"},
+        {"id": "first-api-key", "vars": [{"name": "FIRST_API_KEY"}]},
+        {"id": "openai", "description": "Requires setting the `OPENAI_API_KEY` environment variable"},
+    ]);
+    talk.hear(&json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": 1, "authMethods": methods}}));
+    talk.hear(&json!({"jsonrpc": "2.0", "id": 2, "error": {"code": -32000, "message": "Authentication required"}}));
+    talk.said();
+    talk.hear(&json!({"jsonrpc": "2.0", "id": 3, "error": {"code": -32603, "message": "FIRST_API_KEY is not set"}}));
+    assert_eq!(talk.said()[0]["params"], json!({"methodId": "openai"}));
+    talk.hear(&json!({"jsonrpc": "2.0", "id": 4, "error": {"code": -32603, "message": "OPENAI_API_KEY is not set"}}));
+    let error = talk.session.finish(Exit::Code(0)).error.unwrap();
+    let expected = "OPENAI_API_KEY is not set (it offers to sign in by openai-browser, first-api-key with FIRST_API_KEY, openai \
+                    with OPENAI_API_KEY)";
+    assert_eq!((error.kind, error.message.as_str()), (contract::session::ErrorKind::Auth, expected));
+}
+
+#[test]
+fn a_greeting_opens_a_session_and_asks_nothing() {
+    let (mut session, acts) = crate::Session::greet(&brief(Kind::Acp));
+    assert_eq!(acts.len(), 1);
+    let hear = |session: &mut crate::Session, line: &Value| session.hear(line.to_string().as_bytes());
+    hear(
+        &mut session,
+        &json!({"jsonrpc": "2.0", "id": 1, "result": {"protocolVersion": 1, "authMethods": [{"id": "key"}]}}),
+    );
+    let acts = hear(&mut session, &json!({"jsonrpc": "2.0", "id": 2, "result": {"sessionId": SESSION}}));
+    assert!(matches!(&acts[..], [crate::Act::Tell(contract::SessionEvent::Session { .. })]), "{acts:?}");
+    assert_eq!((session.so_far().0, session.ways_to_sign_in()), (Some(SESSION), &["key".to_owned()][..]));
+}

@@ -66,6 +66,12 @@ impl Settings {
                 let names: Vec<&str> = agent.env.keys().map(String::as_str).collect();
                 text.push_str(&format!(" (sets {})", names.join(", ")));
             }
+            if !agent.pass_env.is_empty() {
+                text.push_str(&format!(" (is given {})", agent.pass_env.join(", ")));
+            }
+            if let Some(api) = agent.api {
+                text.push_str(&format!(" (model over norma: {})", api.as_str()));
+            }
             if !agent.network.is_empty() {
                 text.push_str(&format!(" (reaches {})", agent.network.join(", ")));
             }
