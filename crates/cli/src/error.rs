@@ -32,6 +32,16 @@ impl CommandError {
         CommandError { code, message, causes, hint }
     }
 
+    /// What went wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What to do next.
+    pub(crate) fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Prints it, as text on stderr or as JSON on stdout, and answers the exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         if json {

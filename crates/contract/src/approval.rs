@@ -11,6 +11,16 @@ use std::fmt;
 /// morning, and one that everybody forgot about is not.
 pub const APPROVAL_LIFETIME_MS: u64 = 24 * 60 * 60 * 1000;
 
+/// Begins the reason that is a difference, of many lines.
+pub const REASON_DIFFERENCE: &str = "what it makes of them:\n";
+
+/// The lines in which a person is shown a reason. Only a difference has several: a line break in anything else that an
+/// agent chose is shown as what it is, so that it cannot pass for another reason.
+pub fn lines_of_reason(reason: &str) -> impl Iterator<Item = &str> {
+    let shown_whole = !reason.starts_with(REASON_DIFFERENCE);
+    reason.split('\n').filter(move |_| !shown_whole).chain(shown_whole.then_some(reason))
+}
+
 /// What a person said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -35,7 +35,8 @@ pub use agent::{
     ProcessEnd, ProcessLimit, RequestContext, RequestPaths, RequestStep, RequestTerms, ResponseStatus, VerdictFile,
 };
 pub use approval::{
-    APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalTerms, ApprovalView, approval_bound,
+    APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalTerms, ApprovalView, REASON_DIFFERENCE,
+    approval_bound, lines_of_reason,
 };
 pub use attestation::Statement;
 pub use audit::{Audit, AuditHead, AuditLine, RefusedBy};

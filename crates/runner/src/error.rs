@@ -174,6 +174,7 @@ fn git_hint(error: &GitError) -> Option<&'static str> {
         GitError::BareRepository { .. } => Some("make a checkout of it: git clone, or git worktree add"),
         GitError::NoCommits { .. } => Some("a run starts from a commit: git add … && git commit"),
         GitError::GitMissing => Some("install git"),
+        GitError::TooOld { .. } => Some("install a newer git"),
         _ => None,
     }
 }

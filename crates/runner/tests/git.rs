@@ -478,6 +478,18 @@ fn lines_differ_where_git_says_that_they_do() {
 }
 
 #[test]
+fn a_git_that_is_too_old_is_named() {
+    let world = World::new();
+    let old = world.temp.path().join("old");
+    let script = "#!/bin/sh\ncase \" $* \" in *\" version \"*) echo git version 2.25.1;; *) exit 129;; esac\n";
+    write(&old.join("git"), script);
+    fs::set_permissions(old.join("git"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let environment = UserEnvironment { path: Some(old.into()), ..environment(world.temp.path()) };
+    let error = Repository::discover(&world.root, environment).unwrap_err();
+    assert_eq!(error.to_string(), "git 2.25.1 is too old: 2.31 or later is needed");
+}
+
+#[test]
 fn the_users_repository_is_described_as_it_is() {
     let world = World::new();
     let head = world.user.head().unwrap();

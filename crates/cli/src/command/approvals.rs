@@ -3,7 +3,7 @@
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::safe;
-use contract::ApprovalView;
+use contract::{ApprovalView, lines_of_reason};
 use std::process::ExitCode;
 
 /// List what runs wait for a person to approve
@@ -29,7 +29,7 @@ impl Args {
 /// One approval. The id is whole: they begin with the time, so those of one evening begin alike.
 fn describe(asked: &ApprovalView) -> String {
     let mut lines = vec![format!("{}  {:<7}  run {}  until {}", asked.id, asked.state, asked.run_id, asked.expires_at)];
-    let reasons = asked.reasons.iter().flat_map(|reason| reason.lines());
+    let reasons = asked.reasons.iter().flat_map(|reason| lines_of_reason(reason));
     lines.extend(reasons.map(|line| format!("    {}", safe(line))));
     if let (Some(decision), Some(by)) = (asked.decision, &asked.by) {
         let why = asked.reason.as_ref().map(|reason| format!(": {}", safe(reason))).unwrap_or_default();

@@ -122,13 +122,9 @@ fn examine(here: &Surroundings) -> Vec<Check> {
     let mut checks = Vec::new();
     let user = match here.repository() {
         Ok(user) => user,
-        Err(_) => {
-            checks.push(bad(
-                "repository",
-                Health::Fail,
-                "not inside a git work tree, or git is missing",
-                "git init, or cd to a repository",
-            ));
+        Err(error) => {
+            let (message, hint) = (error.message(), error.hint().unwrap_or("git init, or cd to a repository"));
+            checks.push(bad("repository", Health::Fail, message, hint));
             return checks;
         }
     };

@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::surroundings::Surroundings;
 use crate::text::{err, prompt, safe, short};
 use contract::documents::RunResult;
-use contract::{ApprovalView, ItemStatus, RunView, Status};
+use contract::{ApprovalView, ItemStatus, RunView, Status, lines_of_reason};
 use runner::Start;
 use std::io::{BufRead, IsTerminal, Read};
 use std::path::PathBuf;
@@ -139,7 +139,7 @@ fn is_attended(here: &Surroundings) -> bool {
 /// Shows whoever is at the terminal why they are asked, and reads their answer.
 fn confirm(reasons: &[String]) -> bool {
     err("This needs your approval:");
-    reasons.iter().flat_map(|reason| reason.lines()).for_each(|line| err(&format!("  {}", safe(line))));
+    reasons.iter().flat_map(|reason| lines_of_reason(reason)).for_each(|line| err(&format!("  {}", safe(line))));
     prompt("Approve it? [y/N] ");
     let mut line = String::new();
     let read = std::io::stdin().lock().take(LINE_BYTES_MAX).read_line(&mut line).unwrap_or_default();

@@ -109,8 +109,8 @@ fn without_a_repository_or_a_commit_norma_says_what_to_do() {
     [exit 4]
     ");
     insta::assert_snapshot!(without_sandbox(&env.norma(&["doctor"]).to_string()), @"
-    FAIL  repository not inside a git work tree, or git is missing
-                 fix: git init, or cd to a repository
+    FAIL  repository $DIR/repo is not inside a git work tree: fatal: not a git repository (or any of the parent directories): .git
+                 fix: norma works in a git repository: git init, or cd to one
     [exit 4]
     ");
     assert!(!env.root.join(".norma").exists());

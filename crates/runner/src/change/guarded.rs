@@ -4,7 +4,7 @@
 use super::acceptance::{Side, plan};
 use crate::Result;
 use crate::git::{Objects, id};
-use contract::{Item, TreeId};
+use contract::{Item, REASON_DIFFERENCE, TreeId};
 use run::gate::shown;
 use run::gate::test_files::TestFiles;
 
@@ -47,7 +47,7 @@ pub(crate) fn reasons(
     let text = objects.diff_text(without, id(after))?;
     let shown = contract::printable(&String::from_utf8_lossy(&text)).len();
     reasons.push(match shown <= DIFF_BYTES_MAX {
-        true => format!("what it makes of them:\n{}", String::from_utf8_lossy(&text)),
+        true => format!("{REASON_DIFFERENCE}{}", String::from_utf8_lossy(&text)),
         false => format!("what it makes of them takes {shown} bytes to show: norma diff"),
     });
     Ok(reasons)

@@ -115,6 +115,14 @@ pub enum GitError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The installed git does not know what norma asks of it.
+    #[error("git {found} is too old: {}.{} or later is needed", needed.0, needed.1)]
+    TooOld {
+        /// What it says its version is.
+        found: String,
+        /// The first that does.
+        needed: (u32, u32),
+    },
     /// An object is in neither repository.
     #[error("object {id} is missing")]
     MissingObject {

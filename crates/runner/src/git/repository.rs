@@ -123,7 +123,10 @@ impl Repository {
         };
         let Found { format, directories: [root, git_dir, common_dir] } = match found_at_once(&ask) {
             Some(found) => found,
-            None => found_one_by_one(dir, &ask)?,
+            None => {
+                require_version(&git(&program, &Place::Search { dir, environment: &environment }, "version").run()?)?;
+                found_one_by_one(dir, &ask)?
+            }
         };
         Ok(Repository {
             root: canonical(root)?,
@@ -382,6 +385,9 @@ struct Found {
     directories: [Vec<u8>; 3],
 }
 
+/// The first git that knows `rev-parse --path-format`, the youngest of what is asked of it.
+const VERSION_MIN: (u32, u32) = (2, 31);
+
 /// What kind of repository it is.
 const KIND: [&str; 3] = ["--is-bare-repository", "--is-inside-work-tree", "--show-object-format"];
 
@@ -417,6 +423,14 @@ fn found_one_by_one(dir: &Path, ask: &Ask<'_>) -> Result<Found, GitError> {
     let unknown = || GitError::Answer { command: "rev-parse".to_owned(), detail: text(kind.clone()) };
     let [root, git_dir, common_dir] = DIRECTORIES.map(ask);
     Ok(Found { format: format.ok_or_else(unknown)?, directories: [root?, git_dir?, common_dir?] })
+}
+
+/// Refuses a git that does not know what is asked of it. `said` is its answer to `git version`.
+fn require_version(said: &[u8]) -> Result<(), GitError> {
+    let found = text(without_newline(said.to_vec())).trim_start_matches("git version ").to_owned();
+    let mut numbers = found.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
+    let version = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    if version < VERSION_MIN { Err(GitError::TooOld { found, needed: VERSION_MIN }) } else { Ok(()) }
 }
 
 fn object_format(name: &[u8]) -> Option<gix_hash::Kind> {

@@ -229,8 +229,12 @@ pub fn is_owned(layout: &Layout) -> bool {
 pub(crate) fn open(layout: &Layout, request: &Request) -> Result<Option<UnixStream>> {
     let Ok(mut stream) = connect(layout) else { return Ok(None) };
     let asked = stream.set_read_timeout(None).and_then(|()| stream.write_all(spelled(request).as_bytes()));
-    asked.map_err(|source| Error::io("speak to", &layout.socket(), source))?;
-    Ok(Some(stream))
+    match asked {
+        Ok(()) => Ok(Some(stream)),
+        // It was killed while somebody connected.
+        Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => Ok(None),
+        Err(error) => Err(Error::io("speak to", &layout.socket(), error)),
+    }
 }
 
 fn spelled(request: &Request) -> String {

@@ -447,7 +447,7 @@ fn one_way_to_sign_in_is_tried_after_the_other() {
     let error = talk.session.finish(Exit::Code(0)).error.unwrap();
     let expected = "OPENAI_API_KEY is not set (it offers to sign in by openai-browser, first-api-key with FIRST_API_KEY, openai \
                     with OPENAI_API_KEY)";
-    assert_eq!((error.kind, error.message.as_str()), (contract::session::ErrorKind::Auth, expected));
+    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Auth, expected));
 }
 
 #[test]
