@@ -65,6 +65,7 @@ const OPENS_NO_FILE: &[&str] = &[
     "show-ref",
     "symbolic-ref",
     "update-ref",
+    "version",
 ];
 
 /// The program `git` and the search path it gets, looked up once: what runs cannot change during a run.
