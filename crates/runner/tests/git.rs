@@ -400,7 +400,9 @@ fn a_patch_is_spelled_as_git_spells_it() {
         let line = |at| if marks.contains(&at) { format!("changed {at}\n") } else { format!("  line {at}\n") };
         (0..60).map(|at| if at % 17 == 0 { format!("fn part_{at}() {{ // \t \n") } else { line(at) }).collect()
     };
-    let sides: [(&[u8], u32, Option<&[u8]>, u32, Option<&[u8]>); 19] = [
+    /// Path, and mode and content before and after.
+    type Sides<'t> = (&'t [u8], u32, Option<&'t [u8]>, u32, Option<&'t [u8]>);
+    let sides: [Sides<'_>; 19] = [
         (b"created", 0, None, MODE_FILE, Some(b"one\ntwo")),
         (b"empty", 0, None, MODE_FILE, Some(b"")),
         (b"emptied", MODE_FILE, Some(b"x\n"), MODE_FILE, Some(b"")),
@@ -483,7 +485,7 @@ fn a_git_that_is_too_old_is_named() {
     let old = world.temp.path().join("old");
     let script = "#!/bin/sh\ncase \" $* \" in *\" version \"*) echo git version 2.25.1;; *) exit 129;; esac\n";
     write(&old.join("git"), script);
-    fs::set_permissions(old.join("git"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(old.join("git"), PermissionsExt::from_mode(0o755)).unwrap();
     let environment = UserEnvironment { path: Some(old.into()), ..environment(world.temp.path()) };
     let error = Repository::discover(&world.root, environment).unwrap_err();
     assert_eq!(error.to_string(), "git 2.25.1 is too old: 2.31 or later is needed");

@@ -608,15 +608,9 @@ fn every_verb_has_help_with_an_example() {
     Start with `norma demo`, or in a repository of yours with `norma init`.
     [exit 0]
     ");
-    let verbs: Vec<&str> = help
-        .raw
-        .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| !line.is_empty())
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|verb| *verb != "help")
-        .collect();
+    let listed = help.raw.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let verbs = listed.filter_map(|line| line.split_whitespace().next()).filter(|verb| *verb != "help");
+    let verbs: Vec<&str> = verbs.collect();
     assert!(verbs.len() >= 19, "{verbs:?}");
     for verb in verbs {
         for args in [["help", verb], [verb, "--help"]] {

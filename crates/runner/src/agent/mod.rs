@@ -164,16 +164,7 @@ impl Engaging<'_> {
         let dir = private.join(format!("spool-{name}"));
         let spool = Spool::new(dir, u64::from(limits.evidence_mb) << 20, Arc::clone(&redactor))?;
         let exchanges = Arc::new(Exchanges::new(&spool.dir, redactor));
-        let access = match order.again {
-            Some(again) => Ok(Access::Gateway(Arc::clone(&again.gateway), None)),
-            None => {
-                let tls = &order.run.started.contract.tls;
-                let roots = tls.extra_roots.as_ref().map(|path| context.layout.root.join(path));
-                let options = gateway_options(order);
-                Access::find(kind, agent, &context.user_env, order.ledger, exchanges, roots.as_deref(), options)
-            }
-        };
-        let access = match access {
+        let access = match access(context, order, agent, kind, exchanges) {
             Ok(access) => access,
             Err(why) => return Ok(Engagement::Refused(why)),
         };
@@ -230,6 +221,24 @@ impl Engaging<'_> {
         let engaged = Engaged { terms, launch, home, place: kept, continues, spool, free_door };
         Ok(Engagement::Ready(Box::new(engaged)))
     }
+}
+
+/// How an agent reaches its model: as its turn did before where it is taken again, else as its configuration says. The error
+/// says what keeps it from that.
+fn access(
+    context: &Context,
+    order: &TurnOrder<'_>,
+    agent: &AgentConfig,
+    kind: Kind,
+    exchanges: Arc<Exchanges>,
+) -> std::result::Result<Access, String> {
+    if let Some(again) = order.again {
+        return Ok(Access::Gateway(Arc::clone(&again.gateway), None));
+    }
+    let tls = &order.run.started.contract.tls;
+    let roots = tls.extra_roots.as_ref().map(|path| context.layout.root.join(path));
+    let options = gateway_options(order);
+    Access::find(kind, agent, &context.user_env, order.ledger, exchanges, roots.as_deref(), options)
 }
 
 /// Where the conversations of a run are kept. One that is taken again from the record has others than the run itself.
