@@ -5,6 +5,7 @@
 use crate::bounded::cut;
 use contract::policy::{AllowRule, CommandPolicy, Fit, ForbiddenActions, RefuseRule};
 use serde::Serialize;
+use std::sync::Arc;
 
 pub use contract::policy::{SplitError, split};
 
@@ -192,7 +193,7 @@ const SEEN_THROUGH: [&str; 22] = [
 #[derive(Debug, Clone)]
 pub struct Started {
     /// The lists.
-    pub policy: CommandPolicy,
+    pub policy: Arc<CommandPolicy>,
     /// What the contract forbids.
     pub words: Vec<String>,
     /// The state directory: an agent's own step is in there, and names no other part of it.

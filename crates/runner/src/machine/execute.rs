@@ -12,7 +12,7 @@ use crate::process::MARKER;
 use crate::process::{self, Command, End, Limits, Ready, Said, confined};
 use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
-use crate::{Context, Error, Result, load_policies};
+use crate::{Context, Error, Result};
 use contract::work::ShellRight;
 use contract::{AgentConfig, Backend, Contract, ProcessEnd, PromptBlock, StepRef};
 use run::Product;
@@ -273,13 +273,12 @@ impl Machine {
     }
 
     /// Who judges what an agent starts, where it works under a contract. What a loop's agents may is not in any.
-    fn judge(&self, order: &TurnOrder<'_>) -> Result<Option<Judge>> {
+    fn judge(&mut self, order: &TurnOrder<'_>) -> Result<Option<Judge>> {
         if order.spec.item.is_none() {
             return Ok(None);
         }
-        let layout = &self.context.layout;
-        let state = layout.state.to_string_lossy().into_owned();
-        let (policy, words) = (load_policies(layout)?.commands(), order.spec.rights.forbidden_actions.clone());
+        let state = self.context.layout.state.to_string_lossy().into_owned();
+        let (policy, words) = (self.commands()?, order.spec.rights.forbidden_actions.clone());
         let shell = order.spec.rights.shell;
         let gate = Started { policy, words, state, asks: shell != ShellRight::Never };
         // These do not ask for what they take for harmless themselves.

@@ -21,7 +21,8 @@ use crate::machine::view::{Ground, Workspace};
 use crate::process::Cancel;
 use crate::workspace::SetupLayers;
 use crate::world::{Execution, LandResult, Place, TurnOrder, World};
-use crate::{Context, Keys, Result, StateDir};
+use crate::{Context, Keys, Result, StateDir, load_policies};
+use contract::policy::CommandPolicy;
 use contract::{Backend, Digest, Item, Landing, Reason};
 use execute::Waiting;
 use run::redact::{Known, Redactor};
@@ -52,6 +53,8 @@ pub struct Machine {
     memo: Option<Memo>,
     /// Knows the user's secrets.
     redactor: Option<Arc<Redactor>>,
+    /// What commands are judged by: read once, since a run is bound to the policies that it was started under.
+    commands: Option<Arc<CommandPolicy>>,
 }
 
 impl Machine {
@@ -69,7 +72,17 @@ impl Machine {
             waiting: Waiting::default(),
             memo: None,
             redactor: None,
+            commands: None,
         }
+    }
+
+    /// What commands are judged by.
+    pub(crate) fn commands(&mut self) -> Result<Arc<CommandPolicy>> {
+        if let Some(commands) = &self.commands {
+            return Ok(commands.clone());
+        }
+        let read = Arc::new(load_policies(&self.context.layout)?.commands());
+        Ok(self.commands.insert(read).clone())
     }
 
     /// See [`redactor`]; made once.

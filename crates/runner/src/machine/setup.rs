@@ -16,7 +16,7 @@ use crate::process::{End, Limits, Outcome, Said, confined};
 use crate::workspace::include::{self, Include, IncludedFile};
 use crate::workspace::{CaptureRules, SetupLayer, SetupLayers, SetupMaking, SetupOrder, capture};
 use crate::world::Execution;
-use crate::{Error, News, Result, load_policies};
+use crate::{Error, News, Result};
 use contract::{AgentConfig, AgentType, ProcessEnd, TreeId};
 use run::Run;
 use run::gate::command::{Decision, Origin, decide};
@@ -170,9 +170,8 @@ impl Machine {
     }
 
     /// What the command gate has against it.
-    pub(crate) fn refusal(&self, argv: &[String]) -> Result<Option<String>> {
-        let policies = load_policies(&self.context.layout)?;
-        Ok(match decide(argv, Origin::Contract, &policies.commands()) {
+    pub(crate) fn refusal(&mut self, argv: &[String]) -> Result<Option<String>> {
+        Ok(match decide(argv, Origin::Contract, &*self.commands()?) {
             Decision::Allow { .. } => None,
             Decision::Deny { rule, why } => Some(format!("refused by rule {rule}: {why}")),
             Decision::Ask { why, .. } => Some(format!("a person would have to be asked: {why}")),

@@ -533,7 +533,8 @@ fn a_line_for_a_shell_is_judged_by_its_words_or_looked_at_whole() {
 #[test]
 fn what_an_agent_starts_is_held_to_the_contract_and_to_policy() {
     let words = ["rm -rf", "curl", "git push"].map(str::to_owned).to_vec();
-    let gate = Started { policy: CommandPolicy::builtin(), words, state: "/repo/.norma".to_owned(), asks: false };
+    let gate =
+        Started { policy: CommandPolicy::builtin().into(), words, state: "/repo/.norma".to_owned(), asks: false };
     let refuses =
         |line: &str, chosen: bool| gate.refuses(&line.split(' ').map(str::to_owned).collect::<Vec<_>>(), chosen, &[]);
     let loaded = "/lib64/ld-linux-x86-64.so.2 /usr/bin/curl x";
