@@ -346,7 +346,8 @@ fn a_wide_contract_waits_for_a_person_and_goes_on_once_somebody_said_yes() {
 /// Killed at some moment and started again, a batch ends every item exactly once, on one line of commits.
 #[test]
 fn a_hundred_items_end_exactly_once_however_often_norma_is_killed() {
-    let env = with_worker("echo $id > made-$id");
+    // Slow enough that it has not ended when it is killed for the last time.
+    let env = with_worker("sleep 0.3; echo $id > made-$id");
     let items: Vec<Value> = (0..100).map(|n| item(&format!("i{n}"), json!({}))).collect();
     env.write("items.json", &Value::from(items).to_string());
     let base = env.git(&["rev-parse", "HEAD"]).trim().to_owned();

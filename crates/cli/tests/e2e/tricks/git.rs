@@ -162,7 +162,8 @@ fn nothing_planted_by_an_agent_of_a_run_is_started_by_norma() {
 /// contract lets it, norma's next run does not run what it wrote.
 #[test]
 fn a_filter_of_the_users_that_an_agent_wrote_is_never_run() {
-    let env = with_worker("printf '#!/bin/sh\\ntouch ran-on-host\\ncat\\n' > tools/clean.sh; date > src/made.txt");
+    let env =
+        with_worker("printf '#!/bin/sh\\ntouch ran-on-host\\ncat\\n' > tools/clean.sh; date +%s%N > src/made.txt");
     env.write("tools/clean.sh", "#!/bin/sh\ncat\n");
     std::fs::set_permissions(env.root.join("tools/clean.sh"), PermissionsExt::from_mode(0o755)).unwrap();
     env.write(".gitattributes", "*.txt filter=x\n");

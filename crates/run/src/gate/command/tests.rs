@@ -606,7 +606,7 @@ fn where_nobody_is_asked_only_what_no_rule_speaks_of_runs() {
 fn a_program_that_has_to_be_asked_about_does_not_start_unasked() {
     let started = |asks, chosen, allowed: &[&str]| {
         let allowed: Vec<String> = allowed.iter().map(|line| (*line).to_owned()).collect();
-        let gate = Started { policy: asking(), words: Vec::new(), state: "/repo/.norma".to_owned(), asks };
+        let gate = Started { policy: asking().into(), words: Vec::new(), state: "/repo/.norma".to_owned(), asks };
         gate.refuses(&words("/usr/bin/deploy now --to x"), chosen, &allowed).is_none()
     };
     assert!(!started(true, true, &[]));
