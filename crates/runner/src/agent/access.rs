@@ -208,7 +208,7 @@ fn name_a_model(kind: Kind) -> String {
     )
 }
 
-/// What keeps an agent from its model before anything is tried; none if it can be tried. Of one that is not spoken with
+/// What keeps an agent from its model before anything is tried; none if it can be tried. Of one without an interactive session
 /// only its variables are known.
 pub(crate) fn sign_in_problem(
     kind: Option<Kind>,

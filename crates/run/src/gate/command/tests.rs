@@ -612,7 +612,7 @@ fn a_program_that_has_to_be_asked_about_does_not_start_unasked() {
     assert!(!started(true, true, &[]));
     assert!(!started(true, true, &["deploy plan", "cargo test"]));
     assert!(started(true, true, &["cargo test && deploy now --to $WHERE"]));
-    // Nobody may say yes under `never`, and what a build starts is not what somebody chose.
+    // Nobody may approve under `never`, and what a build starts is not what somebody chose.
     assert!(!started(false, true, &["deploy now"]));
     assert!(started(false, false, &[]));
 }
