@@ -22,7 +22,7 @@ pub struct Owner {
 /// The right to write; given back when dropped.
 #[derive(Debug)]
 pub struct OwnerLock {
-    _file: File,
+    file: File,
 }
 
 impl OwnerLock {
@@ -40,7 +40,15 @@ impl OwnerLock {
         file.set_len(0).at("write", &path)?;
         file.rewind().at("write", &path)?;
         file.write_all(text.as_bytes()).at("write", &path)?;
-        Ok(Some(OwnerLock { _file: file }))
+        Ok(Some(OwnerLock { file }))
+    }
+}
+
+impl Drop for OwnerLock {
+    /// Closing would not be enough: a process that another thread is just starting has a copy of the descriptor until
+    /// it executes its program, and the lock with it.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
@@ -67,5 +75,17 @@ mod tests {
         drop(held);
         assert!(OwnerLock::try_take(&layout, &owner).unwrap().is_some());
         assert!(layout.locks().join("run.lock").is_file());
+    }
+
+    #[test]
+    fn a_lock_that_is_given_back_is_free_even_while_a_new_process_has_a_copy_of_its_descriptor() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path(), None);
+        layout.create().unwrap();
+        let owner = Owner { pid: 7, command: "norma run 1".into(), since: Timestamp::from_unix_ms(0) };
+        let held = OwnerLock::try_take(&layout, &owner).unwrap().unwrap();
+        let _copy = held.file.try_clone().unwrap();
+        drop(held);
+        assert!(OwnerLock::try_take(&layout, &owner).unwrap().is_some());
     }
 }
