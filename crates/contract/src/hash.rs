@@ -178,6 +178,50 @@ impl Default for DoubleHasher {
     }
 }
 
+/// The three digests that a receipt has of a file, in one pass over its bytes.
+#[derive(Clone, Debug)]
+pub struct ContentHasher {
+    state: Hasher,
+    blake3: blake3::Hasher,
+    sha256: Sha256,
+}
+
+/// What [`ContentHasher`] computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentDigest {
+    /// BLAKE3 in [`Domain::State`].
+    pub state: Digest,
+    /// BLAKE3 as `b3sum` prints it.
+    pub blake3: Digest,
+    /// SHA-256.
+    pub sha256: Digest,
+}
+
+impl ContentHasher {
+    /// Starts all three.
+    #[expect(clippy::new_without_default, reason = "nobody has a use for it")]
+    pub fn new() -> ContentHasher {
+        ContentHasher { state: Hasher::new(Domain::State), blake3: blake3::Hasher::new(), sha256: Sha256::new() }
+    }
+
+    /// Takes in the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) -> &mut ContentHasher {
+        self.state.update(bytes);
+        self.blake3.update(bytes);
+        self.sha256.update(bytes);
+        self
+    }
+
+    /// The digests of all bytes.
+    pub fn finish(self) -> ContentDigest {
+        ContentDigest {
+            state: self.state.finish(),
+            blake3: Digest(*self.blake3.finalize().as_bytes()),
+            sha256: Digest(self.sha256.finalize().into()),
+        }
+    }
+}
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_hex(&self.0, f)
@@ -361,5 +405,14 @@ mod tests {
     fn plain_blake3_is_what_b3sum_prints() {
         let empty = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
         assert_eq!(plain_blake3(b"").to_string(), empty);
+    }
+
+    #[test]
+    fn the_digests_of_a_file_are_the_same_in_pieces() {
+        let mut hasher = ContentHasher::new();
+        hasher.update(b"a file").update(b" in pieces");
+        let (whole, found) = (b"a file in pieces", hasher.finish());
+        assert_eq!(found.state, digest(Domain::State, whole));
+        assert_eq!((found.blake3, found.sha256), (plain_blake3(whole), sha256(whole)));
     }
 }

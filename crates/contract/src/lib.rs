@@ -63,8 +63,9 @@ pub use session::{SessionEvent, SessionOutcome, Usage};
 pub use status::{Budget, Reason, Role, Status, StepStatus, TaskStatus, Verdict};
 pub use terms::{
     COMPILED_CONTRACT_FILE, CONTRACT_FILE, Contract, ContractSchema, RULES, RULES_ALL_FINDINGS, RULES_ALL_TESTS,
-    RULES_CHANGE_SIZE, RULES_COUNTED_OPS, RULES_GIVEN_CONTRACT, RULES_GUARDED_TESTS, RULES_MERGE_LINES,
-    RULES_MORE_TOKENS, RULES_NAMED_FILES, RULES_RESULT, RULES_SCHEMA_ENFORCED, SUBMITTED_FILE, Scope, Workflow,
+    RULES_CHANGE_SIZE, RULES_COUNTED_OPS, RULES_GIVEN_CONTRACT, RULES_GUARDED_TESTS, RULES_LARGE_FILES,
+    RULES_MERGE_LINES, RULES_MORE_TOKENS, RULES_NAMED_FILES, RULES_RESULT, RULES_SCHEMA_ENFORCED, SUBMITTED_FILE,
+    Scope, Workflow,
 };
 pub use time::Timestamp;
 pub use view::{Check, LeftOutView, RunDetails, RunView, StepView, TaskView, TestsView};

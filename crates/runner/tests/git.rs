@@ -10,8 +10,9 @@ use std::process::Command;
 use std::time::Instant;
 
 use runner::git::{
-    Applied, BranchMove, Checkout, CommitSpec, Entry, GitError, Identity, Land, MODE_EXECUTABLE, MODE_FILE,
-    MODE_SYMLINK, Merged, ObjectId, Objects, PatchLimits, PatchProblem, Repository, Swap, UserEnvironment,
+    Applied, BranchMove, Checkout, CommitSpec, Entry, GIT_TEXT_BYTES_MAX, GitError, Identity, Land, MODE_EXECUTABLE,
+    MODE_FILE, MODE_SYMLINK, Merged, ObjectId, Objects, PatchLimits, PatchProblem, Repository, Swap, TEXT_BYTES_MAX,
+    UserEnvironment,
 };
 
 const LIMITS: PatchLimits = PatchLimits { patch_bytes_max: 1 << 20, result_bytes_max: 1 << 22, binary: false };
@@ -373,18 +374,20 @@ fn the_diff_text_applies_again_and_attributes_hide_nothing() {
     let world = World::new();
     let hide = "diff --git a/.gitattributes b/.gitattributes\nnew file mode 100644\n--- /dev/null\n+++ b/.gitattributes\n@@ -0,0 +1 @@\n+* -diff binary ident\n";
     let applied = world.apply(&format!("{MODIFY_A}{hide}")).unwrap();
-    let text = world.objects.diff_text(world.base().1, applied.tree).unwrap();
+    let text = world.objects.diff_text(world.base().1, applied.tree, TEXT_BYTES_MAX).unwrap();
     assert_eq!(world.apply(std::str::from_utf8(&text).unwrap()).unwrap(), applied);
 }
 
 /// What git says of two trees, and what norma does.
 fn check_diff_text(world: &World, old: ObjectId, new: ObjectId) {
     let ids = [old.to_string(), new.to_string()];
-    let options =
-        ["--git-dir=.", "diff-tree", "-p", "-r", "--full-index", "--no-renames", "--no-ext-diff", &ids[0], &ids[1]];
-    let output = Command::new("git").current_dir(&world.objects.dir).args(options).output().unwrap();
+    let options = ["diff-tree", "-p", "-r", "--full-index", "--no-renames", "--no-ext-diff", &ids[0], &ids[1]];
+    let large = format!("core.bigFileThreshold={TEXT_BYTES_MAX}");
+    let mut command = Command::new("git");
+    let output = command.current_dir(&world.objects.dir).args(["--git-dir=.", "-c", &large]).args(options).output();
+    let output = output.unwrap();
     assert!(output.status.success());
-    let (git, ours) = (output.stdout, world.objects.diff_text(old, new).unwrap());
+    let (git, ours) = (output.stdout, world.objects.diff_text(old, new, TEXT_BYTES_MAX).unwrap());
     if git != ours {
         let line = git.split(|b| *b == b'\n').zip(ours.split(|b| *b == b'\n')).find(|(one, other)| one != other);
         let shown = line.map(|(one, other)| [String::from_utf8_lossy(one), String::from_utf8_lossy(other)]);
@@ -441,6 +444,38 @@ fn a_patch_is_spelled_as_git_spells_it() {
     };
     check_diff_text(&world, tree(false), tree(true));
     check_diff_text(&world, tree(true), tree(false));
+}
+
+#[test]
+fn of_a_large_file_a_patch_says_that_it_differs() {
+    let (world, text) = (World::new(), b"a line of a large file\n".repeat(800_000));
+    let tree = |files: &[(&[u8], &[u8])]| {
+        let entry = |bytes: &[u8]| Some(Entry { mode: MODE_FILE, id: world.objects.write_blob(bytes).unwrap() });
+        let edits: Vec<_> = files.iter().map(|(path, bytes)| (path.to_vec(), entry(bytes))).collect();
+        world.objects.edit(world.base().1, &edits).unwrap()
+    };
+    let more = [&text[..], b"more\n"].concat();
+    let trees = [
+        tree(&[(b"kept", &text), (b"edited", &text), (b"grows", b"small\n")]),
+        tree(&[(b"kept", &text), (b"edited", &more), (b"grows", &text), (b"new", &more)]),
+    ];
+    check_diff_text(&world, trees[0], trees[1]);
+    check_diff_text(&world, trees[1], trees[0]);
+    let text = world.objects.diff_text(trees[0], trees[1], GIT_TEXT_BYTES_MAX).unwrap();
+    assert!(text.len() > 16 << 20, "an earlier run has all of it");
+}
+
+#[test]
+fn a_large_object_is_copied_whole() {
+    let world = World::new();
+    let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let entry = Entry { mode: MODE_FILE, id: world.objects.write_blob(&bytes).unwrap() };
+    let (commit, base) = world.base();
+    let tree = world.objects.edit(base, &[(b"large".to_vec(), Some(entry))]).unwrap();
+    let commit = world.commit(tree, vec![commit]);
+    world.objects.export(&world.user, base, commit).unwrap();
+    let shown = Command::new("git").current_dir(&world.root).args(["cat-file", "blob", &entry.id.to_string()]).output();
+    assert!(shown.unwrap().stdout == bytes);
 }
 
 #[test]

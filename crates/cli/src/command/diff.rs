@@ -3,7 +3,7 @@
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::patch_out;
-use runner::git::{Objects, id};
+use runner::git::{Objects, TEXT_BYTES_MAX, id};
 use std::path::Path;
 use std::process::ExitCode;
 use store::Reader;
@@ -29,7 +29,7 @@ impl Args {
                 let (run, _) = reader.load(&slug)?;
                 let objects = Objects::open_or_create(&layout.git(), &user)?;
                 let (before, after) = run.asked_about().unwrap_or((run.started.base.tree, run.tree()));
-                objects.diff_text(id(before), id(after))?
+                objects.diff_text(id(before), id(after), TEXT_BYTES_MAX)?
             }
         };
         let refused = if patch.is_empty() { not_landed(&layout.run(&slug)) } else { Vec::new() };

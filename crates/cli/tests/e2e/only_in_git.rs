@@ -75,6 +75,36 @@ fn a_change_that_is_too_large_is_refused_before_a_patch_of_it_is_made() {
 }
 
 #[test]
+fn a_large_file_comes_changes_and_goes_without_a_copy_in_its_patch() {
+    let large = "seq 1 3000000 > large.txt";
+    for (script, words) in [
+        (large, "new file"),
+        ("echo more >> there.txt", "Binary files a/there.txt and b/there.txt differ"),
+        ("rm there.txt", "Binary files a/there.txt and /dev/null differ"),
+    ] {
+        let env = with_worker(script);
+        env.output_of("sh", &["-c", "seq 1 3000000 > there.txt"]).success();
+        env.commit("a large file");
+        let results = batch(&env, &[item("a", json!({}))], 0);
+        assert_eq!(results[0]["status"], "success", "{script}: {results:?}");
+        let patch = std::fs::read_to_string(env.run_dir().join("changes/001/patch.diff")).unwrap();
+        assert!(patch.contains(words) && patch.len() < 1000, "{script}: {patch:.500}");
+        assert_eq!(env.git(&["status", "--porcelain", "*.txt"]), "");
+        env.norma(&["verify", "@last"]).success();
+        env.norma(&["replay", "@last"]).success();
+    }
+}
+
+#[test]
+fn the_patch_of_a_whole_run_is_not_written_again_where_it_is_that_of_its_change() {
+    let env = with_worker("seq 1 300000 > a.txt");
+    batch(&env, &[item("a", json!({}))], 0);
+    let inode = |path: &str| std::os::unix::fs::MetadataExt::ino(&env.run_dir().join(path).metadata().unwrap());
+    assert_eq!(inode("patch.diff"), inode("changes/001/patch.diff"));
+    env.norma(&["verify", "@last"]).success();
+}
+
+#[test]
 fn a_patch_lies_on_the_disk_once_for_all_names_of_it_in_a_change() {
     let env = with_worker("echo new > a.txt");
     batch(&env, &[item("a", json!({}))], 0);

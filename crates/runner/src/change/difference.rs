@@ -2,15 +2,16 @@
 //! An agent's own list of changes is never looked at.
 
 use crate::Result;
-use crate::change::{observed, paths};
-use crate::git::{Objects, TreeChange};
+use crate::change::{observed, paths, text_bytes_max};
+use crate::git::{Contents, ObjectId, Objects, TreeChange};
 use crate::git::{id, recorded};
-use contract::hash::{digest, plain_blake3, sha256};
+use contract::TreeId;
+use contract::hash::{ContentDigest, ContentHasher};
 use contract::receipt::{ArtifactKind, Deltas, ReceiptArtifact};
-use contract::{Domain, TreeId};
 use run::gate::delta;
 use run::gate::scope::ChangedPath;
 use run::gate::shown;
+use std::sync::Arc;
 
 /// The difference between two trees.
 #[derive(Debug, Clone, Default)]
@@ -24,24 +25,24 @@ pub(crate) struct Difference {
     /// Each file with what it is now.
     pub(crate) artifacts: Vec<ReceiptArtifact>,
     /// The same as text; without its secrets, if it adds any.
-    pub(crate) patch: Vec<u8>,
+    pub(crate) patch: Arc<[u8]>,
 }
 
 impl Difference {
-    pub(crate) fn between(objects: &Objects, old: TreeId, new: TreeId) -> Result<Difference> {
-        Difference::proposed_as(objects, old, new, None)
+    pub(crate) fn between(objects: &Objects, rules: u32, old: TreeId, new: TreeId) -> Result<Difference> {
+        Difference::proposed_as(objects, rules, (old, new), None)
     }
 
     /// The same where the second tree was made of the first by a patch, which is kept as it is unless it adds a secret.
     pub(crate) fn proposed_as(
         objects: &Objects,
-        old: TreeId,
-        new: TreeId,
+        rules: u32,
+        (old, new): (TreeId, TreeId),
         proposed: Option<&[u8]>,
     ) -> Result<Difference> {
         let trees = Some((old, new));
         if old == new {
-            let patch = proposed.map(<[u8]>::to_vec).unwrap_or_default();
+            let patch = proposed.unwrap_or_default().into();
             return Ok(Difference { trees, patch, ..Difference::default() });
         }
         let (old, new) = (id(old), id(new));
@@ -58,8 +59,11 @@ impl Difference {
         });
         let deltas = delta::deltas(&sides.collect::<Vec<_>>());
         let patch = match proposed.filter(|_| paths.iter().all(|path| path.secrets.is_empty())) {
-            Some(patch) => patch.to_vec(),
-            None => observed::patch_to_keep(objects, &found, &paths, objects.diff_text(old, new)?)?,
+            Some(patch) => patch.into(),
+            None => {
+                let patch = objects.diff_text(old, new, text_bytes_max(rules))?;
+                observed::patch_to_keep(objects, &found, &paths, patch)?.into()
+            }
         };
         Ok(Difference { trees, deltas, patch, paths, artifacts })
     }
@@ -77,9 +81,9 @@ fn artifact(objects: &Objects, number: u64, change: &TreeChange) -> Result<Recei
         (_, None) => ArtifactKind::Delete,
         _ => ArtifactKind::Edit,
     };
-    let bytes = match &change.new {
+    let content = match &change.new {
         // What is not a file has no content of its own.
-        Some(entry) if entry.mode != crate::git::MODE_GITLINK => Some(objects.read_blob(entry.id)?),
+        Some(entry) if entry.mode != crate::git::MODE_GITLINK => Some(hashed(objects, entry.id)?),
         _ => None,
     };
     Ok(ReceiptArtifact {
@@ -87,8 +91,17 @@ fn artifact(objects: &Objects, number: u64, change: &TreeChange) -> Result<Recei
         kind,
         path: shown(&change.path),
         mode: change.new.map(|entry| format!("{:06o}", entry.mode)),
-        content_hash: bytes.as_deref().map(|bytes| digest(Domain::State, bytes)),
-        blake3: bytes.as_deref().map(plain_blake3),
-        sha256: bytes.as_deref().map(sha256),
+        content_hash: content.map(|content| content.state),
+        blake3: content.map(|content| content.blake3),
+        sha256: content.map(|content| content.sha256),
     })
+}
+
+fn hashed(objects: &Objects, blob: ObjectId) -> Result<ContentDigest> {
+    let mut hasher = ContentHasher::new();
+    let contents = Contents::open(objects)?;
+    contents.pieces(blob, &mut |piece| {
+        hasher.update(piece);
+    })?;
+    Ok(hasher.finish())
 }

@@ -7,8 +7,9 @@ use super::judged::{Judged, Proposal, Refusal};
 use super::merge::{OnTop, Sides, merge};
 use super::patch::{Patched, apply_patch};
 use crate::change::observed::LyingAbout;
+use crate::change::text_bytes_max;
 use crate::context::policy::Rules;
-use crate::git::{MODE_GITLINK, Objects, id};
+use crate::git::{Entry, MODE_GITLINK, Objects, id};
 use crate::{Error, Result};
 use contract::work::Gate;
 use contract::{
@@ -94,7 +95,7 @@ impl Gates<'_> {
                     None
                 }
                 Patched::Refused(reason, findings) => {
-                    judged.change.patch.clone_from(bytes);
+                    judged.change.patch = bytes[..].into();
                     Some((reason, findings))
                 }
             },
@@ -144,7 +145,8 @@ impl Gates<'_> {
             judged.asked(Gate::Scope, &[too_large]);
             return Ok(Some(judged.denied(Reason::PolicyViolation)));
         }
-        judged.change = Difference::proposed_as(self.objects, judged.on, tree, proposed)?;
+        judged.change =
+            Difference::proposed_as(self.objects, self.run.started.contract.rules, (judged.on, tree), proposed)?;
         let changes = judged.change.paths.clone();
         let observed = match judged.worked() {
             None => Observed { changes, ..Observed::default() },
@@ -163,8 +165,8 @@ impl Gates<'_> {
         Ok((!passed).then(|| judged.denied(Reason::PolicyViolation)))
     }
 
-    /// Why a worker's change is larger than anything is looked at: what it brings and removes together. Found by the sizes
-    /// of objects alone, so that no patch of it is made.
+    /// Why a worker's change is larger than anything is looked at: what it brings, and what of it goes that a patch would show,
+    /// together. Found by the sizes of objects alone, so that no patch of it is made.
     fn too_large(&self, judged: &Judged, tree: TreeId) -> Result<Option<Finding>> {
         let contract = &self.run.started.contract;
         if judged.worked().is_none() || contract.rules < RULES_CHANGE_SIZE {
@@ -172,10 +174,13 @@ impl Gates<'_> {
         }
         let mut bytes: u64 = 0;
         for change in self.objects.diff(id(judged.on), id(tree))? {
-            let sides = [change.old, change.new].into_iter().flatten().filter(|entry| entry.mode != MODE_GITLINK);
-            for side in sides {
-                bytes = bytes.saturating_add(self.objects.size(side.id)?);
-            }
+            let size = |side: Option<Entry>| match side.filter(|entry| entry.mode != MODE_GITLINK) {
+                Some(entry) => self.objects.size(entry.id),
+                None => Ok(0),
+            };
+            let removed = size(change.old)?;
+            let shown = if removed > text_bytes_max(contract.rules) { 0 } else { removed };
+            bytes = bytes.saturating_add(shown).saturating_add(size(change.new)?);
         }
         let most = u64::from(contract.limits.change_mb);
         let message = || format!("the change brings and removes {bytes} bytes, and limits.change_mb is {most}");
@@ -319,7 +324,7 @@ impl Gates<'_> {
                 return Ok(Put::Refused(judged.denied(Reason::MergeConflict)));
             }
         };
-        judged.change = Difference::between(self.objects, head, tree)?;
+        judged.change = Difference::between(self.objects, rules, head, tree)?;
         let observed = Observed { changes: judged.change.paths.clone(), ..Observed::default() };
         if !judged.asked(Gate::Merged, &self.scope_findings(&judged.item, &observed)) {
             return Ok(Put::Refused(judged.denied(Reason::PolicyViolation)));

@@ -3,7 +3,7 @@
 
 use super::acceptance::{Side, plan};
 use crate::Result;
-use crate::git::{Objects, id};
+use crate::git::{Objects, TEXT_BYTES_MAX, id};
 use contract::{Item, REASON_DIFFERENCE, TreeId};
 use run::gate::shown;
 use run::gate::test_files::TestFiles;
@@ -44,7 +44,7 @@ pub(crate) fn reasons(
         reasons.push(format!("and {more} more"));
     }
     reasons.push(format!("tree before: {before}; tree after: {after}"));
-    let text = objects.diff_text(without, id(after))?;
+    let text = objects.diff_text(without, id(after), TEXT_BYTES_MAX)?;
     let shown = contract::printable(&String::from_utf8_lossy(&text)).len();
     reasons.push(match shown <= DIFF_BYTES_MAX {
         true => format!("{REASON_DIFFERENCE}{}", String::from_utf8_lossy(&text)),

@@ -21,4 +21,4 @@ pub(crate) use judged::Judged;
 pub(crate) use merge::{OnTop, Sides, merge};
 pub(crate) use patch::{Patched, apply_patch, read_patch};
 pub(crate) use receipt::{Ending, Landed, Made, commit, end, gates_json, receipt, refusals};
-pub(crate) use whole::{commit_message, diff, identity};
+pub(crate) use whole::{commit_message, diff, identity, text_bytes_max};

@@ -38,6 +38,9 @@ fn changed(objects: &Objects, change: &TreeChange) -> Result<ChangedPath> {
         ..ChangedPath::default()
     };
     let Some(new) = change.new.filter(|entry| entry.mode != MODE_GITLINK) else { return Ok(seen) };
+    if objects.size(new.id)? > secret::BYTES_MAX && !objects.looks_binary(new.id)? {
+        return Ok(seen);
+    }
     let bytes = objects.read_blob(new.id)?;
     let text = text::utf16(&bytes);
     seen.binary = crate::git::is_binary(&bytes);

@@ -1,7 +1,8 @@
 //! The whole change of a run, as git is told of it: by whom, in which words, and how its tree differs from its base.
 
 use crate::Result;
-use crate::git::{Identity, Objects, id};
+use crate::git::{GIT_TEXT_BYTES_MAX, Identity, Objects, TEXT_BYTES_MAX, id};
+use contract::RULES_LARGE_FILES;
 use run::Run;
 use run::gate::shown;
 
@@ -32,5 +33,10 @@ pub(crate) fn diff(objects: &Objects, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
         names.extend_from_slice(shown(&change.path).as_bytes());
         names.push(b'\n');
     }
-    Ok((objects.diff_text(old, new)?, names))
+    Ok((objects.diff_text(old, new, text_bytes_max(run.started.contract.rules))?, names))
+}
+
+/// How large a file may be whose lines a patch shows.
+pub(crate) fn text_bytes_max(rules: u32) -> u64 {
+    if rules >= RULES_LARGE_FILES { TEXT_BYTES_MAX } else { GIT_TEXT_BYTES_MAX }
 }

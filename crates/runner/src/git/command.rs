@@ -219,6 +219,19 @@ impl GitCommand {
         self
     }
 
+    /// Has git hand over large objects piece by piece.
+    pub(crate) fn streaming(mut self) -> Self {
+        self.flags.extend(["-c", "core.bigFileThreshold=1m"].map(OsString::from));
+        self
+    }
+
+    /// Starts the child for somebody who reads what it writes while it does.
+    pub(crate) fn spawn(self) -> Result<Child, GitError> {
+        let mut command = self.command();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.spawn().map_err(|source| GitError::Spawn { command: self.subcommand.to_owned(), source })
+    }
+
     /// Runs the child and returns what it wrote, or its words if it failed.
     pub(crate) fn run(self) -> Result<Vec<u8>, GitError> {
         let command = self.subcommand.to_owned();
@@ -272,13 +285,18 @@ impl GitCommand {
         Ok(())
     }
 
-    fn start(self) -> Result<Output, GitError> {
-        let failed = |source| GitError::Spawn { command: self.subcommand.to_owned(), source };
+    fn command(&self) -> Command {
         let mut command = Command::new(&self.program.file);
         command.env_clear().env("PATH", &self.program.path).envs(ENVIRONMENT.iter().copied());
         command.envs(self.environment.iter().map(|(name, value)| (&**name, value)));
         command.args(&self.flags).arg(self.subcommand).args(&self.arguments);
         command.current_dir(&self.directory);
+        command
+    }
+
+    fn start(self) -> Result<Output, GitError> {
+        let failed = |source| GitError::Spawn { command: self.subcommand.to_owned(), source };
+        let mut command = self.command();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = Instant::now();
         let output = command.spawn().and_then(|child| feed(child, &self.input)).map_err(failed)?;

@@ -1,8 +1,6 @@
 //! Trees and blobs read one after the other over one handle, for those who look at a whole state: opening the
 //! objects anew for every file costs more than reading the file.
 
-use gix_object::Kind;
-
 use super::objects::{Objects, Reader};
 use super::{Entry, GitError, ObjectId};
 
@@ -18,8 +16,12 @@ impl<'a> Contents<'a> {
         Ok(self.0.tree(id)?.into_iter().map(|line| (line.name, line.entry)).collect())
     }
 
-    /// The bytes of a blob.
-    pub(crate) fn blob(&self, id: ObjectId) -> Result<Vec<u8>, GitError> {
-        self.0.expect(id, Kind::Blob)
+    /// Hands all bytes of a blob over, one piece after another.
+    pub(crate) fn pieces(&self, id: ObjectId, each: &mut dyn FnMut(&[u8])) -> Result<(), GitError> {
+        let mut each = |piece: &[u8]| {
+            each(piece);
+            Ok(())
+        };
+        self.0.pieces(id, &mut each).map(drop)
     }
 }

@@ -10,6 +10,7 @@
 //! | `repository.rs` | the user's repository: where it is, its HEAD, its refs, its dirty paths |
 //! | `staged.rs` | what a commit of an index would change |
 //! | `objects.rs` | norma's own repository: reading, writing, pinning, exporting objects |
+//! | `blob.rs` | the bytes of a blob, piece by piece |
 //! | `tree.rs` | trees: parse, encode, compare, walk, edit |
 //! | `contents.rs` | trees and blobs for those who read a whole state |
 //! | `merge.rs` | three trees become one, line by line |
@@ -23,6 +24,7 @@
 //! Objects are read and written in-process; the program `git` is plumbing for what only it knows (patch
 //! application, reference locks, the user's index and filters).
 
+pub(crate) mod blob;
 mod checkout;
 mod command;
 mod configured;
@@ -52,6 +54,7 @@ pub(crate) use patch::is_git_directory;
 pub use patch::{Applied, PatchLimits, PatchProblem};
 pub use repository::{DirtyPath, Head, Identity, Repository, Swap, UserEnvironment};
 pub use tree::{Entry, MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, MODE_SYMLINK, MODE_TREE, TreeChange};
+pub use unified::{GIT_TEXT_BYTES_MAX, TEXT_BYTES_MAX};
 
 /// What can go wrong between norma and git.
 #[derive(Debug, thiserror::Error)]

@@ -20,6 +20,7 @@ use std::time::SystemTime;
 use gix_object::{Exists, Find, Kind, Write};
 use gix_odb::{Header as _, loose};
 
+use super::blob::LARGE_BYTES_MIN;
 use super::command::{GitCommand, Place, Program, git};
 use super::repository::{Identity, Repository};
 use super::tree::{self, Edit, Entry, Line, TreeChange};
@@ -209,7 +210,7 @@ impl Objects {
 
     /// Whether git would call the blob binary: a NUL byte near its beginning.
     pub fn looks_binary(&self, id: ObjectId) -> Result<bool, GitError> {
-        Ok(is_binary(&self.read_blob(id)?))
+        Ok(is_binary(&self.blob_beginning(id, BINARY_PROBE_BYTES as u64)?))
     }
 
     /// What a tree has at a path.
@@ -289,8 +290,9 @@ impl Objects {
             self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
             return Ok(());
         }
-        let (kind, bytes) = reader.find(id)?;
-        self.write(kind, &bytes).map(drop)
+        copy(reader, &self.own_store(), id)?;
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        Ok(())
     }
 
     /// Writes a commit. The same specification gives the same id.
@@ -344,8 +346,7 @@ impl Objects {
             let (tree, parents) = reader.commit(commit)?;
             for id in tree::new_objects(&reader, base_tree, tree)?.into_iter().chain([commit]) {
                 if copied.insert(id) {
-                    let (kind, bytes) = reader.find(id)?;
-                    put(&target, kind, &bytes)?;
+                    copy(&reader, &target, id)?;
                 }
             }
             commits.extend(parents.into_iter().filter(|parent| !theirs.exists(parent)));
@@ -363,12 +364,36 @@ pub(crate) fn is_binary(bytes: &[u8]) -> bool {
 fn put(store: &loose::Store, kind: Kind, bytes: &[u8]) -> Result<ObjectId, GitError> {
     let failed = |error: String| GitError::WriteObject { path: store.path().to_owned(), detail: error };
     let id = gix_object::compute_hash(store.object_hash(), kind, bytes).map_err(|error| failed(error.to_string()))?;
-    if let Ok(file) = fs::File::open(store.object_path(&id)) {
-        // Not ours to touch in a repository of another owner; then its age stays what it is.
-        let _ = file.set_modified(SystemTime::now());
+    if is_fresh(store, id) {
         return Ok(id);
     }
     store.write_buf(kind, bytes).map_err(|error| failed(error.to_string()))
+}
+
+/// Copies an object, a large one piece by piece.
+fn copy(reader: &Reader<'_>, to: &loose::Store, id: ObjectId) -> Result<(), GitError> {
+    let size = reader.size(id)?;
+    if size < LARGE_BYTES_MIN {
+        let (kind, bytes) = reader.find(id)?;
+        return put(to, kind, &bytes).map(drop);
+    }
+    if is_fresh(to, id) {
+        return Ok(());
+    }
+    let failed = |error: String| GitError::WriteObject { path: to.path().to_owned(), detail: error };
+    let written = to.write_stream(Kind::Blob, size, &mut reader.blob(id)?);
+    match written.map_err(|error| failed(error.to_string()))? {
+        same if same == id => Ok(()),
+        other => Err(failed(format!("it became {other}"))),
+    }
+}
+
+/// Whether an object is there, marked as fresh so that a `git gc` under way spares it.
+fn is_fresh(store: &loose::Store, id: ObjectId) -> bool {
+    let Ok(file) = fs::File::open(store.object_path(&id)) else { return false };
+    // Not ours to touch in a repository of another owner; then its age stays what it is.
+    let _ = file.set_modified(SystemTime::now());
+    true
 }
 
 /// Makes loose objects and the directories that name them durable.
@@ -434,8 +459,17 @@ impl Reader<'_> {
         Ok(user.get().expect("BUG: the handle was just set"))
     }
 
-    pub(crate) fn find(&self, id: ObjectId) -> Result<(Kind, Vec<u8>), GitError> {
+    pub(crate) fn objects(&self) -> &Objects {
+        self.objects
+    }
+
+    /// Counts an object that is read.
+    pub(crate) fn count_read(&self) {
         self.objects.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn find(&self, id: ObjectId) -> Result<(Kind, Vec<u8>), GitError> {
+        self.count_read();
         let mut bytes = Vec::new();
         let found = self.own().try_find(&id, &mut bytes).map_err(|error| bad(id, &error))?.map(|data| data.kind);
         if let Some(kind) = found {

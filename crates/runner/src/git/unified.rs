@@ -14,48 +14,58 @@ use std::ops::Range;
 /// Unchanged lines around a change.
 const CONTEXT: u32 = 3;
 
-/// git looks into no file that is larger (`core.bigFileThreshold`).
-const TEXT_BYTES_MAX: u64 = 512 << 20;
+/// git looks into no file that is larger (`core.bigFileThreshold`), and says only that it differs.
+pub const GIT_TEXT_BYTES_MAX: u64 = 512 << 20;
+
+/// Nor does norma into one that is larger than this: nobody reads a patch of it, everybody who keeps one pays for it, and
+/// the commit has its bytes.
+pub const TEXT_BYTES_MAX: u64 = 16 << 20;
 
 /// What git's buffers hold of the line that a part of a file is named by, and of the whole header of that part.
 const HEADING_BYTES_MAX: usize = 80;
 const HEADER_BYTES_MAX: usize = 127;
 
 impl Objects {
-    /// The difference as a patch: full ids, no renames, nothing configurable.
-    pub fn diff_text(&self, old_tree: ObjectId, new_tree: ObjectId) -> Result<Vec<u8>, GitError> {
-        let mut patch = Vec::new();
+    /// The difference as a patch: full ids, no renames, nothing configurable. Of a file with more bytes than these it says
+    /// that it differs.
+    pub fn diff_text(&self, old_tree: ObjectId, new_tree: ObjectId, text_bytes_max: u64) -> Result<Vec<u8>, GitError> {
+        let mut patch = PatchWriter { objects: self, text_bytes_max, patch: Vec::new() };
         for TreeChange { path, old, new } in self.diff(old_tree, new_tree)? {
             match (old, new) {
                 // What becomes something else goes, and comes again.
                 (Some(old), Some(new)) if kind(old) != kind(new) => {
-                    self.write_change(&mut patch, &path, Some(old), None)?;
-                    self.write_change(&mut patch, &path, None, Some(new))?;
+                    patch.write_change(&path, Some(old), None)?;
+                    patch.write_change(&path, None, Some(new))?;
                 }
-                (old, new) => self.write_change(&mut patch, &path, old, new)?,
+                (old, new) => patch.write_change(&path, old, new)?,
             }
         }
-        Ok(patch)
+        Ok(patch.patch)
     }
+}
 
-    fn write_change(
-        &self,
-        patch: &mut Vec<u8>,
-        path: &[u8],
-        old: Option<Entry>,
-        new: Option<Entry>,
-    ) -> Result<(), GitError> {
+struct PatchWriter<'o> {
+    objects: &'o Objects,
+    text_bytes_max: u64,
+    patch: Vec<u8>,
+}
+
+impl PatchWriter<'_> {
+    fn write_change(&mut self, path: &[u8], old: Option<Entry>, new: Option<Entry>) -> Result<(), GitError> {
         let (a, b) = (quoted(b"a/", path), quoted(b"b/", path));
-        patch.extend([b"diff --git ", &a[..], b" ", &b, b"\n"].concat());
-        let changed = write_meta(patch, old, new);
+        self.patch.extend([b"diff --git ", &a[..], b" ", &b, b"\n"].concat());
+        let changed = write_meta(&mut self.patch, old, new);
         if !changed {
             return Ok(());
         }
         let none = b"/dev/null".to_vec();
         let (a, b) = (old.map_or_else(|| none.clone(), |_| a), new.map_or(none, |_| b));
-        match (self.text(old)?, self.text(new)?) {
-            (Some(old), Some(new)) => write_text(patch, (&a, &old), (&b, &new)),
-            _ => patch.extend([b"Binary files ", &a[..], b" and ", &b, b" differ\n"].concat()),
+        // Where one side is no text, the other need not be read.
+        let new = self.text(new)?;
+        let old = if new.is_some() { self.text(old)? } else { None };
+        match (old, new) {
+            (Some(old), Some(new)) => write_text(&mut self.patch, (&a, &old), (&b, &new)),
+            _ => self.patch.extend([b"Binary files ", &a[..], b" and ", &b, b" differ\n"].concat()),
         }
         Ok(())
     }
@@ -66,10 +76,10 @@ impl Objects {
         if entry.mode == MODE_GITLINK {
             return Ok(Some(format!("Subproject commit {}\n", entry.id).into_bytes()));
         }
-        if self.size(entry.id)? > TEXT_BYTES_MAX {
+        if self.objects.size(entry.id)? > self.text_bytes_max {
             return Ok(None);
         }
-        Ok(Some(self.read_blob(entry.id)?).filter(|bytes| !is_binary(bytes)))
+        Ok(Some(self.objects.read_blob(entry.id)?).filter(|bytes| !is_binary(bytes)))
     }
 }
 

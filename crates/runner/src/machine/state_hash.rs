@@ -126,7 +126,11 @@ impl GitTree<'_> {
         if let Some(known) = self.memo.get(Of::Blob, &id) {
             return Ok(known);
         }
-        let found = digest(Domain::State, &self.contents.blob(id)?);
+        let mut hasher = Hasher::new(Domain::State);
+        self.contents.pieces(id, &mut |piece| {
+            hasher.update(piece);
+        })?;
+        let found = hasher.finish();
         self.memo.put(Of::Blob, &id, found);
         Ok(found)
     }

@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use store::{Reader, Store, crash};
 
+/// From this size on a patch is not written twice.
+const LINKED_BYTES_MIN: usize = 1 << 20;
+
 /// Whoever does one thing about a run, and what that takes.
 pub(crate) struct Driver<'w, 'a> {
     /// The record.
@@ -94,8 +97,26 @@ impl Driver<'_, '_> {
 
 /// Writes down what a run changed, before its end is on record.
 pub(crate) fn keep_diff(run_dir: &Path, (patch, names): (Vec<u8>, Vec<u8>)) -> Result<()> {
-    write_synced(&run_dir.join("patch.diff"), &patch)?;
+    let to = run_dir.join("patch.diff");
+    if patch.len() < LINKED_BYTES_MIN || !link_to_same(run_dir, &patch, &to) {
+        write_synced(&to, &patch)?;
+    }
     write_synced(&run_dir.join("diff_name_only.txt"), &names)
+}
+
+/// Where the patch of one change is that of the whole run, it gets a second name instead of being written again. It was
+/// synced before the end of its change was on record.
+fn link_to_same(run_dir: &Path, patch: &[u8], to: &Path) -> bool {
+    let Ok(changes) = std::fs::read_dir(run_dir.join("changes")) else { return false };
+    let mut patches = changes.flatten().map(|change| change.path().join("patch.diff"));
+    let _ = std::fs::remove_file(to);
+    let is_linked = |path: &Path| {
+        let metadata = std::fs::symlink_metadata(path);
+        metadata.is_ok_and(|metadata| metadata.is_file() && metadata.len() == patch.len() as u64)
+            && std::fs::read(path).is_ok_and(|found| found == patch)
+            && std::fs::hard_link(path, to).is_ok()
+    };
+    patches.any(|path| is_linked(&path))
 }
 
 /// On disk when this returns: no commit holds these bytes, and recovery has no git to make them again.

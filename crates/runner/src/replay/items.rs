@@ -146,7 +146,7 @@ pub(super) fn written_down(
     for what in fields(&on_record, &receipt, &["gates", "receipt_hash"]) {
         differs(format!("{dir}/RECEIPT.json: {what}"));
     }
-    let patch = (!ending.judged.change.patch.is_empty()).then(|| ending.judged.change.patch.clone());
+    let patch = (!ending.judged.change.patch.is_empty()).then(|| ending.judged.change.patch.to_vec());
     let gates_json = Some(change::gates_json(run, &ending, &receipt));
     for (name, bytes) in [("patch.diff", patch), ("gates.json", gates_json), ("RECEIPT.json", Some(bytes))] {
         if std::fs::read(walk.dir.join(&dir).join(name)).ok() != bytes {

@@ -2,7 +2,7 @@
 //! turn that was just taken and for one that is taken again.
 
 use crate::change::paths;
-use crate::change::{Patched, apply_patch};
+use crate::change::{Patched, apply_patch, text_bytes_max};
 use crate::evidence::collect::collect;
 use crate::evidence::left_files::{open, read_file};
 use crate::evidence::redaction::{clear, told};
@@ -103,7 +103,11 @@ fn without_secrets(
 /// What a workspace's edits come to as a patch of the run's tree.
 fn edited(objects: &Objects, run: &Run, captured: &Captured) -> Result<Vec<u8>> {
     let tree = id(run.tree());
-    Ok(if captured.tree == tree { Vec::new() } else { objects.diff_text(tree, captured.tree)? })
+    Ok(if captured.tree == tree {
+        Vec::new()
+    } else {
+        objects.diff_text(tree, captured.tree, text_bytes_max(run.started.contract.rules))?
+    })
 }
 
 /// The files that an answer carries for an agent that cannot write them itself.

@@ -18,6 +18,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use super::index::Indexed;
+use crate::git::blob::LARGE_BYTES_MIN;
 use crate::git::objects::{Objects, Reader};
 use crate::git::tree::{MODE_GITLINK, MODE_SYMLINK};
 use crate::git::{Entry, GitError, IoContext, ObjectId, sweep};
@@ -27,6 +28,9 @@ const CHUNK_FILES: usize = 256;
 
 /// Writing is mostly the file system's work, which more workers do not speed up.
 const WORKERS: usize = 2;
+
+/// How much of a large file is in memory when it is read back.
+const PIECE_BYTES: usize = 128 * 1024;
 
 /// A directory that files are written to or read from.
 pub(super) struct Place<'a> {
@@ -180,13 +184,11 @@ fn write_one(reader: &Reader<'_>, cursor: &mut Cursor<'_>, file: &mut Indexed) -
             file.size = target.len() as u64;
         }
         mode => {
-            let bytes = reader.expect(file.entry.id, Kind::Blob)?;
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let mode = Mode::from_raw_mode(if mode & 0o100 == 0 { 0o644 } else { 0o755 });
             let mut handle = std::fs::File::from(rustix::fs::openat(dir, name, flags, mode)?);
-            handle.write_all(&bytes)?;
+            file.size = reader.pieces(file.entry.id, &mut |piece| handle.write_all(piece))?;
             rustix::fs::futimens(&handle, &times)?;
-            file.size = bytes.len() as u64;
         }
     }
     Ok(())
@@ -208,12 +210,20 @@ fn read_back(cursor: &mut Cursor<'_>, file: &Indexed) -> Result<bool, Problem> {
         mode => {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let handle = rustix::fs::openat(dir, name, flags, Mode::empty())?;
-            let mut bytes = Vec::with_capacity(file.size as usize);
-            std::fs::File::from(handle).read_to_end(&mut bytes)?;
             let executable = (mode & 0o100 != 0) == (stat.st_mode & 0o100 != 0);
-            kind == FileType::RegularFile && executable && stamped && is_blob(file.entry, &bytes)
+            kind == FileType::RegularFile && executable && stamped && holds(handle.into(), file)?
         }
     })
+}
+
+/// Whether an open file has the content that it should have.
+fn holds(mut handle: std::fs::File, file: &Indexed) -> Result<bool, Problem> {
+    if file.size >= LARGE_BYTES_MIN {
+        return Ok(blob_id_of(file.entry.id.kind(), &mut handle, file.size)? == Some(file.entry.id));
+    }
+    let mut bytes = Vec::with_capacity(file.size as usize);
+    handle.read_to_end(&mut bytes)?;
+    Ok(is_blob(file.entry, &bytes))
 }
 
 fn is_directory(dir: &OwnedFd, name: &[u8]) -> Result<bool, Problem> {
@@ -223,6 +233,19 @@ fn is_directory(dir: &OwnedFd, name: &[u8]) -> Result<bool, Problem> {
 
 fn is_blob(entry: Entry, bytes: &[u8]) -> bool {
     blob_id(entry.id.kind(), bytes).is_some_and(|id| id == entry.id)
+}
+
+/// The id that so many bytes of a reader have as a blob. `None` only for bytes made to collide with others.
+fn blob_id_of(format: gix_hash::Kind, from: &mut dyn Read, size: u64) -> std::io::Result<Option<ObjectId>> {
+    let mut hasher = gix_hash::hasher(format);
+    hasher.update(&gix_object::encode::loose_header(Kind::Blob, size));
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match from.read(&mut piece)? {
+            0 => return Ok(hasher.try_finalize().ok()),
+            count => hasher.update(&piece[..count]),
+        }
+    }
 }
 
 /// The id these bytes have as a blob. `None` only for bytes made to collide with others.
