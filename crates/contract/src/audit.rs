@@ -180,6 +180,13 @@ pub enum Audit {
         /// How many runs.
         runs: u64,
     },
+    /// Large files that nothing but refused changes of a run had were removed; those changes cannot be judged again.
+    RefusedFilesRemoved {
+        /// Slug.
+        run_id: Slug,
+        /// How many files.
+        files: u64,
+    },
 }
 
 /// What a document is refused by, in the words that events of runs have.
@@ -203,6 +210,7 @@ impl Audit {
             | Audit::ApprovalAsked { run_id, .. }
             | Audit::ApprovalUsed { run_id, .. }
             | Audit::RunQuarantined { run_id, .. }
+            | Audit::RefusedFilesRemoved { run_id, .. }
             | Audit::Replayed { run_id, .. } => Some(*run_id),
             // Spelled out: whatever has a run is exported with it, and a bundle with a line about no run is refused.
             Audit::Initialized { .. }

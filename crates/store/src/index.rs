@@ -130,6 +130,7 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
         | Audit::Replayed { .. }
         | Audit::ContractRefused { .. }
         | Audit::CheckpointAccepted { .. }
+        | Audit::RefusedFilesRemoved { .. }
         | Audit::Reindexed { .. } => Ok(()),
     }
 }

@@ -305,6 +305,13 @@ impl Reader {
         Ok(found.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// Whether files were removed that only refused changes of a run had.
+    pub fn lacks_refused_files(&self, slug: &str) -> Result<bool> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM audit WHERE type = 'refused_files_removed'
+                   AND json_extract(data_json, '$.run_id') = ?1)";
+        Ok(self.db.query_row(sql, [slug], |row| row.get(0))?)
+    }
+
     /// Whether another run continues from this one's tree.
     pub fn has_child(&self, slug: &str) -> Result<bool> {
         Ok(self.db.query_row("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)", [slug], |row| row.get(0))?)

@@ -2,6 +2,7 @@
 //! far too large is not read to its end.
 
 use crate::batches::{batch, item, with_worker};
+use crate::environment::TestEnvironment;
 use serde_json::{Value, json};
 
 const COMMIT: &str = "git -c user.name=a -c user.email=a@b commit -q -m own";
@@ -112,6 +113,43 @@ fn a_patch_lies_on_the_disk_once_for_all_names_of_it_in_a_change() {
     let first = inode("changes/001/patch.diff");
     assert_eq!((inode("patches/a.diff"), inode("results/a/patch.diff")), (first, first));
     env.norma(&["verify", "@last"]).success();
+}
+
+/// The files of norma's own objects that have at least a megabyte.
+fn large_objects(env: &TestEnvironment) -> usize {
+    let found = env.output_of("find", &[".norma/git/objects", "-type", "f", "-size", "+1000k"]);
+    found.success().raw.lines().count()
+}
+
+#[test]
+fn a_large_file_of_a_refused_change_goes_with_gc_and_its_run_still_replays() {
+    let env = with_worker("head -c 3000000 /dev/urandom | base64 > large.txt; echo a > small.txt");
+    let scope = json!({"allowed_paths": ["small.txt"]});
+    let results = batch(&env, &[item("a", scope)], 1);
+    assert_eq!((&results[0]["status"], large_objects(&env)), (&json!("denied"), 1), "{results:?}");
+    env.norma(&["replay", "@last"]).success();
+    let output = env.norma(&["gc"]);
+    assert!(output.success().raw.contains("1 large file(s) of refused changes removed"), "{}", output.raw);
+    assert_eq!(large_objects(&env), 0);
+    let replayed = env.norma(&["replay", "@last"]);
+    assert!(replayed.success().raw.contains("has removed its large files"), "{}", replayed.raw);
+    env.norma(&["verify", "--all"]).success();
+    assert!(!env.norma(&["gc"]).success().raw.contains("large file"));
+}
+
+#[test]
+fn a_file_that_a_landed_change_has_too_stays_with_gc() {
+    let env = with_worker("cat /bin/bash /bin/bash /bin/bash | base64 > large.txt; [ ! -e refused ] || echo > other.txt");
+    env.write("refused", "");
+    env.commit("refused");
+    let wanted = [item("a", json!({"allowed_paths": ["large.txt"]}))];
+    batch(&env, &wanted, 1);
+    env.git(&["rm", "-q", "refused"]);
+    env.commit("not refused");
+    batch(&env, &wanted, 0);
+    env.norma(&["gc"]).success();
+    assert_eq!(large_objects(&env), 1);
+    env.norma(&["replay", "@last"]).success();
 }
 
 #[test]

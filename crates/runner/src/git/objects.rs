@@ -68,6 +68,14 @@ pub struct CommitSpec {
     pub message: String,
 }
 
+/// What was removed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Removed {
+    pub(crate) files: u64,
+    /// What that freed.
+    pub(crate) bytes: u64,
+}
+
 /// A file name in norma's repository that vanishes with the value.
 pub(crate) struct Scratch {
     pub(crate) path: PathBuf,
@@ -324,6 +332,26 @@ impl Objects {
     /// What `refs/norma/<name>` names.
     pub fn pinned(&self, name: &str) -> Result<Option<ObjectId>, GitError> {
         super::repository::read_ref(self.git("show-ref"), &format!("refs/norma/{name}"))
+    }
+
+    /// Removes those of norma's own objects that have at least so many bytes; answers how many. Whoever asks knows that
+    /// nothing needs them.
+    pub(crate) fn remove_large(&self, ids: &BTreeSet<ObjectId>, bytes_min: u64) -> Result<Removed, GitError> {
+        let (store, reader, mut removed) = (self.own_store(), self.reader()?, Removed::default());
+        for id in ids.iter().filter(|id| store.contains(id)) {
+            if reader.size(*id)? >= bytes_min {
+                let path = store.object_path(id);
+                removed.bytes += fs::metadata(&path).context("look at", &path)?.len();
+                fs::remove_file(&path).context("remove", &path)?;
+                removed.files += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// What a tree has that another has not: files and trees.
+    pub(crate) fn new_objects(&self, old: ObjectId, new: ObjectId) -> Result<Vec<ObjectId>, GitError> {
+        tree::new_objects(&self.reader()?, old, new)
     }
 
     /// Has everything that was written so far on disk.

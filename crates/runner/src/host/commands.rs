@@ -2,8 +2,8 @@
 //! that brought it.
 
 use crate::change::diff;
-use crate::host::Host;
 use crate::host::owner::drop_bases;
+use crate::host::{Host, garbage};
 use crate::machine::Machine;
 use crate::record::approval::refuses_another_command;
 use crate::record::{Control, Stop, keep_diff};
@@ -208,5 +208,19 @@ fn gc(host: &Host) -> Result<Answer> {
             message.push_str("; one is being made, so not all were looked at");
         }
     }
+    message.push_str(&refused_files(host)?);
     Ok(Answer::Done { message, value: refs.into() })
+}
+
+/// Removes large files of refused changes; whoever is at work might bring one of them again at this moment.
+fn refused_files(host: &Host) -> Result<String> {
+    let _alone = host.state.alone();
+    if !host.workers.live().is_empty() {
+        return Ok("; runs are under way, so files of refused changes stay".to_owned());
+    }
+    let removed = garbage::remove_refused(&host.state)?;
+    Ok(match removed.files {
+        0 => String::new(),
+        files => format!("; {files} large file(s) of refused changes removed, {} MiB", removed.bytes >> 20),
+    })
 }

@@ -9,6 +9,7 @@ pub(crate) mod continuation;
 pub(crate) mod export;
 pub(crate) mod feed;
 pub(crate) mod follow;
+mod garbage;
 pub(crate) mod intents;
 pub(crate) mod owner;
 pub(crate) mod request;

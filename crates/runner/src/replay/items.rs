@@ -5,12 +5,12 @@ use super::tally::{Found, fields, found, gates};
 use super::{Tallies, Tests, Walk, tests};
 use crate::change::acceptance::Acceptance;
 use crate::change::{self, Ending, Gates, Judged, Made, OnLine, Tried, Verdict, bring_onto_line, duplicate_of};
-use crate::git::{PatchLimits, PatchProblem};
+use crate::git::{GitError, PatchLimits, PatchProblem};
 use crate::git::{id, recorded};
 use crate::machine::state_hash::hash_tree_with;
 use crate::{Error, Result};
 use contract::work::{Gate, GateResult};
-use contract::{Digest, Fact, Item, ItemBase, ItemEnded, Reason, Receipt, TreeId};
+use contract::{Digest, Fact, Item, ItemBase, ItemEnded, ItemStatus, Reason, Receipt, TreeId};
 use run::Run;
 use std::path::Path;
 use store::LandedReceipt;
@@ -20,12 +20,25 @@ pub(super) fn judge_again(walk: &mut Walk<'_, '_>, at: usize, ended: &ItemEnded,
     let seq = walk.events[at].seq;
     let mut tested = Vec::new();
     let found = rejudge(walk, ended, &mut tested).and_then(|(run, ending)| written_down(walk, &run, at, ending));
+    if let Err(error) = &found
+        && was_removed(walk, ended, error)?
+    {
+        let why = "it was refused, and `norma gc` has removed its large files, so it was not judged again";
+        tallies.gates.note(format!("changes/{:03}: {why}", ended.change));
+        return Ok(());
+    }
     if !walk.run.items()[ended.item as usize].item.tests.is_empty() {
         tallies.tests.compare(Some(seq), Ok(tested))?;
     }
     let (of_gates, of_papers) = found.map_or_else(|error| (Err(error), None), |(gates, rest)| (Ok(gates), Some(rest)));
     tallies.gates.compare(Some(seq), of_gates)?;
     of_papers.map_or(Ok(()), |rest| tallies.receipts.compare(Some(seq), Ok(rest)))
+}
+
+/// Whether a refused change lacks a file because somebody had those removed.
+fn was_removed(walk: &Walk<'_, '_>, ended: &ItemEnded, error: &Error) -> Result<bool> {
+    let lacks = matches!(error, Error::Git(GitError::MissingObject { .. }));
+    Ok(lacks && ended.status != ItemStatus::Success && walk.with.reader.lacks_refused_files(&walk.run.id.slug())?)
 }
 
 /// How an item ends by what is kept of it; what speaks against the record of its tests is added to `tested`.
