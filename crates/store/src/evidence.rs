@@ -1,7 +1,9 @@
-//! Directories of evidence: prepared under a temporary name, listed in a manifest, renamed whole, and only then
-//! put on record. A [`Prepared`] directory must be handed to the log, which is what makes it part of the run.
+//! Directories of evidence: prepared, listed in a manifest, and put on record with the bytes of their small files. One that
+//! is written at once is filled under a temporary name and renamed whole before it goes on record; one that is not is in
+//! the commit alone until its run is sealed or held ([`write_out`]). A [`Prepared`] directory must be handed to the log,
+//! which is what makes it part of the run.
 
-use crate::{Error, IoContext, Result, crash};
+use crate::{Error, IoContext, Reader, Result, crash};
 use contract::hash::DoubleHasher;
 use contract::{Digest, Fact, Manifest, ManifestFile, Slug, Timestamp};
 use rustix::fs::RenameFlags;
@@ -26,7 +28,16 @@ pub struct StepFile {
     pub bytes: Option<Vec<u8>>,
 }
 
-/// A directory that is being filled.
+/// When the files of a directory are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writing {
+    /// Before it goes on record: somebody may want to look at it, or show it to an agent.
+    AtOnce,
+    /// When its run is sealed or held, unless it has a large file: until then the commit has its bytes.
+    Later,
+}
+
+/// A directory that is being filled. Small files are in memory until it is finished.
 pub struct Preparing {
     tmp: PathBuf,
     target: PathBuf,
@@ -36,9 +47,7 @@ pub struct Preparing {
 impl Preparing {
     /// Starts `target` (`…/steps/003-check`) under a temporary name beside it.
     pub fn new(target: &Path) -> Result<Preparing> {
-        let tmp = temporary_name(target);
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&tmp).at("create", &tmp)?;
-        Ok(Preparing { tmp, target: target.to_owned(), files: Vec::new() })
+        Ok(Preparing { tmp: temporary_name(target), target: target.to_owned(), files: Vec::new() })
     }
 
     /// Writes a file from memory.
@@ -49,20 +58,20 @@ impl Preparing {
     /// Copies at most `bytes_max` from a reader; answers how much it was.
     pub fn copy(&mut self, path: &str, from: &mut dyn Read, bytes_max: u64) -> Result<u64> {
         let to = self.tmp.join(path);
-        if let Some(parent) = to.parent().filter(|parent| *parent != self.tmp) {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).at("create", parent)?;
+        if self.files.iter().any(|file| file.listed.path == path) {
+            return Err(io::Error::from(ErrorKind::AlreadyExists)).at("create", &to);
         }
-        let mut file = File::options()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
-            .open(&to)
-            .at("create", &to)?;
-        let (listed, bytes) = hash_while_writing(path, &mut from.take(bytes_max), &mut file, &to)?;
-        if bytes.is_none() {
+        let mut small = Vec::new();
+        let mut from = from.take(bytes_max);
+        (&mut from).take(SMALL_FILE_BYTES_MAX + 1).read_to_end(&mut small).at("read the source of", &to)?;
+        let (listed, bytes) = if small.len() as u64 > SMALL_FILE_BYTES_MAX {
+            let mut file = create(&to)?;
+            let hashed = hash_while_writing(path, &mut small.chain(from), &mut file, &to)?;
             file.sync_all().at("sync", &to)?;
-        }
+            hashed
+        } else {
+            (listed(path, &small), Some(small))
+        };
         let size = listed.size;
         self.files.push(StepFile { listed, bytes });
         Ok(size)
@@ -91,13 +100,15 @@ impl Preparing {
         evidence_digest(self.files.iter().map(|file| &file.listed))
     }
 
-    /// Writes the manifest and gives the directory its final name. `dir` is its place below the run.
+    /// Adds the manifest and, where it is written at once, gives the directory its final name. `dir` is its place below the
+    /// run.
     pub fn finish(
         mut self,
         run_id: &Slug,
         dir: &str,
         at: Timestamp,
         outcome: Vec<Fact>,
+        writing: Writing,
         points: [&'static str; 2],
     ) -> Result<Prepared> {
         self.evidence();
@@ -108,12 +119,17 @@ impl Preparing {
         text.push(b'\n');
         self.write("manifest.json", &text)?;
         let large = self.files.iter().any(|file| file.bytes.is_none());
+        let at_once = large || writing == Writing::AtOnce;
+        if at_once {
+            self.write_small()?;
+        }
         if large {
             sync_dirs(&self.tmp)?;
         }
         crash::point(points[0]);
-        rustix::fs::renameat_with(rustix::fs::CWD, &self.tmp, rustix::fs::CWD, &self.target, RenameFlags::NOREPLACE)
-            .at("rename to", &self.target)?;
+        if at_once {
+            rename_new(&self.tmp, &self.target)?;
+        }
         if large && let Some(parent) = self.target.parent() {
             sync_dir(parent)?;
         }
@@ -123,6 +139,67 @@ impl Preparing {
             facts: manifest.outcome,
         })
     }
+
+    fn write_small(&self) -> Result<()> {
+        for file in &self.files {
+            if let Some(bytes) = &file.bytes {
+                write_new(&self.tmp.join(&file.listed.path), bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes the directories of a run that are in the commit alone so far. Not synced: the commit has their bytes until the run
+/// is sealed. Answers how many there were.
+pub fn write_out(reader: &Reader, slug: &str) -> Result<u64> {
+    let run = reader.layout().run(slug);
+    let (mut open, mut written) = (None::<(String, Option<PathBuf>)>, 0);
+    let finish = |open: Option<(String, Option<PathBuf>)>| match open {
+        Some((dir, Some(tmp))) => match rename_new(&tmp, &run.join(dir)) {
+            // Somebody else wrote it meanwhile.
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::AlreadyExists => remove_tree(&tmp).map(|()| 0),
+            renamed => renamed.map(|()| 1),
+        },
+        _ => Ok(0),
+    };
+    reader.small_files(slug, &mut |dir, path, bytes| {
+        if open.as_ref().is_none_or(|(at, _)| at != dir) {
+            written += finish(open.take())?;
+            let is_new = std::fs::symlink_metadata(run.join(dir)).is_err();
+            open = Some((dir.to_owned(), is_new.then(|| temporary_name(&run.join(dir)))));
+        }
+        match &open {
+            Some((_, Some(tmp))) => write_new(&tmp.join(path), bytes),
+            _ => Ok(()),
+        }
+    })?;
+    Ok(written + finish(open)?)
+}
+
+/// Gives a directory its name, which nothing has yet.
+fn rename_new(from: &Path, to: &Path) -> Result<()> {
+    let renamed = rustix::fs::renameat_with(rustix::fs::CWD, from, rustix::fs::CWD, to, RenameFlags::NOREPLACE);
+    renamed.at("rename to", to)
+}
+
+fn write_new(to: &Path, bytes: &[u8]) -> Result<()> {
+    create(to)?.write_all(bytes).at("write", to)
+}
+
+/// Makes a file that is not there yet, and the directories that lead to it.
+fn create(to: &Path) -> Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
+    let created = match options.open(to) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let parent = to.parent().unwrap_or(to);
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).at("create", parent)?;
+            options.open(to)
+        }
+        created => created,
+    };
+    created.at("create", to)
 }
 
 /// A directory that has its final name and waits to be put on record.
@@ -171,6 +248,14 @@ pub(crate) fn hash_while_writing(
     }
     let done = hasher.finish();
     Ok((ManifestFile { path: path.to_owned(), size: done.bytes, blake3: done.blake3, sha256: done.sha256 }, small))
+}
+
+/// A file as a manifest lists it.
+pub(crate) fn listed(path: &str, bytes: &[u8]) -> ManifestFile {
+    let mut hasher = DoubleHasher::new();
+    hasher.update(bytes);
+    let done = hasher.finish();
+    ManifestFile { path: path.to_owned(), size: done.bytes, blake3: done.blake3, sha256: done.sha256 }
 }
 
 /// The regular files below a directory as a commit records them, sorted by path.

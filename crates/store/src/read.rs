@@ -353,14 +353,32 @@ impl Reader {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The bytes of a file of a run's evidence, if there is one of this name; they must be those on record.
-    pub fn evidence(&self, slug: &str, dir: &str, name: &str) -> Result<Option<Vec<u8>>> {
-        let sql = "SELECT sha256 FROM artifacts WHERE run_id = ?1 AND dir = ?2 AND path = ?3";
+    /// Hands over the files of a run whose bytes the commits have, directory by directory.
+    pub(crate) fn small_files(&self, slug: &str, each: &mut dyn FnMut(&str, &str, &[u8]) -> Result<()>) -> Result<()> {
+        let sql = "SELECT dir, path, bytes FROM artifacts WHERE run_id = ?1 AND bytes IS NOT NULL ORDER BY dir, path";
         let mut statement = self.db.prepare_cached(sql)?;
-        let listed: Option<Digest> = statement.query_row(params![slug, dir, name], |row| parsed(row, 0)).optional()?;
-        let Some(listed) = listed else { return Ok(None) };
+        let mut rows = statement.query([slug])?;
+        while let Some(row) = rows.next()? {
+            let (dir, path, bytes): (String, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            each(&dir, &path, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of a file of a run's evidence, if there is one of this name; they must be those on record. Until they are
+    /// written out, the commit has them.
+    pub fn evidence(&self, slug: &str, dir: &str, name: &str) -> Result<Option<Vec<u8>>> {
+        let sql = "SELECT sha256, bytes FROM artifacts WHERE run_id = ?1 AND dir = ?2 AND path = ?3";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let read = |row: &Row<'_>| Ok((parsed(row, 0)?, row.get(1)?));
+        let on_record: Option<(Digest, Option<Vec<u8>>)> =
+            statement.query_row(params![slug, dir, name], read).optional()?;
+        let Some((listed, committed)) = on_record else { return Ok(None) };
         let path = self.layout.run(slug).join(dir).join(name);
-        let bytes = std::fs::read(&path).at("read", &path)?;
+        let bytes = match (std::fs::read(&path), committed) {
+            (Err(error), Some(bytes)) if error.kind() == std::io::ErrorKind::NotFound => bytes,
+            (read, _) => read.at("read", &path)?,
+        };
         match contract::hash::sha256(&bytes) == listed {
             true => Ok(Some(bytes)),
             false => {

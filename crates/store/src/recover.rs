@@ -3,7 +3,8 @@
 //! heals silently: what cannot be explained freezes the run or is moved aside. Done twice, it writes nothing
 //! the second time.
 
-use crate::evidence::{difference, evidence_digest, files_in, read_manifest, remove_tree, temporary_name};
+use crate::evidence::{SMALL_FILE_BYTES_MAX, difference, evidence_digest, files_in, read_manifest};
+use crate::evidence::{remove_tree, temporary_name, write_out};
 use crate::log::now;
 use crate::seal::{write_via, write_whole};
 use crate::{Damage, Error, IoContext, Layout, PathLocks, Reader, Result, RunLog, Sign, StepFile, Store, damage};
@@ -11,6 +12,7 @@ use contract::{
     Audit, CONTRACT_FILE, End, Event, Fact, Manifest, ManifestFile, Reason, SUBMITTED_FILE, Status, StepRef,
 };
 use run::Run;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -93,11 +95,15 @@ fn recover_run(store: &Store, reader: &Reader, slug: &str, sign: Sign<'_>, found
 }
 
 /// What is missing or different of a run's recorded files. Asked before a result is accepted: a later agent, or
-/// anybody else, may have had its hands on the evidence of an earlier step.
+/// anybody else, may have had its hands on the evidence of an earlier step. What is in the commit alone nobody had.
 pub fn lost_evidence(reader: &Reader, slug: &str) -> Result<Vec<String>> {
     let dir = reader.layout().run(slug);
-    let mut lost = Vec::new();
+    let (mut lost, mut there) = (Vec::new(), BTreeMap::new());
     for (sub, file) in reader.artifacts(slug, false)? {
+        let is_there = *there.entry(sub.clone()).or_insert_with(|| dir.join(&sub).exists());
+        if !is_there && file.listed.size <= SMALL_FILE_BYTES_MAX {
+            continue;
+        }
         let wrong = difference(&dir.join(&sub), &file.listed)?;
         lost.extend(wrong.map(|what| format!("{sub}/{} {what}", file.listed.path)));
     }
@@ -134,6 +140,10 @@ impl Recovering<'_> {
     /// Files of committed directories: lost or unfinished ones are rewritten from the commit; others that differ
     /// are evidence lost. Answers whether everything is there.
     fn restore_evidence(&mut self, reader: &Reader, found: &mut Recovery) -> Result<bool> {
+        let written = write_out(reader, self.slug)?;
+        if written > 0 {
+            found.notes.push(format!("{}: {written} directories were in the commit alone; written out", self.slug));
+        }
         let mut lost = Vec::new();
         for (dir, file) in reader.artifacts(self.slug, true)? {
             let at = self.dir.join(&dir);
@@ -239,6 +249,11 @@ impl Recovering<'_> {
     fn roll_forward(&mut self, change: u32, path: &Path, found: &mut Recovery) -> Result<()> {
         let manifest = match read_manifest(path) {
             Ok(manifest) if verifies(path, &manifest) => manifest,
+            // It is judged again; nothing of it was on record.
+            found_manifest if is_torn(path, found_manifest.ok().as_ref()) => {
+                found.notes.push(format!("{}: change {change} was not written to its end; removed", self.slug));
+                return remove_tree(path);
+            }
             _ => return quarantine(self.store, path, "its manifest does not verify", found),
         };
         let mut facts = manifest.outcome;
@@ -408,6 +423,23 @@ fn verifies(dir: &Path, manifest: &Manifest) -> bool {
 fn is_unfinished(path: &Path, whole: &[u8]) -> bool {
     let found = std::fs::read(path).unwrap_or_default();
     found.len() <= whole.len() && found.iter().zip(whole).all(|(found, byte)| found == byte || *found == 0)
+}
+
+/// Whether a directory is what a power cut leaves of one: files that are missing or have no content, and nothing else is
+/// wrong with it.
+fn is_torn(dir: &Path, manifest: Option<&Manifest>) -> bool {
+    let Some(manifest) = manifest else {
+        let bytes = std::fs::read(dir.join("manifest.json")).unwrap_or_default();
+        return bytes.iter().all(|byte| *byte == 0);
+    };
+    manifest.files.iter().all(|listed| match difference(dir, listed) {
+        Ok(None) => true,
+        Ok(Some(_)) => {
+            let found = std::fs::read(dir.join(&listed.path)).unwrap_or_default();
+            found.is_empty() || found.ends_with(&[0])
+        }
+        Err(_) => false,
+    })
 }
 
 fn quarantine_strays(store: &Store, reader: &Reader, found: &mut Recovery) -> Result<()> {

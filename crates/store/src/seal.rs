@@ -2,7 +2,7 @@
 //! brought to disk, and a signature over manifest, files and log is put beside it; then the copies of small files leave the database. After
 //! the seal nothing in the directory changes.
 
-use crate::evidence::{sync_dir, sync_dirs, temporary_name};
+use crate::evidence::{sync_dir, sync_dirs, temporary_name, write_out};
 use crate::log::now;
 use crate::{IoContext, Reader, Result, Store, bundle, crash};
 use contract::attestation::predicate::RunSeal;
@@ -25,6 +25,7 @@ pub fn seal(store: &Store, slug: &str, sign: Sign<'_>) -> Result<()> {
     store.sync_mirror(slug)?;
     let dir = store.layout.run(slug);
     let reader = Reader::open(&store.layout)?;
+    write_out(&reader, slug)?;
     let (manifest, files) = bundle::write(&reader, slug)?;
     let mut bytes = serde_json::to_vec_pretty(&manifest).expect("BUG: a manifest is plain data");
     bytes.push(b'\n');

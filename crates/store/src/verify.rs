@@ -4,7 +4,7 @@
 
 use crate::damage::Chain;
 use crate::evidence::{
-    contrast, difference, evidence_digest, files_in, hashed, read_bounded, read_manifest, what_is_wrong,
+    contrast, difference, evidence_digest, files_in, hashed, listed, read_bounded, read_manifest, what_is_wrong,
 };
 use crate::read::{AuditRow, EventRow as Row};
 use crate::seal::run_seal;
@@ -114,7 +114,7 @@ fn verify_rows(
         audited.push("the index and the audit log disagree on whether the run is sealed".into());
     }
     let dir = reader.layout().run(slug);
-    let (files, evidence, found) = check_evidence(&dir, slug, &facts, seal);
+    let (files, evidence, found) = check_evidence(reader, slug, &facts, seal)?;
     let approvals = run::approval_problems(&run_of(rows), &facts, audit);
     let checks = vec![
         chain,
@@ -239,15 +239,24 @@ fn check_mirror(dir: &Path, rows: &[Row], sealed: bool) -> Check {
 
 /// How many files were read, what is wrong with them, and what those of a sealed run are.
 fn check_evidence(
-    dir: &Path,
+    reader: &Reader,
     slug: &str,
     facts: &[Fact],
     seal: Option<Digest>,
-) -> (u64, Check, Option<Vec<ManifestFile>>) {
+) -> Result<(u64, Check, Option<Vec<ManifestFile>>)> {
+    let dir = &reader.layout().run(slug);
+    let mut committed = Committed { reader, slug, dirs: None };
     let mut problems = Vec::new();
     let mut files = 0;
     for (sub, evidence) in facts.iter().filter_map(Fact::evidence) {
-        files += check_dir(&dir.join(&sub), &sub, evidence, facts, &mut problems);
+        let in_commit = match seal.is_none() && !dir.join(&sub).exists() {
+            true => committed.files_of(&sub)?.filter(|files| evidence_digest(files.iter()) == evidence),
+            false => None,
+        };
+        files += match in_commit {
+            Some(found) => found.len() as u64,
+            None => check_dir(&dir.join(&sub), &sub, evidence, facts, &mut problems),
+        };
     }
     for fact in facts {
         if let Fact::ReconciledStep { dir: sub, evidence, .. } = fact {
@@ -268,7 +277,28 @@ fn check_evidence(
         }
         problems.extend(given_problem(dir, started, facts));
     }
-    (files, Check { name: "evidence", problems }, found)
+    Ok((files, Check { name: "evidence", problems }, found))
+}
+
+/// The files of a run that has not ended whose bytes the commits have: its directories may be there alone.
+struct Committed<'r> {
+    reader: &'r Reader,
+    slug: &'r str,
+    dirs: Option<BTreeMap<String, Vec<ManifestFile>>>,
+}
+
+impl Committed<'_> {
+    fn files_of(&mut self, dir: &str) -> Result<Option<&Vec<ManifestFile>>> {
+        if self.dirs.is_none() {
+            let mut dirs: BTreeMap<String, Vec<ManifestFile>> = BTreeMap::new();
+            self.reader.small_files(self.slug, &mut |dir, path, bytes| {
+                dirs.entry(dir.to_owned()).or_default().push(listed(path, bytes));
+                Ok(())
+            })?;
+            self.dirs = Some(dirs);
+        }
+        Ok(self.dirs.as_ref().and_then(|dirs| dirs.get(dir)))
+    }
 }
 
 /// `contract.json` is the document that the items of a run were compiled from; where none was submitted, it is what norma

@@ -166,7 +166,7 @@ fn take_turn(store: &Store, run: &mut Run, log: &mut RunLog, step: StepRef, evid
         facts.push(Fact::Verdict(VerdictGiven { step, claimed, verdict, findings: Vec::new() }));
     }
     let points = ["step.before_rename", "step.after_rename"];
-    let prepared = prepared.finish(&slug, &dir, Timestamp::from_unix_ms(0), facts, points)?;
+    let prepared = prepared.finish(&slug, &dir, Timestamp::from_unix_ms(0), facts, store::Writing::AtOnce, points)?;
     record(store, run, log, prepared.facts, prepared.files)
 }
 

@@ -139,7 +139,8 @@ fn a_large_file_of_a_refused_change_goes_with_gc_and_its_run_still_replays() {
 
 #[test]
 fn a_file_that_a_landed_change_has_too_stays_with_gc() {
-    let env = with_worker("cat /bin/bash /bin/bash /bin/bash | base64 > large.txt; [ ! -e refused ] || echo > other.txt");
+    let env =
+        with_worker("cat /bin/bash /bin/bash /bin/bash | base64 > large.txt; [ ! -e refused ] || echo > other.txt");
     env.write("refused", "");
     env.commit("refused");
     let wanted = [item("a", json!({"allowed_paths": ["large.txt"]}))];

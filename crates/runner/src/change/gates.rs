@@ -13,21 +13,26 @@ use crate::git::{Entry, MODE_GITLINK, Objects, id};
 use crate::{Error, Result};
 use contract::work::Gate;
 use contract::{
-    Digest, Item, ItemStatus, RULES_CHANGE_SIZE, RULES_COUNTED_OPS, RULES_RESULT, Reason, Receipt, TreeId, TurnEnd,
+    Digest, Item, ItemStatus, RULES_CHANGE_SIZE, RULES_COUNTED_OPS, RULES_RESULT, Reason, Receipt, StepRef, TreeId,
+    TurnEnd,
 };
 use run::gate::admission::{self, Weight};
 use run::gate::budget::{Sizes, over_budget, risky};
 use run::gate::scope::{ChangedPath, Observed};
 use run::gate::{Finding, Rule, tool_ops};
 use run::{Run, Worked};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
-use store::LandedReceipt;
+use store::{LandedReceipt, Preparing};
 
 /// How much of what an agent says about its tools is read; the sandbox bounds what it can say at all.
 const TOOL_BYTES_MAX: u64 = 64 << 20;
 
-/// Where a turn's evidence has what lay about in its workspace.
+/// Where a turn's evidence has what its agent says that it did, what came of its conversation, what its sandbox was and saw,
+/// and what lay about in its workspace.
+const EVENTS: &str = "events.jsonl";
+const OUTCOME: &str = "session/outcome.json";
+const SANDBOX: &str = "sandbox.json";
 const WORKSPACE: &str = "workspace.json";
 
 /// What the gates read.
@@ -37,10 +42,33 @@ pub(crate) struct Gates<'g> {
     /// The run before the change ends.
     pub(crate) run: &'g Run,
     pub(crate) run_dir: PathBuf,
+    /// What the turn left that was just taken, where that is in no file yet.
+    pub(crate) left: Option<&'g Left>,
     /// The receipt of the same change, if it has landed before and still stands.
     pub(crate) landed: &'g dyn Fn(&Digest) -> Result<Option<LandedReceipt>>,
     /// Whether a person said no to a change for these reasons.
     pub(crate) denied: &'g dyn Fn(&[String]) -> Result<bool>,
+}
+
+/// The files of a turn that gates read.
+pub(crate) struct Left {
+    step: StepRef,
+    files: Vec<(&'static str, Vec<u8>)>,
+}
+
+impl Left {
+    /// What a turn left, before it goes on record.
+    pub(crate) fn of(step: StepRef, evidence: &Preparing) -> Result<Left> {
+        let mut files = Vec::new();
+        for name in [EVENTS, OUTCOME, SANDBOX, WORKSPACE] {
+            files.extend(evidence.read(name, TOOL_BYTES_MAX)?.map(|bytes| (name, bytes)));
+        }
+        Ok(Left { step, files })
+    }
+
+    fn file(&self, name: &str) -> Option<Vec<u8>> {
+        self.files.iter().find(|(other, _)| *other == name).map(|(_, bytes)| bytes.clone())
+    }
 }
 
 /// Where a change that passed its gates comes to lie.
@@ -238,12 +266,8 @@ impl Gates<'_> {
 
     /// What lay about in the workspace besides the change when the agent was done.
     fn lying_about(&self, worked: &Worked) -> Result<Option<LyingAbout>> {
-        let path = self.step_file(worked, WORKSPACE);
-        match std::fs::read(&path) {
-            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes).map_err(|_| self.damaged(worked))?)),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io("read", &path, e)),
-        }
+        let bytes = self.left_file(worked, WORKSPACE, u64::MAX)?;
+        bytes.map(|bytes| serde_json::from_slice(&bytes).map_err(|_| self.damaged(worked).into())).transpose()
     }
 
     fn damaged(&self, worked: &Worked) -> store::Error {
@@ -269,11 +293,11 @@ impl Gates<'_> {
     /// How many tool operations there were: by the protocol that the agent speaks, else by the processes that it started.
     /// What it reports itself is told, and counts only where nobody saw what it did.
     fn read_tool_ops(&self, judged: &mut Judged, worked: &Worked) -> Result<()> {
-        let reported = tool_ops::read(self.small_file(worked, "events.jsonl")?.as_deref());
+        let reported = tool_ops::read(self.small_file(worked, EVENTS)?.as_deref());
         let counted = match self.run.started.contract.rules >= RULES_COUNTED_OPS {
             true => {
                 let read = |name| self.small_file(worked, name);
-                tool_ops::counted(reported, read("session/outcome.json")?.as_deref(), read("sandbox.json")?.as_deref())
+                tool_ops::counted(reported, read(OUTCOME)?.as_deref(), read(SANDBOX)?.as_deref())
             }
             false => reported,
         };
@@ -282,11 +306,22 @@ impl Gates<'_> {
     }
 
     fn small_file(&self, worked: &Worked, name: &str) -> Result<Option<Vec<u8>>> {
+        self.left_file(worked, name, TOOL_BYTES_MAX)
+    }
+
+    /// A file that is kept of a turn, from memory where it was just taken.
+    fn left_file(&self, worked: &Worked, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>> {
+        if let Some(left) = self.left.filter(|left| left.step == worked.step) {
+            return Ok(left.file(name));
+        }
         let path = self.step_file(worked, name);
-        let Ok(file) = std::fs::File::open(&path) else { return Ok(None) };
         let mut bytes = Vec::new();
-        file.take(TOOL_BYTES_MAX).read_to_end(&mut bytes).map_err(|source| Error::io("read", &path, source))?;
-        Ok(Some(bytes))
+        let read = std::fs::File::open(&path).and_then(|file| file.take(bytes_max).read_to_end(&mut bytes));
+        match read {
+            Ok(_) => Ok(Some(bytes)),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(e) => Err(Error::io("read", &path, e)),
+        }
     }
 
     fn duplicate(&self, judged: &Judged, tree: TreeId) -> Result<Option<LandedReceipt>> {

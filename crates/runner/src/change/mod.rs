@@ -15,7 +15,7 @@ pub(crate) mod paths;
 mod receipt;
 mod whole;
 
-pub(crate) use gates::{Gates, duplicate_of};
+pub(crate) use gates::{Gates, Left, duplicate_of};
 pub(crate) use judge::{OnLine, Tried, TryTests, Verdict, bring_onto_line, judge};
 pub(crate) use judged::Judged;
 pub(crate) use merge::{OnTop, Sides, merge};

@@ -5,8 +5,8 @@ use crate::Result;
 use crate::change::{self, Ending, Made};
 use crate::git::{id, recorded};
 use crate::record::{Driver, Pending};
-use contract::{CommitId, Digest};
-use store::{Preparing, crash, now};
+use contract::{CommitId, Digest, ItemStatus};
+use store::{Preparing, Writing, crash, now};
 
 /// Puts the end of a change on its way to the disk, held for the intent of what follows. `sealed` is the record of its
 /// turn, where that is on its way there too.
@@ -31,11 +31,14 @@ pub(crate) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option
     for (name, bytes) in driver.world.keys().attest_receipt(&receipt, &bytes) {
         evidence.write(name, &bytes)?;
     }
+    // What went well is looked at when the run has ended; anything else may be looked at now.
+    let is_success = ending.status == ItemStatus::Success && ending.judged.place.is_some();
+    let writing = if is_success { Writing::Later } else { Writing::AtOnce };
     let mut facts = change::refusals(&ending);
     let made = Made::new(&receipt, sha256, commit, evidence.evidence());
     facts.push(change::end(&driver.run, ending, &receipt, made));
     let points = ["change.before_rename", "change.after_rename"];
-    let prepared = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, points)?;
+    let prepared = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, writing, points)?;
     let pending = driver.submit_patient(prepared.facts, prepared.files);
     for pending in sealed.into_iter().chain([pending]) {
         driver.shared.hold(pending);

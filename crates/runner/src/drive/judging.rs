@@ -16,11 +16,12 @@ pub(crate) fn with_gates<T>(
     ask: impl FnOnce(&Gates<'_>, &mut TryTests<'_>) -> Result<T>,
 ) -> Result<T> {
     let run_dir = driver.run_dir();
-    let Driver { reader, world, run, control, shared, policies, store, objects, .. } = driver;
+    let Driver { reader, world, run, control, shared, policies, store, objects, left, .. } = driver;
     let landed = |content: &Digest| Ok(reader.landed_receipt(content)?);
     let rules = Rules::new(policies, &store.layout, run.started.contract.rules);
     let denied = |reasons: &[String]| approval::is_denied(reader, run, reasons);
-    let gates = Gates { objects, rules, run, run_dir, landed: &landed, denied: &denied };
+    let left = left.as_ref();
+    let gates = Gates { objects, rules, run, run_dir, left, landed: &landed, denied: &denied };
     let mut try_tests = |item: &Item, tree: TreeId, base: TreeId| {
         if let Some(sealed) = sealed.take() {
             shared.settle(sealed)?;

@@ -26,8 +26,13 @@ pub(super) fn remove_refused(state: &StateDir) -> Result<RefusedFiles> {
     for view in reader.runs(None)? {
         let slug: Slug = view.run_id.parse().map_err(store::Error::from)?;
         let is_sealed = reader.is_sealed(&slug)?;
+        let run = match reader.load(&slug) {
+            Ok((run, _)) => run,
+            // Nobody knows what a damaged run needs.
+            Err(store::Error::Damaged { .. }) => return Ok(RefusedFiles::default()),
+            Err(error) => return Err(error.into()),
+        };
         let (_, events, _) = reader.log(&slug)?;
-        let run = reader.load(&slug)?.0;
         let trees = trees(&run, &events, is_sealed);
         // A file that cannot be looked for might be needed: then nothing is removed, and the error says which.
         for (old, new) in trees.needed {

@@ -19,6 +19,7 @@ use run::{ItemState, Run};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use store::Writing;
 use store::{Preparing, Reader, RunLog, Store, crash};
 
 /// How many paths that are left out or included are put on record; the rest is counted.
@@ -395,7 +396,7 @@ pub(crate) fn keep_document(
     let mut kept = Preparing::new(&target)?;
     kept.write("document.json", bytes)?;
     let points = ["run.before_start", "run.before_start"];
-    Ok(kept.finish(slug, dir, store::now(), Vec::new(), points)?.files)
+    Ok(kept.finish(slug, dir, store::now(), Vec::new(), Writing::AtOnce, points)?.files)
 }
 
 /// A run that goes on from another one's tree keeps that run's base commit: it lands as one change.

@@ -116,6 +116,7 @@ impl LiveRun {
             control: self.control.clone(),
             policies: &self.policies,
             lane: &state.lane,
+            left: None,
             consent: self.consent.as_deref(),
         }
         .carry_out(job);

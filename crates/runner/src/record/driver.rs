@@ -1,12 +1,12 @@
 //! Whoever works on a run, with what that takes, and the one way in which facts are put on record. What is done about a
 //! run is up to [`crate::drive`] and what it calls.
 
-use crate::change::diff;
+use crate::change::{Left, diff};
 use crate::git::Objects;
 use crate::record::{Control, Pending, SharedRun};
 use crate::world::World;
 use crate::{Error, Result};
-use contract::{Fact, Policies};
+use contract::{Fact, Policies, Status};
 use run::Run;
 use std::fs::File;
 use std::io::Write;
@@ -37,6 +37,8 @@ pub(crate) struct Driver<'w, 'a> {
     pub(crate) policies: &'w Policies,
     /// Held while a result is brought to the user's branch: results land one after another.
     pub(crate) lane: &'w Mutex<()>,
+    /// What gates read of the turn that this one took last, where that is in no file yet.
+    pub(crate) left: Option<Left>,
     /// Who has said yes to whatever the contract needs a yes for, by typing it.
     pub(crate) consent: Option<&'w str>,
 }
@@ -68,6 +70,10 @@ impl Driver<'_, '_> {
         let pending = self.submit(facts, files);
         let done = meanwhile(self.world, &self.run);
         self.shared.settle(pending)?;
+        // Whoever looks at a run that is held finds its evidence where it belongs.
+        if matches!(self.run.status, Status::Paused | Status::Waiting) {
+            store::write_out(self.reader, &self.run.id.slug())?;
+        }
         done
     }
 

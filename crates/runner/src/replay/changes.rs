@@ -23,7 +23,7 @@ pub(super) fn differences(walk: &mut Walk<'_, '_>, at: usize) -> Result<Vec<Foun
     let mut judged = Judged::of_patch(&run, change, step, patch);
     let landed = |_: &Digest| Ok(None);
     let (objects, rules, run_dir) = (walk.with.objects, walk.rules.clone(), walk.dir.clone());
-    let gates = Gates { objects, rules, run: &run, run_dir, landed: &landed, denied: &|_| Ok(true) };
+    let gates = Gates { objects, rules, run: &run, run_dir, left: None, landed: &landed, denied: &|_| Ok(true) };
     let mut no_tests = |_: &_, _: TreeId, _: TreeId| unreachable!("BUG: a loop's patch has no tests");
     let ending = match judge(&gates, &mut judged, &mut no_tests)? {
         Verdict::Refused(refusal) => judged.ends(refusal),

@@ -63,7 +63,8 @@ fn judge(
     let landed = |content: &Digest| recorded_duplicate(walk, ended, content);
     let (objects, rules) = (walk.with.objects, walk.rules.clone());
     // What ended without an approval ended because there is none.
-    let gates = Gates { objects, rules, run, run_dir: walk.dir.clone(), landed: &landed, denied: &|_| Ok(true) };
+    let run_dir = walk.dir.clone();
+    let gates = Gates { objects, rules, run, run_dir, left: None, landed: &landed, denied: &|_| Ok(true) };
     let mut judged = Judged::of_item(run, ended.item);
     if judged.worked().is_none() {
         let base = base_on_record(walk, ended)?;

@@ -4,6 +4,7 @@
 pub(crate) mod evidence;
 pub(crate) mod permissions;
 
+use crate::change::Left;
 use crate::change::observed::{self, LyingAbout};
 use crate::context::policy::Rules;
 use crate::evidence::pretty;
@@ -25,7 +26,7 @@ use run::turn::{Judgement, TurnEvidence, judge};
 use run::{Product, Run, TurnSpec};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use store::{Preparing, Reader, crash, now};
+use store::{Preparing, Reader, Writing, crash, now};
 
 /// A verdict is read one byte further than its limit, so that the judge sees that it is too long.
 pub(crate) const VERDICT_BYTES_MAX: u64 = contract::Limits::DOCUMENT.bytes_max as u64 + 1;
@@ -61,6 +62,7 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
         witness: &witness,
         again: None,
     };
+    show_earlier(driver, &spec)?;
     live.create()?;
     live.write("input.json", &pretty(&sent))?;
     driver.world.prepare(Some(&order))?;
@@ -73,6 +75,16 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
     driver.refresh();
     crash::point("step.after_agent");
     seal(driver, &spec, &target, &live, &stored, execution)
+}
+
+/// Has the directories there that the agent is told of: one that nobody needed so far may be in the commit alone.
+fn show_earlier(driver: &Driver<'_, '_>, spec: &TurnSpec) -> Result<()> {
+    let run_dir = driver.run_dir();
+    if spec.look_back.dirs.iter().any(|dir| !run_dir.join(dir).exists()) {
+        driver.shared.settle_held()?;
+        store::write_out(driver.reader, &driver.run.id.slug())?;
+    }
+    Ok(())
 }
 
 fn seal(
@@ -142,7 +154,11 @@ fn seal(
     })];
     facts.extend(judged.facts);
     let points = ["step.before_rename", "step.after_rename"];
-    let sealed = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, points)?;
+    // Only what a worker left that did as it was asked, and that no other is shown, has nobody look at it before the run ends.
+    let is_shown = step.item.is_none_or(|place| !driver.run.items()[place as usize].needed_by.is_empty());
+    let writing = if answered && !is_shown { Writing::Later } else { Writing::AtOnce };
+    driver.left = Some(Left::of(step, &evidence)?).filter(|_| writing == Writing::Later);
+    let sealed = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, writing, points)?;
     let pending = driver.submit_patient(sealed.facts, sealed.files);
     live.remove().and_then(|()| driver.world.prepare(None))?;
     Ok(pending)

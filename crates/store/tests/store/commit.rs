@@ -1,11 +1,11 @@
 //! What is committed together, in which order, and who is told what.
 
-use crate::fixture::{Driving, World, commit, open, run_id, sign, snapshot};
+use crate::fixture::{Driving, LARGE, World, commit, open, run_id, sign, snapshot};
 use contract::{Audit, End, Fact, Reason, Status};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use store::{Error, Owner, OwnerLock, Reader, Store};
+use store::{Error, Owner, OwnerLock, Reader, Store, Writing};
 
 fn canceled() -> Vec<Fact> {
     vec![Fact::RunCanceled(End { reason: Some(Reason::Canceled), message: "no more".into() })]
@@ -62,10 +62,12 @@ fn a_step_is_committed_in_the_order_of_the_document() {
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     };
     let rows = || world.one::<i64>("SELECT count(*) FROM steps");
-    let filled = driving.fill_step(step);
+    let mut filled = driving.fill_step(step);
+    assert_eq!((names(), rows()), (Vec::new(), 0), "small files are in memory until then");
+    filled.write("large", &vec![b'x'; LARGE]).unwrap();
     let [tmp] = &names()[..] else { panic!("{:?}", names()) };
     assert!(tmp.starts_with("001-plan.tmp-"), "{tmp}");
-    assert!(steps.join(tmp).join("input.json").is_file() && !steps.join("001-plan").exists());
+    assert!(steps.join(tmp).join("large").is_file() && !steps.join("001-plan").exists());
     assert_eq!(rows(), 0);
     drop(filled);
     std::fs::remove_dir_all(steps.join(tmp)).unwrap();
@@ -73,6 +75,28 @@ fn a_step_is_committed_in_the_order_of_the_document() {
     assert_eq!((names(), rows()), (vec!["001-plan".to_owned()], 0));
     driving.record(prepared.facts, prepared.files);
     assert_eq!(rows(), 1);
+}
+
+#[test]
+fn a_directory_that_is_written_later_is_in_the_commit_until_somebody_needs_it() {
+    let world = World::new();
+    let store = world.store();
+    let mut driving = Driving::start(&store, 1, None);
+    let step = driving.open_step();
+    let (slug, dir) = (driving.slug(), driving.dir().join("steps/001-plan"));
+    let prepared = driving.prepare_step_as(step, Writing::Later);
+    driving.record(prepared.facts, prepared.files);
+    assert!(!dir.exists());
+    let reader = world.reader();
+    let plan = || reader.evidence(&slug, "steps/001-plan", "plan.md").unwrap().unwrap();
+    assert_eq!(plan(), b"# Plan\n");
+    assert_eq!(store::lost_evidence(&reader, &slug).unwrap(), Vec::<String>::new());
+    let verified = store::verify(&reader, &slug, None, &open).unwrap();
+    assert!(verified.verified, "{verified:?}");
+    assert_eq!((store::write_out(&reader, &slug).unwrap(), store::write_out(&reader, &slug).unwrap()), (1, 0));
+    assert_eq!((std::fs::read(dir.join("plan.md")).unwrap(), plan()), (b"# Plan\n".to_vec(), b"# Plan\n".to_vec()));
+    std::fs::write(dir.join("plan.md"), "# Another\n").unwrap();
+    assert_eq!(store::lost_evidence(&reader, &slug).unwrap().len(), 1);
 }
 
 #[test]
@@ -99,7 +123,14 @@ fn a_step_directory_appears_only_when_it_is_complete() {
     });
     // A directory that is there is never replaced.
     let before = snapshot(&target);
-    let again = driving.fill_step(step).finish(&run_id(1).slug(), "steps/001-plan", run_time(), vec![], POINTS);
+    let again = driving.fill_step(step).finish(
+        &run_id(1).slug(),
+        "steps/001-plan",
+        run_time(),
+        vec![],
+        Writing::AtOnce,
+        POINTS,
+    );
     assert!(again.is_err());
     assert_eq!(snapshot(&target), before);
 }

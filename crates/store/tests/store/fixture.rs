@@ -12,7 +12,7 @@ use run::{Due, Run};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use store::{Layout, Prepared, Preparing, Reader, Recovery, RunLog, StepFile, Store};
+use store::{Layout, Prepared, Preparing, Reader, Recovery, RunLog, StepFile, Store, Writing};
 use tempfile::TempDir;
 
 pub(crate) const BASE_COMMIT: CommitId = CommitId(ObjectId::Sha1([0; 20]));
@@ -356,6 +356,11 @@ impl<'a> Driving<'a> {
 
     /// Gives the step's directory its final name.
     pub(crate) fn prepare_step(&self, step: StepRef) -> Prepared {
+        self.prepare_step_as(step, Writing::AtOnce)
+    }
+
+    /// The same, or in the commit alone.
+    pub(crate) fn prepare_step_as(&self, step: StepRef, writing: Writing) -> Prepared {
         let mut evidence = self.fill_step(step);
         let mut facts = vec![Fact::StepCommitted(StepCommitted {
             tree: step.item.map(|_| tree("tree-of-item")),
@@ -380,7 +385,7 @@ impl<'a> Driving<'a> {
         let points = ["step.before_rename", "step.after_rename"];
         let dir = format!("steps/{}", step.dir_name());
         evidence
-            .finish(&self.run.id.slug(), &dir, Timestamp::from_unix_ms(0), facts, points)
+            .finish(&self.run.id.slug(), &dir, Timestamp::from_unix_ms(0), facts, writing, points)
             .expect("a sealed directory")
     }
 
@@ -428,7 +433,7 @@ impl<'a> Driving<'a> {
         });
         let points = ["change.before_rename", "change.after_rename"];
         evidence
-            .finish(&self.run.id.slug(), &dir, Timestamp::from_unix_ms(0), vec![fact], points)
+            .finish(&self.run.id.slug(), &dir, Timestamp::from_unix_ms(0), vec![fact], Writing::AtOnce, points)
             .expect("a sealed directory")
     }
 

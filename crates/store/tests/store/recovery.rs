@@ -159,7 +159,8 @@ fn lost_and_empty_small_files_are_restored_from_the_commit() {
     std::fs::write(dir.join("steps/002-do/input.json"), "").unwrap();
     std::fs::remove_file(dir.join("steps/003-check/manifest.json")).unwrap();
     let found = world.recover_twice();
-    assert_eq!(found.notes.iter().filter(|note| note.ends_with("restored")).count(), 8, "{found:?}");
+    assert_eq!(found.notes.iter().filter(|note| note.ends_with("restored")).count(), 2, "{found:?}");
+    assert!(found.notes.contains(&format!("{slug}: 1 directories were in the commit alone; written out")), "{found:?}");
     assert_eq!(snapshot(&dir.join("steps")), before);
     goes_on(&world, &slug);
 }
@@ -310,6 +311,20 @@ fn a_change_that_does_not_verify_is_moved_aside_and_judged_again() {
         std::fs::write(dir.join("changes/001").join(damage), "something else").unwrap();
         world.recover_twice();
         assert_eq!(quarantined(&world).len(), 1, "{damage}");
+        let types = world.event_types(&slug);
+        assert_eq!(types[types.len() - 2..], ["change_interrupted", "run_paused"]);
+        goes_on(&world, &slug);
+    }
+}
+
+#[test]
+fn a_change_that_a_power_cut_left_without_content_is_removed_and_judged_again() {
+    for (damage, content) in [("gates.json", ""), ("manifest.json", ""), ("patch.diff", "\0\0\0\0")] {
+        let world = World::new();
+        let (slug, dir) = cut_off_in_a_change(&world, crate::fixture::BASE_TREE);
+        std::fs::write(dir.join("changes/001").join(damage), content).unwrap();
+        world.recover_twice();
+        assert_eq!((quarantined(&world).len(), dir.join("changes/001").exists()), (0, false), "{damage}");
         let types = world.event_types(&slug);
         assert_eq!(types[types.len() - 2..], ["change_interrupted", "run_paused"]);
         goes_on(&world, &slug);

@@ -220,7 +220,8 @@ impl Driving<'_> {
     fn put_on_record(&mut self, evidence: Preparing, dir: &str, facts: Vec<Fact>) {
         let points = ["step.before_rename", "step.after_rename"];
         let slug = self.run.id.slug();
-        let prepared = evidence.finish(&slug, dir, Timestamp::from_unix_ms(0), facts, points).unwrap();
+        let prepared =
+            evidence.finish(&slug, dir, Timestamp::from_unix_ms(0), facts, store::Writing::AtOnce, points).unwrap();
         self.record(prepared.facts, prepared.files);
     }
 

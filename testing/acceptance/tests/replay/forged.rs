@@ -53,7 +53,7 @@ fn a_turn_that_is_recorded_as_answered_and_printed_nonsense_is_found() {
             usage: None,
         });
         let points = ["step.before_rename", "step.after_rename"];
-        let sealed = evidence.finish(&slug, &dir, now(), vec![done], points).unwrap();
+        let sealed = evidence.finish(&slug, &dir, now(), vec![done], store::Writing::AtOnce, points).unwrap();
         store.append(&mut log, sealed.facts, sealed.files).unwrap();
         let end = End { reason: Some(Reason::Canceled), message: "enough".into() };
         store.append(&mut log, vec![Fact::RunCanceled(end)], Vec::new()).unwrap();

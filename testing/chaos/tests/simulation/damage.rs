@@ -33,7 +33,7 @@ pub(crate) fn damage(layout: &Layout, outside: &mut Outside<'_>) {
         spoil_unrecorded(&dir, &small, dice);
         if large.is_empty() && !view.status.is_terminal() && dice.percent(3) {
             std::fs::remove_dir_all(&dir).unwrap();
-        } else if let Some(path) = large.first().or(small.first())
+        } else if let Some(path) = large.first().or(small.iter().find(|path| dir.join(path).exists()))
             && !view.status.is_terminal()
             && dice.percent(2)
         {
