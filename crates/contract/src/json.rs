@@ -37,6 +37,9 @@ impl Limits {
     /// beyond what the types nest.
     pub const DOCUMENT: Limits = Limits::new(1 << 20, 32);
 
+    /// For an array of documents that are submitted together: ten thousand of 3 KiB each.
+    pub const BATCH: Limits = Limits::new(32 << 20, 32);
+
     /// Limits of this size and depth.
     pub const fn new(bytes_max: usize, depth_max: usize) -> Limits {
         Limits { bytes_max, depth_max }

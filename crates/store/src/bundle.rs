@@ -89,7 +89,7 @@ fn given(dir: &Path, files: &Files) -> Result<Option<TaskContract>> {
 /// What the items that have ended left beside the log.
 fn kept(run: &Run, dir: &Path, files: &Files) -> Result<BTreeMap<u32, Kept>> {
     let mut kept = BTreeMap::new();
-    for (place, state) in (0..).zip(run.items()) {
+    for (place, state) in (0..).zip(run.items().iter()) {
         if let Some(ended) = state.ended_here() {
             kept.insert(place, kept_of(state, ended, dir, files)?);
         }
