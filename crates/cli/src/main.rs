@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         return sandbox::drill::main(&surroundings::DRILL_ROLES);
     }
     surroundings::close_to_others();
+    sandbox::share_one_pool();
     let cli = command::Cli::parse();
     surroundings::arm_crash_point();
     let json = cli.json;

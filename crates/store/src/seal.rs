@@ -3,7 +3,7 @@
 //! the seal nothing in the directory changes.
 
 use crate::evidence::{sync_dir, sync_dirs, temporary_name};
-use crate::log::now;
+use crate::log::{Tx, now};
 use crate::{IoContext, Reader, Result, Store, bundle, crash};
 use contract::attestation::predicate::RunSeal;
 use contract::bundle::SEAL;
@@ -15,6 +15,9 @@ use std::path::Path;
 /// With up to this many files each is synced by itself. With more, one barrier for the whole file system is quicker,
 /// even if it has to wait for what others have written meanwhile.
 const SYNCED_EACH_MAX: usize = 128;
+
+/// How many copies of small files leave the database at once; more of them would be more memory.
+const COPIES_AT_ONCE: u32 = 2000;
 
 /// Makes the envelope of a statement. Who holds the key is not the store's business.
 pub type Sign<'a> = &'a dyn Fn(&Statement) -> Vec<u8>;
@@ -35,14 +38,35 @@ pub fn seal(store: &Store, slug: &str, sign: Sign<'_>) -> Result<()> {
     sync_dir(&store.layout.runs())?;
     crash::point("seal.after_sync");
     let (run_id, evidence) = (slug.parse::<Slug>()?, digest(Domain::Manifest, &bytes));
+    drop((manifest, files, bytes));
+    let last = drop_copies(store, &reader, run_id)?;
     store
         .submit(move |tx| {
-            tx.db.execute("UPDATE artifacts SET bytes = NULL WHERE run_id = ?1", [run_id.as_str()])?;
+            tx.db.execute(&format!("{DROP_COPIES} AND dir > ?2"), [run_id.as_str(), &last])?;
             tx.audit(&Audit::RunSealed { run_id, evidence }, now())
         })
         .wait()?;
     crash::point("seal.after_commit");
     Ok(())
+}
+
+const DROP_COPIES: &str = "UPDATE artifacts SET bytes = NULL WHERE run_id = ?1";
+
+/// Has the copies of small files leave the database, all but those of the last few directories. What one piece of work
+/// changes is in memory until it is done, so it is done in pieces; the files themselves are on disk already. Answers the
+/// last directory.
+fn drop_copies(store: &Store, reader: &Reader, run_id: Slug) -> Result<String> {
+    let mut after = String::new();
+    while let Some(until) = reader.dir_after(&run_id, &after, COPIES_AT_ONCE)? {
+        let range = (after, until.clone());
+        let piece = move |tx: &mut Tx<'_>| {
+            let sql = format!("{DROP_COPIES} AND dir > ?2 AND dir <= ?3");
+            Ok(tx.db.execute(&sql, [run_id.as_str(), &range.0, &range.1])?)
+        };
+        store.submit(piece).wait()?;
+        after = until;
+    }
+    Ok(after)
 }
 
 /// Brings the files of a run's directory to disk, and their names.
