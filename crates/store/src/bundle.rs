@@ -45,6 +45,8 @@ pub(crate) fn write(reader: &Reader, slug: &str) -> Result<(RunManifest, Files)>
     for piece in bundle::pieces(&record) {
         files.insert(piece.path.clone(), write_piece(&dir, &piece, &record.files)?);
     }
+    // The manifest is about files, and a large batch left much.
+    record.kept.clear();
     Ok((bundle::manifest(&record, &files), files))
 }
 
