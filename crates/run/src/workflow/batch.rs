@@ -283,8 +283,8 @@ pub(super) fn next_index(core: &Core) -> u32 {
     (core.steps.len() + core.open.len()) as u32 + 1
 }
 
-/// The schedule: everything that is due, in the order of the contract.
-pub(super) fn due<'r>(run: &'r Run, state: &'r State) -> Box<dyn Iterator<Item = Due> + 'r> {
+/// The schedule: everything that is due of the run, or of its items from a place on, in the order of the contract.
+pub(super) fn due<'r>(run: &'r Run, state: &'r State, place: u32) -> Box<dyn Iterator<Item = Due> + 'r> {
     if !state.is_complete(&run.started) {
         return Box::new(std::iter::empty());
     }
@@ -297,7 +297,7 @@ pub(super) fn due<'r>(run: &'r Run, state: &'r State) -> Box<dyn Iterator<Item =
     if run.may_ask_for_more() && (run.used_up().is_some() || state.items.summary().held) {
         return Box::new(due_without_budget(run, state).into_iter());
     }
-    let mut from = 0;
+    let mut from = place as usize;
     Box::new(std::iter::from_fn(move || {
         let (place, item) = state.ready_from(from)?;
         from = place as usize + 1;
