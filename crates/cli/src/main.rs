@@ -11,6 +11,7 @@ mod surroundings;
 mod text;
 
 use clap::Parser;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -25,7 +26,11 @@ fn main() -> ExitCode {
     if first == surroundings::DRILL_ROLES.drill {
         return sandbox::drill::main(&surroundings::DRILL_ROLES);
     }
+    if (first == "--version" || first == "-V") && std::env::args_os().len() == 2 {
+        return version();
+    }
     surroundings::close_to_others();
+    sandbox::share_one_pool();
     let cli = command::Cli::parse();
     surroundings::arm_crash_point();
     let json = cli.json;
@@ -35,4 +40,11 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => error.report(json),
     }
+}
+
+/// Scripts ask for the version often, and building the whole command line would take longer than all else.
+fn version() -> ExitCode {
+    // As with any other text: whoever does not want it has closed the pipe.
+    let _ = writeln!(std::io::stdout(), "norma {}", env!("CARGO_PKG_VERSION"));
+    ExitCode::SUCCESS
 }

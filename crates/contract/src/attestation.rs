@@ -4,8 +4,9 @@
 
 pub mod predicate;
 
+use crate::Digest;
+use crate::hash::{DoubleDigest, DoubleHasher};
 use crate::json::{self, Limits};
-use crate::{Digest, Domain, hash};
 use base64ct::{Base64, Encoding};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -151,8 +152,14 @@ impl Subject {
     /// A file by SHA-256, which every verifier knows, and by norma's own BLAKE3. That one is keyed by its purpose, so
     /// it has a name of its own: `blake3` would promise what `b3sum` prints.
     pub fn file(name: &str, bytes: &[u8]) -> Subject {
-        let blake3 = hash::digest(Domain::Artifact, bytes);
-        Subject::of(name, [("sha256", hash::sha256(bytes).to_string()), ("normaBlake3", blake3.to_string())])
+        let mut hasher = DoubleHasher::new();
+        hasher.update(bytes);
+        Subject::hashed(name, &hasher.finish())
+    }
+
+    /// The same for a file of which only the digests are at hand.
+    pub fn hashed(name: &str, found: &DoubleDigest) -> Subject {
+        Subject::of(name, [("sha256", found.sha256.to_string()), ("normaBlake3", found.blake3.to_string())])
     }
 
     fn of<const N: usize>(name: &str, digests: [(&str, String); N]) -> Subject {
@@ -167,6 +174,7 @@ fn first(violations: &[json::Violation]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash;
     use serde_json::json;
 
     fn envelope() -> Value {

@@ -5,6 +5,7 @@
 //! a second value. The grammar itself stays serde_json's; this module walks along with it and
 //! keeps the place. All violations are reported at once, each with its JSON pointer.
 
+mod canonical;
 mod check;
 mod report;
 pub mod schema;
@@ -36,6 +37,9 @@ impl Limits {
     /// For one document: 1 MiB holds any contract or report people review, and depth 32 is far
     /// beyond what the types nest.
     pub const DOCUMENT: Limits = Limits::new(1 << 20, 32);
+
+    /// For an array of documents that are submitted together: ten thousand of 3 KiB each.
+    pub const BATCH: Limits = Limits::new(32 << 20, 32);
 
     /// Limits of this size and depth.
     pub const fn new(bytes_max: usize, depth_max: usize) -> Limits {
@@ -100,14 +104,10 @@ pub(crate) fn decode_checked<T: DeserializeOwned>(value: Value) -> Result<T, Vec
 
 /// Writes RFC 8785 canonical JSON; what it would have to round is refused.
 pub fn canonical(value: &impl Serialize) -> Result<Vec<u8>, CanonicalError> {
-    // Written from the original, not from the `Value`, which turns NaN into null.
-    canonical_around(value, &serde_json::to_value(value)?)
-}
-
-/// The same for a value whose only numbers that could be inexact are in `part`: nothing is looked at twice.
-pub(crate) fn canonical_around(value: &impl Serialize, part: &Value) -> Result<Vec<u8>, CanonicalError> {
-    let bytes = serde_json_canonicalizer::to_vec(value)?;
-    check_numbers(part, &mut Place::default()).map_err(CanonicalError::Number)?;
+    let (bytes, is_inexact) = canonical::write(value)?;
+    if is_inexact {
+        check_numbers(&serde_json::to_value(value)?, &mut Place::default()).map_err(CanonicalError::Number)?;
+    }
     Ok(bytes)
 }
 

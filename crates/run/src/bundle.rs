@@ -71,14 +71,13 @@ impl Piece {
     }
 }
 
-/// The files of the bundle that are not on record already, once the [`conversations`] are.
-pub fn pieces(record: &Record<'_>) -> Vec<Piece> {
-    let mut pieces = of_run(record);
-    for place in 0..record.run.items().len() as u32 {
-        pieces.extend(of_item(record, place));
-    }
-    pieces.push(Piece::json("reports/evidence_report.json", &reports::evidence_report(record, &pieces)));
-    pieces
+/// The files of the bundle that are not on record already, once the [`conversations`] are; those of an item are made when
+/// they are asked for, since there may be thousands.
+pub fn pieces<'r>(record: &'r Record<'_>) -> impl Iterator<Item = Piece> + 'r {
+    let mut of_run = of_run(record);
+    of_run.push(Piece::json("reports/evidence_report.json", &reports::evidence_report(record, &of_run)));
+    let places = 0..record.run.items().len() as u32;
+    of_run.into_iter().chain(places.flat_map(|place| of_item(record, place)))
 }
 
 fn of_run(record: &Record<'_>) -> Vec<Piece> {
@@ -107,7 +106,7 @@ fn of_run(record: &Record<'_>) -> Vec<Piece> {
     pieces
 }
 
-/// What there is of an item. A batch may have a thousand of them, so a stage that did not run for one has a report only
+/// What there is of an item. A batch may have thousands of them, so a stage that did not run for one has a report only
 /// where it is the only one.
 fn of_item(record: &Record<'_>, place: u32) -> Vec<Piece> {
     let state = &record.run.items()[place as usize];

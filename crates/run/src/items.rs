@@ -1,9 +1,13 @@
 //! The items of a run: where each of them is, and what may happen to it next. Items are shared between copies of a
-//! run, so that a batch of a thousand is as quick to go on with as a batch of ten.
+//! run, and what is due is found by their [`Standing`], so that a batch of ten thousand is as quick to go on with as a
+//! batch of ten.
 
+pub(crate) mod queues;
+
+use self::queues::{Placed, Queues};
 use crate::gate::ORDER;
+use crate::persistent::{Element, PersistentVec, Summary};
 use crate::state::{OpenTurn, StepRecord, Unfinished};
-use contract::path::lies_within;
 use contract::work::Gate;
 use contract::{
     Addition, Earlier, Item, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, Slug, StepCommitted, StepRef,
@@ -31,9 +35,17 @@ pub struct ItemState {
     /// Its turns so far.
     pub turns: Vec<Arc<StepRecord>>,
     /// The places of what it needs.
-    pub needs: Vec<u32>,
-    /// The places of earlier items of its level that declare some of the same paths.
-    pub behind: Vec<u32>,
+    pub needs: Arc<[u32]>,
+    /// The places of what needs it.
+    pub needed_by: Arc<Vec<u32>>,
+    /// Whether something that it needs did not succeed.
+    pub lacks_need: bool,
+    /// Whether earlier items of its level declare some of the same paths.
+    pub follows: bool,
+    /// The place of the last of these that has not ended: it starts when none is left.
+    pub blocked_by: Option<u32>,
+    /// The places of those that are blocked by this one.
+    pub blocks: Arc<Vec<u32>>,
     /// How many of its turns were cut off by a budget that was raised since: these do not count against its retries.
     pub excused: u32,
     /// What a turn that was cut off had made; the next attempt starts from there.
@@ -74,6 +86,64 @@ pub struct Worked {
     pub held: bool,
 }
 
+/// What of some items the schedule looks for, by the first level in which there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// One that has not ended.
+    pub open: u32,
+    /// One of these that does not reconcile.
+    pub open_worker: u32,
+    /// One whose agent could start now, or that could be judged.
+    pub ready: u32,
+    /// One that could start once all that do not reconcile have ended.
+    pub ready_last: u32,
+    /// Whether a budget of the run cut one off, and nobody has said yet whether there is more.
+    pub held: bool,
+}
+
+/// No level: there is no such item.
+const NONE: u32 = u32::MAX;
+
+impl Default for Standing {
+    fn default() -> Standing {
+        Standing { open: NONE, open_worker: NONE, ready: NONE, ready_last: NONE, held: false }
+    }
+}
+
+impl Standing {
+    /// The level that is being worked on; none when all have come to their end.
+    pub fn level(&self) -> Option<u32> {
+        (self.open != NONE).then_some(self.open)
+    }
+}
+
+impl Summary for Standing {
+    fn add(&mut self, other: &Standing) {
+        self.open = self.open.min(other.open);
+        self.open_worker = self.open_worker.min(other.open_worker);
+        self.ready = self.ready.min(other.ready);
+        self.ready_last = self.ready_last.min(other.ready_last);
+        self.held |= other.held;
+    }
+}
+
+impl Element for Arc<ItemState> {
+    type Summary = Standing;
+
+    fn summary(&self) -> Standing {
+        let level_if = |is_so: bool| if is_so { self.level } else { NONE };
+        let open = self.ended().is_none();
+        let (judged, starts) = (self.is_to_be_judged(), self.may_start_in_its_lane());
+        Standing {
+            open: level_if(open),
+            open_worker: level_if(open && !self.reconciles()),
+            ready: level_if(judged || starts && !self.reconciles()),
+            ready_last: level_if(!judged && starts && self.reconciles()),
+            held: self.is_held(),
+        }
+    }
+}
+
 impl ItemState {
     fn new(added: &ItemAdded) -> ItemState {
         let stage = match &added.earlier {
@@ -87,8 +157,12 @@ impl ItemState {
             earlier: added.earlier.clone().map(Arc::new),
             addition: added.addition.clone().map(Arc::new),
             turns: Vec::new(),
-            needs: Vec::new(),
-            behind: Vec::new(),
+            needs: Arc::default(),
+            needed_by: Arc::default(),
+            lacks_need: false,
+            follows: false,
+            blocked_by: None,
+            blocks: Arc::default(),
             excused: 0,
             kept: None,
         }
@@ -150,12 +224,32 @@ impl ItemState {
         self.ended().is_some_and(|ended| ended.status == ItemStatus::Success)
     }
 
+    /// Whether it ended without success.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.ended().is_some_and(|ended| ended.status != ItemStatus::Success)
+    }
+
     /// What it is judged by, once its agent is done; none while another attempt is to follow.
     pub fn worked(&self) -> Option<&Worked> {
         match &self.stage {
             ItemStage::Worked(worked) if !worked.held && !self.is_retried(worked.end) => Some(worked),
             _ => None,
         }
+    }
+
+    /// Whether its agent is done, or never starts since something that it needs did not succeed.
+    pub(crate) fn is_to_be_judged(&self) -> bool {
+        match &self.stage {
+            ItemStage::Worked(_) => self.worked().is_some(),
+            ItemStage::Waiting => self.lacks_need,
+            ItemStage::Working(_) | ItemStage::Ended(_) => false,
+        }
+    }
+
+    /// Whether its agent could start, as far as those are concerned that it follows.
+    fn may_start_in_its_lane(&self) -> bool {
+        let waits = matches!(&self.stage, ItemStage::Waiting | ItemStage::Worked(_));
+        waits && self.blocked_by.is_none() && !self.is_held() && !self.is_to_be_judged()
     }
 
     /// Whether a turn that ended like this is taken again.
@@ -284,8 +378,19 @@ fn required(item: &Item) -> impl Iterator<Item = Gate> {
     ORDER.into_iter().filter(|gate| *gate != Gate::Tests || !item.tests.is_empty())
 }
 
+/// Items by their place.
+pub type Items = PersistentVec<Arc<ItemState>>;
+
+fn has_ended(items: &Items) -> impl Fn(u32) -> bool {
+    |place| items[place as usize].ended().is_some()
+}
+
+fn change<R>(items: &mut Items, place: u32, change: impl FnOnce(&mut ItemState) -> R) -> R {
+    items.update(place as usize, |state| change(Arc::make_mut(state)))
+}
+
 /// Takes an item in; the last one completes them, and then their levels are known.
-pub(crate) fn add(items: &mut Vec<Arc<ItemState>>, added: &ItemAdded, count: u32) -> Result<(), String> {
+pub(crate) fn add(items: &mut Items, queues: &mut Queues, added: &ItemAdded, count: u32) -> Result<(), String> {
     if added.index != items.len() as u32 || added.index >= count || added.addition.is_some() {
         return Err("items come in their order, and no more than there are".into());
     }
@@ -296,25 +401,67 @@ pub(crate) fn add(items: &mut Vec<Arc<ItemState>>, added: &ItemAdded, count: u32
         require_told(&added.item, ended)?;
     }
     items.push(Arc::new(ItemState::new(added)));
-    if items.len() as u32 == count {
-        let all: Vec<Arc<Item>> = items.iter().map(|state| state.item.clone()).collect();
-        let levels = levels(all.iter().map(|item| &**item))?;
-        let places: BTreeMap<&str, u32> = all.iter().map(|item| item.id.as_str()).zip(0..).collect();
-        for (place, state) in items.iter_mut().enumerate() {
-            let state = Arc::make_mut(state);
-            state.level = levels[place];
-            state.needs = all[place].needs.iter().map(|need| places[need.as_str()]).collect();
-            let earlier = (0..place).filter(|other| levels[*other] == levels[place]);
-            state.behind =
-                earlier.filter(|other| follows(&all[place], &all[*other])).map(|other| other as u32).collect();
-        }
+    if items.len() as u32 == count { complete(items, queues) } else { Ok(()) }
+}
+
+/// Says of every item what it needs and what it has to wait for.
+fn complete(items: &mut Items, queues: &mut Queues) -> Result<(), String> {
+    let all: Vec<Arc<Item>> = items.iter().map(|state| state.item.clone()).collect();
+    let levels = levels(all.iter().map(|item| &**item))?;
+    let places: BTreeMap<&str, u32> = all.iter().map(|item| item.id.as_str()).zip(0..).collect();
+    let mut needed_by = vec![Vec::new(); all.len()];
+    for (place, item) in (0..).zip(&all) {
+        let needs: Arc<[u32]> = item.needs.iter().map(|need| places[need.as_str()]).collect();
+        needs.iter().for_each(|need| needed_by[*need as usize].push(place));
+        change(items, place, |state| (state.level, state.needs) = (levels[place as usize], needs));
     }
+    for (place, needed_by) in (0..).zip(needed_by) {
+        change(items, place, |state| state.needed_by = Arc::new(needed_by));
+    }
+    line_up(items, queues);
     Ok(())
+}
+
+/// Says of every item which others it follows, and by which of them it is blocked.
+fn line_up(items: &mut Items, queues: &mut Queues) {
+    let placed = (0..).zip(items.iter()).map(|(place, state)| Placed { place, level: state.level, item: &state.item });
+    *queues = Queues::new(placed, has_ended(items));
+    for place in queues.members() {
+        change(items, place, |state| state.blocks = Arc::default());
+    }
+    for place in queues.members() {
+        change(items, place, |state| state.follows = queues.follows(place));
+        block(items, queues, place);
+    }
+}
+
+/// Says by which item another one is blocked now.
+fn block(items: &mut Items, queues: &Queues, place: u32) {
+    let blocker = queues.blocker(place, has_ended(items));
+    change(items, place, |state| state.blocked_by = blocker);
+    if let Some(blocker) = blocker {
+        change(items, blocker, |state| Arc::make_mut(&mut state.blocks).push(place));
+    }
+}
+
+/// Ends an item, and says so of those that waited for it.
+pub(crate) fn end(items: &mut Items, queues: &mut Queues, ended: &ItemEnded) {
+    let (blocked, needed_by) = change(items, ended.item, |state| {
+        state.stage = ItemStage::Ended(Arc::new(ended.clone()));
+        (std::mem::take(&mut state.blocks), state.needed_by.clone())
+    });
+    queues.note_end(ended.item, has_ended(items));
+    for place in blocked.iter() {
+        block(items, queues, *place);
+    }
+    if ended.status != ItemStatus::Success {
+        needed_by.iter().for_each(|place| change(items, *place, |state| state.lacks_need = true));
+    }
 }
 
 /// Takes in an item that is added to a run of items, at this level or, if it needs more, at a later one. Nothing changes
 /// for the others.
-pub(crate) fn add_later(items: &mut Vec<Arc<ItemState>>, added: &ItemAdded, level: u32) -> Result<(), String> {
+pub(crate) fn add_later(items: &mut Items, queues: &mut Queues, added: &ItemAdded, level: u32) -> Result<(), String> {
     let item = &added.item;
     if added.index != items.len() as u32 || added.earlier.is_some() {
         return Err("what is added comes after all others, and was never begun".into());
@@ -327,28 +474,18 @@ pub(crate) fn add_later(items: &mut Vec<Arc<ItemState>>, added: &ItemAdded, leve
         let place = places.get(need.as_str()).copied();
         place.ok_or_else(|| format!("{} needs {need:?}, which is not there", item.id))
     };
-    let needs: Vec<u32> = item.needs.iter().map(place).collect::<Result<_, _>>()?;
+    let needs: Arc<[u32]> = item.needs.iter().map(place).collect::<Result<_, _>>()?;
     let after = needs.iter().map(|need| items[*need as usize].level + 1).max();
     let level = after.unwrap_or(0).max(level);
-    let earlier = (0..).zip(&*items).filter(|(_, other)| other.level == level && follows(item, &other.item));
-    let behind = earlier.map(|(place, _)| place).collect();
-    items.push(Arc::new(ItemState { level, needs, behind, ..ItemState::new(added) }));
-    Ok(())
-}
-
-/// Whether an item starts only after an earlier one of its level. What reconciles waits for all others: nobody waits for it
-/// but what reconciles as well.
-fn follows(item: &Item, earlier: &Item) -> bool {
-    meet(earlier, item) && (!reconciles(earlier) || reconciles(item))
-}
-
-/// Whether two items declare, for writing, paths of which one lies in the other.
-fn meet(one: &Item, other: &Item) -> bool {
-    if one.read_only || other.read_only {
-        return false;
+    let lacks_need = needs.iter().any(|need| items[*need as usize].has_failed());
+    for need in needs.iter() {
+        change(items, *need, |state| Arc::make_mut(&mut state.needed_by).push(added.index));
     }
-    let (left, right) = (&one.scope.allowed_paths, &other.scope.allowed_paths);
-    left.iter().any(|a| right.iter().any(|b| lies_within(a, b) || lies_within(b, a)))
+    items.push(Arc::new(ItemState { level, needs, lacks_need, ..ItemState::new(added) }));
+    if !item.read_only && !item.scope.allowed_paths.is_empty() {
+        line_up(items, queues);
+    }
+    Ok(())
 }
 
 /// The level of each item: how long the longest chain of what it needs is. An error names what is wrong with the
@@ -361,34 +498,30 @@ pub fn levels<'a>(items: impl Iterator<Item = &'a Item>) -> Result<Vec<u32>, Str
             return Err(format!("there are two items {:?}", item.id));
         }
     }
-    let mut levels: Vec<Option<u32>> = vec![None; items.len()];
-    let mut left: Vec<usize> = (0..items.len()).collect();
-    while !left.is_empty() {
-        let before = left.len();
-        let known = levels.clone();
-        let level = |item: &Item| -> Result<Option<u32>, String> {
-            let mut highest = 0;
-            for need in &item.needs {
-                let place = places
-                    .get(need.as_str())
-                    .ok_or_else(|| format!("{} needs {need:?}, which is not there", item.id))?;
-                match known[*place] {
-                    Some(level) => highest = highest.max(level + 1),
-                    None => return Ok(None),
-                }
-            }
-            Ok(Some(highest))
-        };
-        for place in std::mem::take(&mut left) {
-            match level(items[place])? {
-                Some(found) => levels[place] = Some(found),
-                None => left.push(place),
-            }
+    let (mut missing, mut needed_by) = (Vec::new(), vec![Vec::new(); items.len()]);
+    for (place, item) in items.iter().enumerate() {
+        for need in &item.needs {
+            let needed = places.get(need.as_str());
+            let needed = needed.ok_or_else(|| format!("{} needs {need:?}, which is not there", item.id))?;
+            needed_by[*needed].push(place);
         }
-        if left.len() == before {
-            let names: Vec<&str> = left.iter().map(|place| items[*place].id.as_str()).collect();
-            return Err(format!("these items wait for each other: {}", names.join(", ")));
+        missing.push(item.needs.len());
+    }
+    let mut levels = vec![0_u32; items.len()];
+    let mut known: Vec<usize> = (0..items.len()).filter(|place| missing[*place] == 0).collect();
+    while let Some(place) = known.pop() {
+        for next in std::mem::take(&mut needed_by[place]) {
+            levels[next] = levels[next].max(levels[place] + 1);
+            missing[next] -= 1;
+            if missing[next] == 0 {
+                known.push(next);
+            }
         }
     }
-    Ok(levels.into_iter().flatten().collect())
+    let waiting = items.iter().zip(missing).filter(|(_, missing)| *missing > 0);
+    let names: Vec<&str> = waiting.map(|(item, _)| item.id.as_str()).collect();
+    match names.is_empty() {
+        true => Ok(levels),
+        false => Err(format!("these items wait for each other: {}", names.join(", "))),
+    }
 }

@@ -7,6 +7,7 @@ mod bounded;
 pub mod bundle;
 pub mod gate;
 mod items;
+mod persistent;
 pub mod prompt;
 pub mod redact;
 mod spec;
@@ -16,7 +17,8 @@ pub mod workflow;
 
 pub use approvals::approval_problems;
 pub use bounded::{bounded, bounded_begins_with};
-pub use items::{ItemStage, ItemState, Worked, levels, reconciles};
+pub use items::{ItemStage, ItemState, Items, Standing, Worked, levels, reconciles};
+pub use persistent::{Element, PersistentVec, Summary};
 pub use spec::{LookBack, Product, TurnRights, TurnSpec};
 pub use state::{Core, Illegal, Line, OpenTurn, RateLimit, Run, StepRecord, Unfinished};
 pub use workflow::{Due, Flow, NotDue};

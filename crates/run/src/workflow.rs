@@ -212,7 +212,7 @@ impl Run {
         let is_due = match fact {
             Fact::StepStarted { step, base } => {
                 let from = step.item.and_then(|place| self.batch()?.base_for(&self.core, place));
-                self.due().any(|due| due == Due::Turn(*step)) && *base == from
+                self.due_from(step.item.unwrap_or(0)).next() == Some(Due::Turn(*step)) && *base == from
             }
             Fact::ChangeStarted { change, step, .. } => {
                 matches!(self.next(), Due::Change { change: due, step: by } if due == *change && by.index == *step)
@@ -272,6 +272,11 @@ impl Run {
 
     /// Everything that is due, each of which could be done at once with the others.
     pub fn due(&self) -> Box<dyn Iterator<Item = Due> + '_> {
+        self.due_from(0)
+    }
+
+    /// The same without what is due of the items before this place.
+    pub fn due_from(&self, place: u32) -> Box<dyn Iterator<Item = Due> + '_> {
         if self.status != Status::Running {
             return Box::new(std::iter::empty());
         }
@@ -288,7 +293,7 @@ impl Run {
         }
         match &self.flow {
             Flow::Pdca(state) => Box::new(std::iter::once(pdca::due(self, state))),
-            Flow::Batch(state) => batch::due(self, state),
+            Flow::Batch(state) => batch::due(self, state, place),
         }
     }
 

@@ -579,6 +579,33 @@ fn a_reference_moves_only_from_the_expected_value() {
     assert_eq!(world.user.read_ref(name).unwrap(), None);
 }
 
+/// Each commit is compared with the one before it, and whatever comes and goes between them arrives.
+#[test]
+fn a_line_of_commits_is_exported_with_all_that_it_names() {
+    let world = World::new();
+    let (base, tree) = world.base();
+    let (mut tree, mut line) = (tree, vec![base]);
+    let file = |text: &str| Some(Entry { mode: MODE_FILE, id: world.objects.write_blob(text.as_bytes()).unwrap() });
+    let (kept, again) = (file("kept\n"), file("again\n"));
+    for edit in
+        [("new/kept", kept), ("new/again", again), ("new/again", None), ("docs/again", again), ("new/kept", None)]
+    {
+        tree = world.objects.edit(tree, &[(edit.0.into(), edit.1)]).unwrap();
+        line.push(world.commit(tree, vec![line[line.len() - 1]]));
+    }
+    let last = line[line.len() - 1];
+    world.objects.export(&world.user, world.base().1, last).unwrap();
+    world.git(&["update-ref", "refs/heads/line", &last.to_string()]);
+    world.git(&["fsck", "--strict", "--no-dangling", "line"]);
+    let named = world.git(&["rev-list", "--objects", &format!("{base}..{last}")]);
+    assert_eq!(
+        named.lines().filter(|object| object.ends_with("kept") || object.ends_with("again")).count(),
+        2,
+        "{named}"
+    );
+    assert_eq!(world.git(&["show", &format!("{last}:docs/again")]), "again\n");
+}
+
 fn checkout(world: &World) -> (Checkout, ObjectId, ObjectId) {
     let (commit, tree) = world.base();
     let dir = world.root.join(".norma/worktrees/one");

@@ -45,6 +45,8 @@ pub(crate) fn write(reader: &Reader, slug: &str) -> Result<(RunManifest, Files)>
     for piece in bundle::pieces(&record) {
         files.insert(piece.path.clone(), write_piece(&dir, &piece, &record.files)?);
     }
+    // The manifest is about files, and a large batch left much.
+    record.kept.clear();
     Ok((bundle::manifest(&record, &files), files))
 }
 
@@ -89,7 +91,7 @@ fn given(dir: &Path, files: &Files) -> Result<Option<TaskContract>> {
 /// What the items that have ended left beside the log.
 fn kept(run: &Run, dir: &Path, files: &Files) -> Result<BTreeMap<u32, Kept>> {
     let mut kept = BTreeMap::new();
-    for (place, state) in (0..).zip(run.items()) {
+    for (place, state) in (0..).zip(run.items().iter()) {
         if let Some(ended) = state.ended_here() {
             kept.insert(place, kept_of(state, ended, dir, files)?);
         }

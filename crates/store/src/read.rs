@@ -334,6 +334,13 @@ impl Reader {
         Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
 
+    /// The directory of the file that comes so many files after the last of this directory, if there are as many.
+    pub(crate) fn dir_after(&self, slug: &str, dir: &str, files: u32) -> Result<Option<String>> {
+        let sql = "SELECT dir FROM artifacts WHERE run_id = ?1 AND dir > ?2 ORDER BY dir, path LIMIT 1 OFFSET ?3";
+        let mut found = self.db.prepare_cached(sql)?;
+        Ok(found.query_row(rusqlite::params![slug, dir, files], |row| row.get(0)).optional()?)
+    }
+
     /// The files on record of a directory of a run (`None`: of all of them), with the bytes of small ones.
     pub(crate) fn artifacts(&self, slug: &str, with_bytes: bool) -> Result<Vec<(String, crate::StepFile)>> {
         let bytes = if with_bytes { "bytes" } else { "NULL" };

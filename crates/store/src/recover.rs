@@ -12,7 +12,7 @@ use contract::{
     Audit, CONTRACT_FILE, End, Event, Fact, Manifest, ManifestFile, Reason, SUBMITTED_FILE, Status, StepRef,
 };
 use run::Run;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -187,11 +187,12 @@ impl Recovering<'_> {
     /// Temporary directories go; a complete directory without a record becomes a failed step; anything else
     /// that does not belong is moved aside.
     fn clear_steps(&mut self, found: &mut Recovery) -> Result<()> {
+        let on_record: BTreeSet<String> = self.run.step_dirs().into_iter().map(str::to_owned).collect();
         for name in names(&self.dir.join("steps"))? {
             let path = self.dir.join("steps").join(&name);
             let name = name.to_string_lossy().into_owned();
             let recorded = format!("steps/{name}");
-            if is_recorded(&self.run, &recorded) {
+            if on_record.contains(&recorded) {
                 continue;
             }
             let open = open_steps(&self.run).into_iter().find(|step| step.dir_name() == name);
@@ -367,11 +368,6 @@ pub(crate) fn run_files<'i>(
     let mut contract = started.contract.clone();
     contract.items = items.cloned().collect();
     [(contract.file(), contract.canonical()), ("norma.md", norma_md(started).into_bytes())]
-}
-
-/// Whether a directory of a step is on record.
-fn is_recorded(run: &Run, dir: &str) -> bool {
-    run.step_dirs().contains(&dir)
 }
 
 /// The turns that are under way; none once the run is over, as one is whose evidence was just found lost.

@@ -3,18 +3,23 @@
 //! the seal nothing in the directory changes.
 
 use crate::evidence::{sync_dir, sync_dirs, temporary_name, write_out};
-use crate::log::now;
+use crate::log::{Tx, now};
 use crate::{IoContext, Reader, Result, Store, bundle, crash};
 use contract::attestation::predicate::RunSeal;
 use contract::bundle::SEAL;
-use contract::hash::digest;
-use contract::{Audit, Domain, ManifestFile, Slug, Statement};
+use contract::documents::RunManifest;
+use contract::hash::{DoubleDigest, DoubleHasher, Hasher};
+use contract::{Audit, Digest, Domain, ManifestFile, Slug, Statement};
 use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 /// With up to this many files each is synced by itself. With more, one barrier for the whole file system is quicker,
 /// even if it has to wait for what others have written meanwhile.
 const SYNCED_EACH_MAX: usize = 128;
+
+/// How many copies of small files leave the database at once; more of them would be more memory.
+const COPIES_AT_ONCE: u32 = 2000;
 
 /// Makes the envelope of a statement. Who holds the key is not the store's business.
 pub type Sign<'a> = &'a dyn Fn(&Statement) -> Vec<u8>;
@@ -27,23 +32,77 @@ pub fn seal(store: &Store, slug: &str, sign: Sign<'_>) -> Result<()> {
     let reader = Reader::open(&store.layout)?;
     write_out(&reader, slug)?;
     let (manifest, files) = bundle::write(&reader, slug)?;
-    let mut bytes = serde_json::to_vec_pretty(&manifest).expect("BUG: a manifest is plain data");
-    bytes.push(b'\n');
-    write_whole(&dir.join("manifest.json"), &bytes)?;
-    let sealed = run_seal(&reader, slug, files.values())?.statement(&bytes);
+    let (hashes, evidence) = write_manifest(&dir.join("manifest.json"), &manifest)?;
+    let sealed = run_seal(&reader, slug, files.values())?.statement_of_hashed(&hashes);
     write_whole(&dir.join(SEAL), &sign(&sealed))?;
     sync(&dir, files.keys().map(String::as_str))?;
     sync_dir(&store.layout.runs())?;
     crash::point("seal.after_sync");
-    let (run_id, evidence) = (slug.parse::<Slug>()?, digest(Domain::Manifest, &bytes));
+    drop((manifest, files));
+    let run_id = slug.parse::<Slug>()?;
+    let last = drop_copies(store, &reader, run_id)?;
     store
         .submit(move |tx| {
-            tx.db.execute("UPDATE artifacts SET bytes = NULL WHERE run_id = ?1", [run_id.as_str()])?;
+            tx.db.execute(&format!("{DROP_COPIES} AND dir > ?2"), [run_id.as_str(), &last])?;
             tx.audit(&Audit::RunSealed { run_id, evidence }, now())
         })
         .wait()?;
     crash::point("seal.after_commit");
     Ok(())
+}
+
+/// Writes the manifest, whole or not at all, and hashes it on the way: that of a large batch has tens of megabytes.
+fn write_manifest(path: &Path, manifest: &RunManifest) -> Result<(DoubleDigest, Digest)> {
+    let tmp = temporary_name(path);
+    let file = File::create(&tmp).at("write", &tmp)?;
+    let hashing = Hashing { file, both: DoubleHasher::new(), evidence: Hasher::new(Domain::Manifest) };
+    let mut out = BufWriter::with_capacity(1 << 16, hashing);
+    let written = serde_json::to_writer_pretty(&mut out, manifest).map_err(io::Error::from);
+    written.and_then(|()| out.write_all(b"\n")).at("write", &tmp)?;
+    let Hashing { file, both, evidence } =
+        out.into_inner().map_err(io::IntoInnerError::into_error).at("write", &tmp)?;
+    file.sync_all().at("sync", &tmp)?;
+    std::fs::rename(&tmp, path).at("rename to", path)?;
+    Ok((both.finish(), evidence.finish()))
+}
+
+/// A file that is hashed while it is written.
+struct Hashing {
+    file: File,
+    both: DoubleHasher,
+    evidence: Hasher,
+}
+
+impl Write for Hashing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write(bytes)?;
+        self.both.update(&bytes[..count]);
+        self.evidence.update(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+const DROP_COPIES: &str = "UPDATE artifacts SET bytes = NULL WHERE run_id = ?1";
+
+/// Has the copies of small files leave the database, all but those of the last few directories. What one piece of work
+/// changes is in memory until it is done, so it is done in pieces; the files themselves are on disk already. Answers the
+/// last directory.
+fn drop_copies(store: &Store, reader: &Reader, run_id: Slug) -> Result<String> {
+    let mut after = String::new();
+    while let Some(until) = reader.dir_after(&run_id, &after, COPIES_AT_ONCE)? {
+        let range = (after, until.clone());
+        let piece = move |tx: &mut Tx<'_>| {
+            let sql = format!("{DROP_COPIES} AND dir > ?2 AND dir <= ?3");
+            Ok(tx.db.execute(&sql, [run_id.as_str(), &range.0, &range.1])?)
+        };
+        store.submit(piece).wait()?;
+        after = until;
+    }
+    Ok(after)
 }
 
 /// Brings the files of a run's directory to disk, and their names.

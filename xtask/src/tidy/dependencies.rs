@@ -22,7 +22,6 @@ const CLOSED: [(&str, &[&str], &str); 4] = [
             "jsonschema",
             "serde",
             "serde_json",
-            "serde_json_canonicalizer",
             "sha2",
             "thiserror",
             "unicode-normalization",

@@ -15,9 +15,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The largest document.
-const BYTES_MAX: usize = contract::Limits::DOCUMENT.bytes_max;
-
 /// How many names a line of the summary has.
 const NAMES_SHOWN: usize = 8;
 
@@ -188,10 +185,15 @@ pub(super) fn read_from(source: std::io::Result<impl Read>, name: &str, hint: &s
     let refused = |message: String| CommandError::usage(message, hint);
     let failed = |error: std::io::Error| refused(format!("could not read {shown}: {error}"));
     let mut bytes = Vec::new();
-    source.map_err(failed)?.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    source
+        .map_err(failed)?
+        .take(contract::Limits::BATCH.bytes_max as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
     // A record of it would have the digest of its beginning only.
-    if bytes.len() > BYTES_MAX {
-        return Err(refused(format!("{shown} is larger than {BYTES_MAX} bytes")));
+    let most = contract::documents::limits_of(&bytes).bytes_max;
+    if bytes.len() > most {
+        return Err(refused(format!("{shown} is larger than {most} bytes")));
     }
     Ok(bytes)
 }

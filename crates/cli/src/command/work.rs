@@ -9,6 +9,7 @@ use crate::text::{err, prompt, safe, short};
 use contract::documents::RunResult;
 use contract::{ApprovalView, ItemStatus, RunView, Status, lines_of_reason};
 use runner::Start;
+use std::collections::BTreeMap;
 use std::io::{BufRead, IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -79,7 +80,8 @@ impl Work {
         let here = session.here;
         let (run, _) = session.reader()?.load(&view.run_id)?;
         let mut results = runner::results(session.layout(), &run)?;
-        results.sort_by_key(|result| asked.iter().position(|id| Some(id) == result.id.as_ref()));
+        let places: BTreeMap<&str, usize> = asked.iter().map(String::as_str).zip(0..).collect();
+        results.sort_by_key(|result| result.id.as_deref().and_then(|id| places.get(id)));
         let text = || format!("{}{}{}", table(&results), proof(&results), super::run::ending(view, &run));
         if view.status == Status::Waiting {
             let approvals = session.reader()?.approvals(true)?;

@@ -620,7 +620,11 @@ fn every_verb_has_help_with_an_example() {
     }
     env.norma(&["fly"]).exits(2);
     env.norma(&[]).exits(2);
-    env.norma(&["--version"]).success();
+    // Answered before anything else, in the words of the command line.
+    let version = env.norma(&["--json", "--version"]);
+    for asked in ["--version", "-V"] {
+        assert_eq!(env.norma(&[asked]).success().raw, version.success().raw);
+    }
 }
 
 #[test]

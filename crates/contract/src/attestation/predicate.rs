@@ -4,6 +4,7 @@
 //! a state directory's log.
 
 use super::{Statement, Subject};
+use crate::hash::DoubleDigest;
 use crate::receipt::{Phase, ReceiptTests, TestedCommand};
 use crate::work::{Gate, ItemStatus, TestStatus};
 use crate::{AuditHead, CommitId, Digest, Receipt, Slug};
@@ -168,11 +169,23 @@ pub struct RunSeal {
     pub files: Digest,
 }
 
+/// The file that lists all others of a run.
+const MANIFEST: &str = "manifest.json";
+
 impl RunSeal {
     /// Says it of a run's manifest.
     pub fn statement(&self, manifest: &[u8]) -> Statement {
+        self.statement_of(Subject::file(MANIFEST, manifest))
+    }
+
+    /// The same where only the digests of the manifest are at hand.
+    pub fn statement_of_hashed(&self, manifest: &DoubleDigest) -> Statement {
+        self.statement_of(Subject::hashed(MANIFEST, manifest))
+    }
+
+    fn statement_of(&self, manifest: Subject) -> Statement {
         let predicate = serde_json::to_value(self).expect("BUG: a seal is plain data");
-        Statement::new(RUN_SEAL, vec![Subject::file("manifest.json", manifest)], predicate)
+        Statement::new(RUN_SEAL, vec![manifest], predicate)
     }
 
     /// What is wrong with a statement that should be this seal of this manifest.

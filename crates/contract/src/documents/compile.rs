@@ -97,9 +97,15 @@ impl Kind {
     }
 }
 
+/// How large a document may be that is submitted: an array of work items is larger than one document.
+pub fn limits_of(bytes: &[u8]) -> &'static Limits {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first == Some(&b'[') { &Limits::BATCH } else { &Limits::DOCUMENT }
+}
+
 /// What a document claims to be.
 pub fn kind_of(bytes: &[u8]) -> Result<Kind, Vec<Violation>> {
-    let document = json::parse(bytes, &Limits::DOCUMENT)?;
+    let document = json::parse(bytes, limits_of(bytes))?;
     let has = |key: &str| document.get(key).is_some();
     match &document {
         Value::Array(_) => Ok(Kind::WorkItems),

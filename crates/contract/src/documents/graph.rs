@@ -25,19 +25,27 @@ impl<'a> Graph<'a> {
     pub(super) fn rings(&self) -> Vec<Vec<usize>> {
         let places: BTreeMap<&str, usize> = self.0.iter().zip(0..).map(|((name, _), at)| (*name, at)).collect();
         let needs = |at: usize| self.0[at].1.iter().filter_map(|need| places.get(need.as_str()).copied());
+        let mut needed_by = vec![Vec::new(); self.0.len()];
+        let mut missing: Vec<usize> = (0..self.0.len()).map(|at| needs(at).count()).collect();
+        (0..self.0.len()).for_each(|at| needs(at).for_each(|need| needed_by[need].push(at)));
         let mut rings = Vec::new();
         let mut waiting: BTreeSet<usize> = (0..self.0.len()).collect();
-        while let Some(first) = waiting.first().copied() {
-            let ready: Vec<usize> =
-                waiting.iter().copied().filter(|at| !needs(*at).any(|need| waiting.contains(&need))).collect();
-            if ready.is_empty() {
-                let ring = ring_from(first, |at| needs(at).find(|need| waiting.contains(need)));
-                waiting.retain(|at| !ring.contains(at));
-                rings.push(ring);
+        let mut ready: Vec<usize> = (0..self.0.len()).filter(|at| missing[*at] == 0).collect();
+        loop {
+            while let Some(at) = ready.pop() {
+                if !waiting.remove(&at) {
+                    continue;
+                }
+                for next in &needed_by[at] {
+                    missing[*next] -= 1;
+                    ready.extend((missing[*next] == 0).then_some(*next));
+                }
             }
-            waiting.retain(|at| !ready.contains(at));
+            let Some(first) = waiting.first().copied() else { return rings };
+            let ring = ring_from(first, |at| needs(at).find(|need| waiting.contains(need)));
+            ready.extend(&ring);
+            rings.push(ring);
         }
-        rings
     }
 
     /// A ring in words.

@@ -143,7 +143,7 @@ fn reason(record: &Record<'_>) -> String {
 fn tasks(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> Vec<ManifestTask> {
     let find = |name: &str, path: String| files.get(&path).map(|file| reference(name, &path, file));
     let mut tasks = Vec::new();
-    for (place, state) in (0..).zip(record.run.items()) {
+    for (place, state) in (0..).zip(record.run.items().iter()) {
         let id = &state.item.id;
         let Some(contract) = find("contract", format!("tasks/{id}.json")) else { continue };
         tasks.push(ManifestTask {

@@ -98,8 +98,9 @@ impl<'a> Record<'a> {
 
     /// What documents that know one task call this run: its only item, the task it belongs to, or else the run itself.
     pub(super) fn task_id(&self) -> String {
-        match (self.run.items(), self.run.started.contract.task_id) {
-            ([only], _) => only.item.id.clone(),
+        let only = self.run.items().first().filter(|_| self.run.items().len() == 1);
+        match (only, self.run.started.contract.task_id) {
+            (Some(only), _) => only.item.id.clone(),
             (_, Some(task)) => task.to_string(),
             _ => self.run.id.slug().to_string(),
         }

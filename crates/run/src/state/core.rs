@@ -3,6 +3,7 @@
 //! one.
 
 use super::Outcome;
+use crate::persistent::{Element, PersistentVec};
 use contract::{
     Answered, ApprovalId, Budget, BudgetExceeded, Budgets, Digest, ItemBase, Landing, Reason, RunStarted,
     StepCommitted, StepRef, StepStatus, Timestamp, TreeId, TurnEnd, Usage, Wait, WaitId,
@@ -44,6 +45,12 @@ pub struct StepRecord {
     pub unfinished: Option<Unfinished>,
 }
 
+impl Element for Arc<StepRecord> {
+    type Summary = ();
+
+    fn summary(&self) {}
+}
+
 impl OpenTurn {
     fn unfinished(&self, made: Option<TreeId>) -> Option<Unfinished> {
         self.base.as_ref().zip(made).map(|(base, tree)| Unfinished { base: base.tree, tree })
@@ -79,7 +86,7 @@ pub struct RateLimit {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Core {
     /// The turns that are over, in the order in which they were closed.
-    pub steps: Arc<Vec<Arc<StepRecord>>>,
+    pub steps: PersistentVec<Arc<StepRecord>>,
     /// The turns under way, in the order in which they were opened.
     pub open: Vec<Arc<OpenTurn>>,
     /// The run's current tree.
@@ -124,7 +131,7 @@ impl Core {
     pub(super) fn new(started: &RunStarted) -> Core {
         let head = ItemBase { commit: started.base.commit, tree: started.tree };
         Core {
-            steps: Arc::default(),
+            steps: PersistentVec::default(),
             open: Vec::new(),
             tree: started.tree,
             line: Line { head, receipt: started.receipt },
@@ -224,7 +231,7 @@ impl Core {
 
     fn record(&mut self, record: StepRecord) -> Arc<StepRecord> {
         let record = Arc::new(record);
-        Arc::make_mut(&mut self.steps).push(record.clone());
+        self.steps.push(record.clone());
         record
     }
 }

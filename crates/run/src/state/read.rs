@@ -2,20 +2,24 @@
 //! none.
 
 use super::{Line, OpenTurn, Run, StepRecord};
-use crate::items::ItemState;
+use crate::items::Items;
+use crate::persistent::PersistentVec;
 use crate::workflow::{Flow, pdca};
 use contract::{
     Addition, AgentConfig, ApprovalId, BudgetExceeded, Digest, Event, Fact, Item, ItemAdded, Landing, StepRef,
     Timestamp, TreeId, Usage, Verdict,
 };
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+/// What a loop is made of.
+static NO_ITEMS: LazyLock<Items> = LazyLock::new(Items::default);
 
 impl Run {
     /// What it is made of, where it is made of items.
-    pub fn items(&self) -> &[Arc<ItemState>] {
+    pub fn items(&self) -> &Items {
         match &self.flow {
             Flow::Batch(state) => &state.items,
-            Flow::Pdca(_) => &[],
+            Flow::Pdca(_) => &NO_ITEMS,
         }
     }
 
@@ -97,7 +101,7 @@ impl Run {
     }
 
     /// The turns that are over, in the order in which they were closed.
-    pub fn steps(&self) -> &[Arc<StepRecord>] {
+    pub fn steps(&self) -> &PersistentVec<Arc<StepRecord>> {
         &self.core.steps
     }
 
@@ -158,14 +162,15 @@ impl Run {
 
     /// The directories of the turns on record, oldest first.
     pub fn step_dirs(&self) -> Vec<&str> {
-        self.core.steps.iter().filter_map(|record| record.dir.as_deref()).collect()
+        dirs(self.core.steps.iter())
     }
 
     /// The directories that the answer of a turn may refer to: those of its iteration's turns, of its item's in a batch.
     pub fn iteration_dirs(&self, step: StepRef) -> Vec<&str> {
-        let same = |other: StepRef| (other.item, other.iteration) == (step.item, step.iteration);
-        let here = self.core.steps.iter().filter(|record| same(record.step));
-        here.filter_map(|record| record.dir.as_deref()).collect()
+        match step.item.and_then(|place| self.items().get(place as usize)) {
+            Some(state) => dirs(state.turns.iter()),
+            None => dirs(self.core.steps.iter().filter(|record| record.step.iteration == step.iteration)),
+        }
     }
 
     /// What is left of `max_minutes`, if there is one.
@@ -182,4 +187,8 @@ impl Run {
     pub fn out_of_time(&self) -> Option<BudgetExceeded> {
         self.core.out_of_time()
     }
+}
+
+fn dirs<'r>(records: impl Iterator<Item = &'r Arc<StepRecord>>) -> Vec<&'r str> {
+    records.filter_map(|record| record.dir.as_deref()).collect()
 }

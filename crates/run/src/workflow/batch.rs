@@ -5,7 +5,8 @@
 use super::budget::{ask, stopped};
 use super::{Due, over};
 use crate::Run;
-use crate::items::{self, ItemStage, ItemState, Worked};
+use crate::items::queues::Queues;
+use crate::items::{self, ItemStage, ItemState, Items, Worked};
 use crate::state::{Core, OpenTurn, Outcome, StepRecord};
 use contract::{
     Addition, AgentConfig, Digest, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, RunStarted, Status,
@@ -18,7 +19,9 @@ use std::sync::Arc;
 #[derive(Debug, Clone, PartialEq)]
 pub struct State {
     /// What the run is made of.
-    pub items: Arc<Vec<Arc<ItemState>>>,
+    pub items: Items,
+    /// Which of them follow each other.
+    queues: Queues,
     /// The level that was started last, and what it started from.
     pub level_base: Option<(u32, ItemBase)>,
     /// Agents that came with items which were added, by name.
@@ -28,7 +31,7 @@ pub struct State {
 /// The law: how facts change the state of a batch.
 impl State {
     pub(super) fn new() -> State {
-        State { items: Arc::default(), level_base: None, agents: Arc::default() }
+        State { items: Items::default(), queues: Queues::default(), level_base: None, agents: Arc::default() }
     }
 
     pub(crate) fn add(&mut self, core: &Core, started: &RunStarted, added: &ItemAdded) -> Outcome {
@@ -41,7 +44,7 @@ impl State {
         if added.earlier.is_some() && started.parent.is_none() {
             return Err("a run without a parent continues nothing".into());
         }
-        items::add(Arc::make_mut(&mut self.items), added, started.items)?;
+        items::add(&mut self.items, &mut self.queues, added, started.items)?;
         if !self.is_complete(started) {
             return Ok(());
         }
@@ -67,7 +70,7 @@ impl State {
             return Err("the contract differs from its digest".into());
         }
         let level = self.level_for_more();
-        items::add_later(Arc::make_mut(&mut self.items), added, level)?;
+        items::add_later(&mut self.items, &mut self.queues, added, level)?;
         if let Some(agent) = agent {
             Arc::make_mut(&mut self.agents).insert(name.clone(), agent.clone());
         }
@@ -108,13 +111,10 @@ impl State {
         self.items.get(place as usize).map(|state| &**state).ok_or_else(|| format!("there is no item {place}"))
     }
 
-    fn item_mut(&mut self, place: u32) -> Result<&mut ItemState, String> {
+    fn change_item_of(&mut self, step: StepRef, change: impl FnOnce(&mut ItemState) -> Outcome) -> Outcome {
+        let place = step.item.ok_or("a turn of a batch is about an item")?;
         self.item(place)?;
-        Ok(Arc::make_mut(&mut Arc::make_mut(&mut self.items)[place as usize]))
-    }
-
-    fn item_of(&mut self, step: StepRef) -> Result<&mut ItemState, String> {
-        self.item_mut(step.item.ok_or("a turn of a batch is about an item")?)
+        self.items.update(place as usize, |state| change(Arc::make_mut(state)))
     }
 
     pub(super) fn open(&mut self, core: &Core, started: &RunStarted, turn: &Arc<OpenTurn>) -> Outcome {
@@ -134,11 +134,11 @@ impl State {
         if self.level_base.as_ref().is_none_or(|(started, _)| *started != level) {
             self.level_base = Some((level, base));
         }
-        self.item_of(step)?.open(turn)
+        self.change_item_of(step, |state| state.open(turn))
     }
 
     pub(super) fn commit(&mut self, record: &Arc<StepRecord>, done: &StepCommitted, held: bool) -> Outcome {
-        self.item_of(done.step)?.commit(record, done, held)
+        self.change_item_of(done.step, |state| state.commit(record, done, held))
     }
 
     /// Items that a budget cut off are taken up again.
@@ -152,14 +152,16 @@ impl State {
     }
 
     fn for_each_held(&mut self, change: impl Fn(&mut ItemState)) {
-        for item in Arc::make_mut(&mut self.items).iter_mut().filter(|item| item.is_held()) {
-            change(Arc::make_mut(item));
+        while let Some(place) = self.items.find_from(0, |standing| standing.held) {
+            self.items.update(place, |item| change(Arc::make_mut(item)));
         }
     }
 
     pub(super) fn lose(&mut self, record: &Arc<StepRecord>) -> Outcome {
-        self.item_of(record.step)?.lose(record);
-        Ok(())
+        self.change_item_of(record.step, |state| {
+            state.lose(record);
+            Ok(())
+        })
     }
 
     pub(super) fn require_protocol_error(&self, step: StepRef) -> Outcome {
@@ -208,7 +210,7 @@ impl State {
         } else if ended.after != ended.before {
             return Err("a change that lands is a commit".into());
         }
-        self.item_mut(ended.item)?.stage = ItemStage::Ended(Arc::new(ended.clone()));
+        items::end(&mut self.items, &mut self.queues, ended);
         Ok(())
     }
 
@@ -219,8 +221,7 @@ impl State {
 
     /// Whether every item has come to its end.
     pub(super) fn is_judged(&self, started: &RunStarted) -> bool {
-        let ended = || self.items.iter().all(|state| state.ended().is_some());
-        !self.items.is_empty() && self.is_complete(started) && ended()
+        !self.items.is_empty() && self.is_complete(started) && self.level().is_none()
     }
 
     pub(super) fn passed(&self) -> bool {
@@ -229,25 +230,28 @@ impl State {
 
     /// The level that is being worked on; none when all have come to their end.
     fn level(&self) -> Option<u32> {
-        self.items.iter().filter(|state| state.ended().is_none()).map(|state| state.level).min()
+        self.items.summary().level()
     }
 
-    /// Whether what must end before an item starts has ended: those it shares declared paths with, and for a
-    /// reconciler all others of its level.
-    fn may_start(&self, state: &ItemState) -> bool {
-        let ended = |place: &u32| self.items[*place as usize].ended().is_some();
-        let others = || self.items.iter().filter(|other| other.level == state.level && !other.reconciles());
-        state.behind.iter().all(ended) && (!state.reconciles() || others().all(|other| other.ended().is_some()))
+    /// The first item from this place on about which something can be done: its level is being worked on, and what must end
+    /// before it has ended. That is what it shares declared paths with, and for a reconciler all others of its level.
+    fn ready_from(&self, place: usize) -> Option<(u32, &ItemState)> {
+        let all = self.items.summary();
+        let (level, only_reconcilers_left) = (all.level()?, all.open_worker != all.open);
+        let place = self.items.find_from(place, |standing| {
+            standing.ready == level || only_reconcilers_left && standing.ready_last == level
+        })?;
+        Some((place as u32, &self.items[place]))
     }
 
     pub(super) fn failed_need(&self, state: &ItemState) -> Option<&ItemState> {
         let needed = state.needs.iter().map(|place| &*self.items[*place as usize]);
-        needed.into_iter().find(|other| other.ended().is_some_and(|end| end.status != ItemStatus::Success))
+        needed.into_iter().find(|other| other.has_failed())
     }
 
     pub(super) fn base_for(&self, core: &Core, place: u32) -> Option<ItemBase> {
         let state = self.items.get(place as usize)?;
-        let waited = state.reconciles() || !state.behind.is_empty();
+        let waited = state.reconciles() || state.follows;
         Some(match &self.level_base {
             Some((level, base)) if *level == state.level && !waited => base.clone(),
             _ => core.line.head.clone(),
@@ -265,10 +269,12 @@ impl State {
 
     /// The item that comes next on the run's line; none when all have come to their end.
     fn lands_next(&self) -> Option<(u32, &ItemState)> {
-        let level = self.level()?;
-        let here = || (0..).zip(&*self.items).filter(|(_, state)| state.level == level && state.ended().is_none());
-        let first = here().find(|(_, state)| !state.reconciles()).or_else(|| here().next());
-        first.map(|(place, state)| (place, &**state))
+        let all = self.items.summary();
+        let (level, has_workers) = (all.level()?, all.open_worker == all.open);
+        let place = self
+            .items
+            .find_from(0, |standing| standing.open_worker == level || !has_workers && standing.open == level)?;
+        Some((place as u32, &self.items[place]))
     }
 }
 
@@ -277,47 +283,47 @@ pub(super) fn next_index(core: &Core) -> u32 {
     (core.steps.len() + core.open.len()) as u32 + 1
 }
 
-/// The schedule: everything that is due, in the order of the contract.
-pub(super) fn due<'r>(run: &'r Run, state: &'r State) -> Box<dyn Iterator<Item = Due> + 'r> {
+/// The schedule: everything that is due of the run, or of its items from a place on, in the order of the contract.
+pub(super) fn due<'r>(run: &'r Run, state: &'r State, place: u32) -> Box<dyn Iterator<Item = Due> + 'r> {
     if !state.is_complete(&run.started) {
         return Box::new(std::iter::empty());
     }
     if run.core.landed.is_some() {
         return Box::new(std::iter::once(end(run, state)));
     }
-    let Some(level) = state.level() else {
+    if state.level().is_none() {
         return Box::new(std::iter::once(if run.has_to_land() { Due::Land } else { end(run, state) }));
-    };
-    if run.may_ask_for_more() && (run.used_up().is_some() || state.items.iter().any(|item| item.is_held())) {
+    }
+    if run.may_ask_for_more() && (run.used_up().is_some() || state.items.summary().held) {
         return Box::new(due_without_budget(run, state).into_iter());
     }
-    let here = (0..).zip(&*state.items).filter(move |(_, item)| item.level == level);
-    Box::new(here.filter_map(move |(place, item)| due_of(run, state, place, item)))
+    let mut from = place as usize;
+    Box::new(std::iter::from_fn(move || {
+        let (place, item) = state.ready_from(from)?;
+        from = place as usize + 1;
+        Some(due_of(run, place, item))
+    }))
 }
 
 /// What is due while there is nothing left for turns and somebody may give more: what is done lands in its order, up to the
 /// first item that needs a turn.
 fn due_without_budget(run: &Run, state: &State) -> Option<Due> {
     let (place, item) = state.lands_next()?;
-    match due_of(run, state, place, item) {
-        Some(judge @ Due::Item { .. }) => Some(judge),
+    match item.is_to_be_judged() {
+        true => Some(Due::Item { item: place }),
         // What is open comes to its end first.
-        _ if !run.core.open.is_empty() => None,
-        _ => Some(ask(run, run.used_up())),
+        false if !run.core.open.is_empty() => None,
+        false => Some(ask(run, run.used_up())),
     }
 }
 
-fn due_of(run: &Run, state: &State, place: u32, item: &ItemState) -> Option<Due> {
-    match &item.stage {
-        ItemStage::Worked(_) if item.worked().is_some() => Some(Due::Item { item: place }),
-        ItemStage::Waiting if state.failed_need(item).is_some() => Some(Due::Item { item: place }),
-        ItemStage::Waiting | ItemStage::Worked(_) if state.may_start(item) && !item.is_held() => {
-            let attempt = item.turns.len() as u32 + 1;
-            let index = run.next_index();
-            Some(Due::Turn(StepRef { index, role: Role::Worker, iteration: 1, attempt, item: Some(place) }))
-        }
-        ItemStage::Waiting | ItemStage::Worked(_) | ItemStage::Working(_) | ItemStage::Ended(_) => None,
+/// What is due about an item that is ready.
+fn due_of(run: &Run, place: u32, item: &ItemState) -> Due {
+    if item.is_to_be_judged() {
+        return Due::Item { item: place };
     }
+    let (index, attempt) = (run.next_index(), item.turns.len() as u32 + 1);
+    Due::Turn(StepRef { index, role: Role::Worker, iteration: 1, attempt, item: Some(place) })
 }
 
 /// The end of the run: that of its only item, or whether all of them succeeded.
@@ -350,3 +356,6 @@ fn status_of(status: ItemStatus) -> Status {
         ItemStatus::Timeout => Status::TimedOut,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -211,9 +211,8 @@ impl State {
     pub(crate) fn drop_change(&mut self, core: &mut Core, dropped: &ChangeDropped) -> Outcome {
         let by = self.close_change(core, dropped.change, dropped.step, dropped.before)?;
         // A step whose change was refused did not do what it was for, whatever it answered.
-        let records = Arc::make_mut(&mut core.steps);
-        if let Some(record) = records.iter_mut().rev().find(|record| record.step == by) {
-            Arc::make_mut(record).status = StepStatus::Fail;
+        if let Some(place) = (0..core.steps.len()).rev().find(|place| core.steps[*place].step == by) {
+            core.steps.update(place, |record| Arc::make_mut(record).status = StepStatus::Fail);
         }
         self.stage = Stage::ChangeDropped(Arc::new(dropped.clone()));
         Ok(())

@@ -147,7 +147,7 @@ fn what_declares_the_same_paths_follows_and_what_reconciles_comes_last() {
     let all = vec![scoped("a"), reconciler];
     let mut history = History::of_items(Contract { workflow: Workflow::Batch, task_id: None, items: all, ..terms });
     add(&mut history, scoped("b"));
-    assert_eq!((due(&history.run), &history.run.items()[2].behind[..]), (vec![0], &[0][..]));
+    assert_eq!((due(&history.run), history.run.items()[2].blocked_by), (vec![0], Some(0)));
     finish(&mut history, 0);
     assert_eq!(due(&history.run), [2], "the reconciler waits for what was added, too");
     assert_eq!(history.run.base_for(2).commit, history::commit("commit-of-0"));

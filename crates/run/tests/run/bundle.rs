@@ -205,7 +205,7 @@ impl Ended {
     }
 
     fn pieces(&self) -> Vec<Piece> {
-        pieces(&self.record())
+        pieces(&self.record()).collect()
     }
 
     /// A document of the bundle.

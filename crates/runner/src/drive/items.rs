@@ -75,10 +75,10 @@ pub(crate) fn land(driver: &mut Driver<'_, '_>, mut judged: Judged) -> Result<()
 fn open(driver: &mut Driver<'_, '_>, place: u32) -> Option<(StepRef, Pending)> {
     let mut opened = None;
     let (pending, run) = driver.shared.submit_if(driver.store, |run| {
-        let step = run.due().find_map(|due| match due {
-            Due::Turn(step) if step.item == Some(place) => Some(step),
-            _ => None,
-        })?;
+        let Some(Due::Turn(step)) = run.due_from(place).next() else { return None };
+        if step.item != Some(place) {
+            return None;
+        }
         opened = Some(step);
         Some((vec![Fact::StepStarted { step, base: Some(run.base_for(place)) }], Vec::new()))
     })?;

@@ -297,7 +297,9 @@ impl GitCommand {
     fn start(self) -> Result<Output, GitError> {
         let failed = |source| GitError::Spawn { command: self.subcommand.to_owned(), source };
         let mut command = self.command();
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Most commands are told nothing, and need no thread that tells them.
+        command.stdin(if self.input.is_empty() { Stdio::null() } else { Stdio::piped() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = Instant::now();
         let output = command.spawn().and_then(|child| feed(child, &self.input)).map_err(failed)?;
         let (ms, status) = (started.elapsed().as_millis(), output.status);
@@ -310,14 +312,10 @@ impl GitCommand {
 /// Writes the input from a second thread, so that a child which answers before it has read everything
 /// cannot block both sides.
 fn feed(mut child: Child, input: &[u8]) -> std::io::Result<Output> {
-    let pipe = child.stdin.take();
+    let Some(mut pipe) = child.stdin.take() else { return child.wait_with_output() };
     std::thread::scope(|scope| {
-        scope.spawn(move || {
-            if let Some(mut pipe) = pipe {
-                // A child that has seen enough closes its end; its exit code tells the story.
-                let _ = pipe.write_all(input);
-            }
-        });
+        // A child that has seen enough closes its end; its exit code tells the story.
+        scope.spawn(move || drop(pipe.write_all(input)));
         child.wait_with_output()
     })
 }

@@ -6,7 +6,7 @@
 //! ([`Objects::pin`]) or handed over ([`Objects::export`]), not before: an object nobody names is no promise.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -368,16 +368,25 @@ impl Objects {
         let reader = self.reader()?;
         let theirs = gix_odb::at(user.objects_dir(), self.format).context("open", &user.objects_dir())?;
         let target = loose::Store::at(user.objects_dir(), self.format);
-        let mut copied = BTreeSet::new();
+        let (mut trees, mut lines) = (BTreeMap::new(), Vec::new());
         let mut commits = vec![commit];
         while let Some(commit) = commits.pop() {
-            let (tree, parents) = reader.commit(commit)?;
-            for id in tree::new_objects(&reader, base_tree, tree)?.into_iter().chain([commit]) {
+            let (tree, mut parents) = reader.commit(commit)?;
+            parents.retain(|parent| !theirs.exists(parent));
+            if trees.insert(commit, tree).is_none() {
+                lines.push((commit, parents.first().copied()));
+                commits.extend(parents);
+            }
+        }
+        let mut copied = BTreeSet::new();
+        for (commit, parent) in lines.into_iter().rev() {
+            // What a commit has beyond its parent: beyond the base it would be all of the commits before it, again for each.
+            let before = parent.map_or(base_tree, |parent| trees[&parent]);
+            for id in tree::new_objects(&reader, before, trees[&commit])?.into_iter().chain([commit]) {
                 if copied.insert(id) {
                     copy(&reader, &target, id)?;
                 }
             }
-            commits.extend(parents.into_iter().filter(|parent| !theirs.exists(parent)));
         }
         sync_loose(&target, &copied)
     }

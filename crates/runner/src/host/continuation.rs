@@ -54,7 +54,7 @@ pub(crate) fn landing(parent: &Run, configured: &LandingConfig) -> LandingConfig
 /// The items with what came of each.
 pub(crate) fn items(objects: &Objects, rules: &Rules<'_>, parent: &Run, base: &Base) -> Result<Vec<ItemAdded>> {
     let mut items = Vec::with_capacity(parent.items().len());
-    for (index, state) in (0..).zip(parent.items()) {
+    for (index, state) in (0..).zip(parent.items().iter()) {
         let earlier = match done(parent, state) {
             Some(done) => Some(done),
             None => unfinished(objects, rules, parent, state, base)?,

@@ -212,7 +212,7 @@ impl Starting<'_> {
             earlier: state.earlier.as_deref().cloned(),
             addition: state.addition.as_deref().cloned(),
         };
-        let items = (0..).zip(recorded.items()).map(added).collect();
+        let items = (0..).zip(recorded.items().iter()).map(added).collect();
         self.begin(id, started, items, self.submitted_to(recorded)?.as_deref())
     }
 

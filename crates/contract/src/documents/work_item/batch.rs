@@ -1,18 +1,19 @@
 //! From work items to the items of a run. A batch is taken whole or not at all.
 
-use super::super::compile::{Problems, Terms, id, test_words};
+use super::super::compile::{Problems, Terms, id, limits_of, test_words};
 use super::super::graph::Graph;
 use super::super::{AgentRole, read_value};
 use super::WorkItem;
-use crate::json::{self, Limits, Report, Violation};
+use crate::json::{self, Report, Violation};
 use crate::policy::allowed_path;
 use crate::work::{Constraints, Item, Rights, TestCommand, TestsPolicy};
 use crate::{Digest, Scope, hash, path};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Most items of a batch: nobody reviews more at once.
-pub const ITEMS_MAX: usize = 1000;
+/// Most items of a batch. What each costs does not depend on how many there are; so many are still planned and looked
+/// through together.
+pub const ITEMS_MAX: usize = 10_000;
 
 /// Most paths that a change may touch where neither the document nor its scope says how many.
 const FILES_MAX_UNSCOPED: u64 = 10;
@@ -43,7 +44,7 @@ impl Batch {
 
 /// Reads an array of work items, or one alone.
 pub fn read_batch(bytes: &[u8]) -> Result<Batch, Vec<Violation>> {
-    let document = json::parse(bytes, &Limits::DOCUMENT)?;
+    let document = json::parse(bytes, limits_of(bytes))?;
     let single = document.is_object();
     let items: Vec<WorkItem> = match document {
         Value::Object(_) => vec![read_value(document)?],

@@ -100,7 +100,7 @@ fn the_form_is_held_item_by_item() {
     let many: Vec<Value> = (0..=ITEMS_MAX).map(|index| item(&format!("i{index}"), &[])).collect();
     assert_eq!(
         compiled(&json!(many)).unwrap_err(),
-        ["(document): there are 1001 work items, and a batch has at most 1000"]
+        ["(document): there are 10001 work items, and a batch has at most 10000"]
     );
 }
 
