@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -32,9 +32,9 @@ const COPIED_OBJECTS_MAX: usize = 1000;
 /// What makes it quick to write an index that differs little from the layer's own.
 const MARKS: &str = "index.marks";
 
-/// A base of this many files is synced, so that it outlives a power cut. A smaller one is made anew sooner than a
-/// busy disk has been waited for.
-const SYNCED_FILES_MIN: usize = 10_000;
+/// A base of this many files is brought to the disk, so that it outlives a power cut. A smaller one is made anew sooner
+/// than a busy disk has been waited for.
+const SYNCED_FILES_MIN: u64 = 10_000;
 
 /// `layer.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -81,7 +81,25 @@ impl Layer {
         (layer.version == VERSION && (layer.synced || layer.boot == boot)).then_some(layer)
     }
 
-    fn write(&self, dir: &Path) -> Result<(), GitError> {
+    /// Whether it is worth being brought to the disk, and is not known to be there.
+    pub(super) fn is_due_to_sync(&self) -> bool {
+        !self.synced && self.below.is_empty() && self.files >= SYNCED_FILES_MIN
+    }
+
+    /// Says that everything a layer holds is on the disk. Only for when it is.
+    pub(super) fn set_synced(dir: &Path) -> Result<(), GitError> {
+        let path = dir.join("layer.json");
+        // Another process may be at the same.
+        let new = store::temporary_name(&path);
+        let bytes = fs::read(&path).context("read", &path)?;
+        let layer: Layer = serde_json::from_slice(&bytes).map_err(io::Error::from).context("read", &path)?;
+        let bytes = serde_json::to_vec_pretty(&Layer { synced: true, ..layer }).expect("BUG: a layer is plain data");
+        let mut file = fs::File::create(&new).context("create", &new)?;
+        file.write_all(&bytes).and_then(|()| file.sync_all()).context("write", &new)?;
+        fs::rename(&new, &path).context("rename to", &path)
+    }
+
+    pub(super) fn write(&self, dir: &Path) -> Result<(), GitError> {
         let path = dir.join("layer.json");
         let bytes = serde_json::to_vec_pretty(self).expect("BUG: a layer is plain data");
         fs::write(&path, bytes).context("write", &path)
@@ -104,7 +122,7 @@ pub(super) struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// Makes a base: every file, read back once, and synced.
+    /// Makes a base: every file, read back once. It is not waited for the disk (`synced.rs`).
     pub(super) fn base(&self, progress: &mut dyn FnMut(Progress)) -> Result<(), GitError> {
         let reader = self.objects.reader()?;
         let stamp = now();
@@ -133,12 +151,7 @@ impl Making<'_> {
         self.put_marks(&marks)?;
         let secrets = listed.iter().filter(|file| file.covered);
         let secrets = secrets.map(|file| file.path.clone()).collect();
-        let mut layer = self.document(Vec::new(), of as u64, secrets);
-        layer.synced = of >= SYNCED_FILES_MIN;
-        if layer.synced {
-            rustix::fs::syncfs(&root).context("sync", &files)?;
-        }
-        layer.write(self.dir)
+        self.document(Vec::new(), of as u64, secrets).write(self.dir)
     }
 
     /// Makes a thin layer on top of another.
@@ -379,4 +392,14 @@ fn written(difference: &Difference, time: Stamp) -> Vec<Indexed> {
 fn counts(difference: &Difference) -> (u64, u64) {
     let count = |is: &dyn Fn(&crate::git::TreeChange) -> bool| difference.changes.iter().filter(|one| is(one)).count();
     (count(&|change| change.old.is_none()) as u64, count(&|change| change.new.is_none()) as u64)
+}
+
+#[cfg(test)]
+impl Layer {
+    /// One of a machine that was started then.
+    pub(super) fn example(boot: &str) -> Layer {
+        let (tree, commit, history) = (String::new(), String::new(), History::Shallow);
+        let (below, secrets, boot) = (Vec::new(), Vec::new(), boot.to_owned());
+        Layer { version: VERSION, tree, commit, history, below, files: 0, synced: false, boot, secrets }
+    }
 }

@@ -14,7 +14,7 @@ use super::difference::{self, Difference};
 use super::layer::{self, Below, Layer, Making};
 use super::private_git::Position;
 use super::shelf::Shelf;
-use super::{Progress, Secret};
+use super::{Progress, Secret, synced};
 use crate::git::objects::{Objects, Reader};
 use crate::git::{GitError, IoContext, ObjectId};
 use contract::History;
@@ -147,6 +147,9 @@ impl Cache {
             };
             held.push(lock);
             layers.push(below.clone());
+        }
+        if top.is_due_to_sync() {
+            synced::begin(&self.shelf, name);
         }
         let id = |hex: &str| ObjectId::from_hex(hex.as_bytes()).ok();
         let (Some(commit), Some(tree)) = (id(&top.commit), id(&top.tree)) else {

@@ -9,6 +9,7 @@
 //! | `shelf.rs` | where layers are kept: complete or not there, locked while they are used |
 //! | `lower.rs` | the layers there are: taken, made, removed |
 //! | `layer.rs` | one layer: a base or a difference, and its `layer.json` |
+//! | `synced.rs` | bringing a large base to the disk while it is used |
 //! | `difference.rs` | what differs between two trees, as a layer needs it |
 //! | `files.rs` | writing files from objects, and reading them back |
 //! | `private_git.rs` | the agent's own repository, in parts |
@@ -34,6 +35,7 @@ mod private_git;
 mod setup;
 mod shelf;
 mod stat_cache;
+mod synced;
 mod walk;
 
 use std::path::Path;

@@ -22,7 +22,7 @@ const TRIES_MAX: u32 = 8;
 /// The unit in which a file system says what a file takes up.
 const BLOCK_BYTES: u64 = 512;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Shelf {
     dir: PathBuf,
 }

@@ -5,6 +5,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use runner::workspace::{History, Stand, Workspaces};
 
+use crate::measure::import;
 use crate::world::{World, small, write};
 
 fn world() -> World {
@@ -31,6 +32,15 @@ fn a_base_is_the_bytes_of_the_tree() {
     assert_eq!(fs::read_link(dir.join("link")).unwrap().to_str(), Some("src/a.txt"));
     assert_ne!(fs::metadata(dir.join("run.sh")).unwrap().mode() & 0o100, 0);
     assert!(!dir.join(".git/objects/info/alternates").exists());
+}
+
+#[test]
+fn a_large_base_is_used_before_it_is_on_the_disk() {
+    let world = World::new("sha1", History::Shallow, |root| import(root, 10_000));
+    let stand = world.stand(world.head());
+    let layer = stand.lower[0].parent().unwrap().join("layer.json");
+    let layer: serde_json::Value = serde_json::from_slice(&fs::read(layer).unwrap()).unwrap();
+    assert_eq!((&layer["files"], &layer["synced"]), (&10_000.into(), &false.into()));
 }
 
 #[test]
