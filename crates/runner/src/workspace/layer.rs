@@ -26,9 +26,6 @@ use contract::History;
 /// What is written, and which names count as secret, may change: layers of another version are not used.
 pub(super) const VERSION: u32 = 2;
 
-/// How many objects are copied one by one; for more of them starting git is quicker.
-const COPIED_OBJECTS_MAX: usize = 1000;
-
 /// What makes it quick to write an index that differs little from the layer's own.
 const MARKS: &str = "index.marks";
 
@@ -176,7 +173,7 @@ impl Making<'_> {
         std::thread::scope(|scope| {
             let objects = scope.spawn(|| self.add_objects(&files, below.position, difference));
             let index = self.splice_index(&files, below, difference, written);
-            let covered = objects.join().expect("BUG: copying objects panicked");
+            let covered = objects.join().expect("BUG: packing objects panicked");
             index.and(covered)
         })
         .and_then(|covered| self.cover_anew(&files, below, &secrets, covered))?;
@@ -304,10 +301,7 @@ impl Making<'_> {
             }
         }
         let ids: Vec<ObjectId> = ids.into_iter().collect();
-        match ids.len() > COPIED_OBJECTS_MAX {
-            true => private_git::pack(self.objects, files, &ids)?,
-            false => private_git::copy(reader, files, &ids)?,
-        }
+        private_git::add_pack(self.objects, reader, files, &ids)?;
         Ok(BTreeSet::new())
     }
 

@@ -13,6 +13,7 @@
 //! | `difference.rs` | what differs between two trees, as a layer needs it |
 //! | `files.rs` | writing files from objects, and reading them back |
 //! | `private_git.rs` | the agent's own repository, in parts |
+//! | `pack.rs` | a pack of few objects |
 //! | `index.rs` | its index, as bytes |
 //! | `capture.rs` | what an agent made of a tree |
 //! | `walk.rs` | how that is found, in an upper directory or in a whole checkout |
@@ -30,6 +31,7 @@ mod index;
 mod layer;
 mod lower;
 mod only_in_git;
+mod pack;
 mod plain;
 mod private_git;
 mod setup;
