@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::difference::{self, Difference};
 use super::files::{self, Place};
 use super::index::{self, Indexed, Marks, Stamp};
+use super::listing::Listing;
 use super::private_git::{self, Position};
 use super::{Progress, Secret};
 use crate::git::objects::{Objects, Reader};
@@ -24,7 +25,7 @@ use crate::git::{Entry, GitError, IoContext, ObjectId, sweep};
 use contract::History;
 
 /// What is written, and which names count as secret, may change: layers of another version are not used.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// What makes it quick to write an index that differs little from the layer's own.
 const MARKS: &str = "index.marks";
@@ -52,6 +53,8 @@ pub(super) struct Layer {
     boot: String,
     /// Tracked files whose name says that they hold a secret.
     secrets: Vec<PathText>,
+    /// What its files looked like when it was complete.
+    pub(super) listing: Listing,
 }
 
 /// A path in JSON: text, or bytes where it is none.
@@ -120,7 +123,7 @@ pub(super) struct Making<'a> {
 
 impl Making<'_> {
     /// Makes a base: every file, read back once. It is not waited for the disk (`synced.rs`).
-    pub(super) fn base(&self, progress: &mut dyn FnMut(Progress)) -> Result<(), GitError> {
+    pub(super) fn base(&self, progress: &mut dyn FnMut(Progress)) -> Result<Layer, GitError> {
         let reader = self.objects.reader()?;
         let stamp = now();
         let (files, root) = self.begin()?;
@@ -148,11 +151,11 @@ impl Making<'_> {
         self.put_marks(&marks)?;
         let secrets = listed.iter().filter(|file| file.covered);
         let secrets = secrets.map(|file| file.path.clone()).collect();
-        self.document(Vec::new(), of as u64, secrets).write(self.dir)
+        self.complete(Vec::new(), of as u64, secrets)
     }
 
     /// Makes a thin layer on top of another.
-    pub(super) fn thin(&self, below: &Below<'_>, difference: &Difference) -> Result<(), GitError> {
+    pub(super) fn thin(&self, below: &Below<'_>, difference: &Difference) -> Result<Layer, GitError> {
         let reader = self.objects.reader()?;
         let stamp = now();
         let (files, root) = self.begin()?;
@@ -181,7 +184,7 @@ impl Making<'_> {
         let files_now = (below.layer.files + added).saturating_sub(removed);
         let mut chain = vec![below.name.to_owned()];
         chain.extend(below.layer.below.iter().cloned());
-        self.document(chain, files_now, secrets).write(self.dir)
+        self.complete(chain, files_now, secrets)
     }
 
     fn begin(&self) -> Result<(PathBuf, OwnedFd), GitError> {
@@ -191,9 +194,11 @@ impl Making<'_> {
         Ok((files, root))
     }
 
-    fn document(&self, below: Vec<String>, files: u64, secrets: BTreeSet<Vec<u8>>) -> Layer {
+    /// Says what the layer is, now that nothing of its files changes any more.
+    fn complete(&self, below: Vec<String>, files: u64, secrets: BTreeSet<Vec<u8>>) -> Result<Layer, GitError> {
+        let listed = files_of(self.dir);
         let text = |bytes| String::from_utf8(bytes).map_or_else(|no| PathText::Bytes(no.into_bytes()), PathText::Text);
-        Layer {
+        let layer = Layer {
             version: VERSION,
             tree: self.position.tree.to_string(),
             commit: self.position.commit.to_string(),
@@ -203,7 +208,10 @@ impl Making<'_> {
             synced: false,
             boot: self.boot.to_owned(),
             secrets: secrets.into_iter().map(text).collect(),
-        }
+            listing: Listing::of(&listed).context("list", &listed)?,
+        };
+        layer.write(self.dir)?;
+        Ok(layer)
     }
 
     fn is_secret_path(&self, path: &[u8], entry: Entry) -> bool {
@@ -390,10 +398,11 @@ fn counts(difference: &Difference) -> (u64, u64) {
 
 #[cfg(test)]
 impl Layer {
-    /// One of a machine that was started then.
-    pub(super) fn example(boot: &str) -> Layer {
+    /// One without files, of a machine that was started then.
+    pub(super) fn example(dir: &Path, boot: &str) -> Layer {
         let (tree, commit, history) = (String::new(), String::new(), History::Shallow);
         let (below, secrets, boot) = (Vec::new(), Vec::new(), boot.to_owned());
-        Layer { version: VERSION, tree, commit, history, below, files: 0, synced: false, boot, secrets }
+        let listing = Listing::of(dir).expect("BUG: a test made it");
+        Layer { version: VERSION, tree, commit, history, below, files: 0, synced: false, boot, secrets, listing }
     }
 }

@@ -9,6 +9,7 @@
 //! | `shelf.rs` | where layers are kept: complete or not there, locked while they are used |
 //! | `lower.rs` | the layers there are: taken, made, removed |
 //! | `layer.rs` | one layer: a base or a difference, and its `layer.json` |
+//! | `listing.rs` | whether a layer is still what was made |
 //! | `synced.rs` | bringing a large base to the disk while it is used |
 //! | `difference.rs` | what differs between two trees, as a layer needs it |
 //! | `files.rs` | writing files from objects, and reading them back |
@@ -29,6 +30,7 @@ mod files;
 pub mod include;
 mod index;
 mod layer;
+mod listing;
 mod lower;
 mod only_in_git;
 mod pack;

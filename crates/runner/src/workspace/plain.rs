@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode};
 
 use super::capture::{CaptureRules, Captured, capture_as};
-use super::layer::{self, Layer, Making};
+use super::layer::{self, Making};
 use super::private_git::Position;
 use super::stat_cache::StatCache;
 use super::walk::View;
@@ -116,7 +116,6 @@ impl PlainWorkspace {
 /// Makes a base that is nobody else's; what of it is covered.
 fn make_base(objects: &Objects, place: &Path, position: Position, is_secret: Secret) -> Result<Vec<Vec<u8>>, GitError> {
     std::fs::create_dir_all(place).context("create directory", place)?;
-    Making { objects, position, dir: place, is_secret, boot: NO_BOOT }.base(&mut |_| ())?;
-    let made = Layer::read(place, NO_BOOT).ok_or(std::io::ErrorKind::InvalidData).context("read", place)?;
-    Ok(made.secrets())
+    let making = Making { objects, position, dir: place, is_secret, boot: NO_BOOT };
+    Ok(making.base(&mut |_| ())?.secrets())
 }

@@ -45,8 +45,13 @@ impl Shelf {
         Ok(Shelf { dir: dir.canonicalize().context("resolve", &dir)? })
     }
 
+    /// Where the directories are.
+    pub(super) fn layers(&self) -> PathBuf {
+        self.dir.join("layers")
+    }
+
     pub(super) fn dir_of(&self, name: &str) -> PathBuf {
-        self.dir.join("layers").join(name)
+        self.layers().join(name)
     }
 
     pub(super) fn lock_path(&self, name: &str) -> PathBuf {
@@ -128,8 +133,24 @@ impl Shelf {
         Ok(Some(bytes))
     }
 
+    /// Gives a directory that is not to be used any more another name, under which it is removed as soon as nobody
+    /// uses it. Only for who holds the lock.
+    pub(super) fn set_aside(&self, name: &str) -> Result<(), GitError> {
+        let aside = (1..).map(|number| format!("{name}.{number}")).find(|aside| !self.dir_of(aside).exists());
+        let aside = aside.expect("BUG: there is always another number");
+        let (from, to) = (self.dir_of(name), self.dir_of(&aside));
+        // Who uses it holds the file, wherever that is.
+        let (lock, lock_aside) = (self.lock_path(name), self.lock_path(&aside));
+        drop(lock_file(&lock)?);
+        fs::rename(&lock, &lock_aside).context("rename", &lock)?;
+        fs::rename(&from, &to).context("rename", &from)?;
+        let document = to.join("layer.json");
+        fs::remove_file(&document).context("remove", &document)?;
+        self.discard(&aside).map(drop)
+    }
+
     pub(super) fn names(&self) -> Result<Vec<String>, GitError> {
-        let dir = self.dir.join("layers");
+        let dir = self.layers();
         let entries = fs::read_dir(&dir).context("list", &dir)?;
         let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
         names.collect::<io::Result<_>>().context("list", &dir)

@@ -66,7 +66,7 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let shelf = Shelf::open(cache.path(), None).unwrap();
         let dir = shelf.begin().unwrap();
-        Layer::example("one start").write(&dir).unwrap();
+        Layer::example(&dir, "one start").write(&dir).unwrap();
         shelf.finish("layer").unwrap();
         let dir = shelf.dir_of("layer");
         assert!(Layer::read(&dir, "one start").is_some() && Layer::read(&dir, "another").is_none());
