@@ -18,6 +18,7 @@
 //! | `index.rs` | its index, as bytes |
 //! | `capture.rs` | what an agent made of a tree |
 //! | `walk.rs` | how that is found, in an upper directory or in a whole checkout |
+//! | `watch.rs` | hearing that there is nothing to be found |
 //! | `stat_cache.rs` | what files looked like when they were last read |
 //! | `only_in_git.rs` | what an agent has put into its own git alone |
 //! | `include.rs` | files of the user's checkout that workspaces show besides |
@@ -41,6 +42,7 @@ mod shelf;
 mod stat_cache;
 mod synced;
 mod walk;
+mod watch;
 
 use std::path::Path;
 
