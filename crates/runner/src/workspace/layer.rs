@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::difference::{self, Difference};
 use super::files::{self, Place};
 use super::index::{self, Indexed, Marks, Stamp};
-use super::listing::Listing;
+use super::listing::{Listing, Time};
 use super::private_git::{self, Position};
 use super::{Progress, Secret};
 use crate::git::objects::{Objects, Reader};
@@ -208,7 +208,7 @@ impl Making<'_> {
             synced: false,
             boot: self.boot.to_owned(),
             secrets: secrets.into_iter().map(text).collect(),
-            listing: Listing::of(&listed).context("list", &listed)?,
+            listing: Listing::of(&listed, Time::Changed).context("list", &listed)?,
         };
         layer.write(self.dir)?;
         Ok(layer)
@@ -402,7 +402,7 @@ impl Layer {
     pub(super) fn example(dir: &Path, boot: &str) -> Layer {
         let (tree, commit, history) = (String::new(), String::new(), History::Shallow);
         let (below, secrets, boot) = (Vec::new(), Vec::new(), boot.to_owned());
-        let listing = Listing::of(dir).expect("BUG: a test made it");
+        let listing = Listing::of(dir, Time::Changed).expect("BUG: a test made it");
         Layer { version: VERSION, tree, commit, history, below, files: 0, synced: false, boot, secrets, listing }
     }
 }

@@ -19,6 +19,9 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::shelf::Shelf;
+use crate::git::GitError;
+
 /// How much of a directory is asked for at once.
 const NAMES_BYTES: usize = 64 << 10;
 
@@ -32,6 +35,30 @@ pub(super) struct Listing {
     digest: String,
     /// When the last of them was changed, in nanoseconds since 1970: what is wrong later is newer.
     newest: u64,
+    /// The time that counts.
+    time: Time,
+}
+
+/// Which time of a file tells that it is what it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Time {
+    /// When its inode was last changed, which nobody can set.
+    Changed,
+    /// When it was last written to. For files with names in other layers, too: adding and removing a name is a
+    /// change of the inode.
+    Modified,
+}
+
+impl Time {
+    /// In nanoseconds since 1970.
+    fn of(self, stat: &Stat) -> u64 {
+        let (seconds, nanos) = match self {
+            Time::Changed => (stat.st_ctime, stat.st_ctime_nsec),
+            Time::Modified => (stat.st_mtime, stat.st_mtime_nsec),
+        };
+        u64::try_from(seconds).unwrap_or_default().saturating_mul(1_000_000_000).saturating_add(nanos as u64)
+    }
 }
 
 /// How a layer is not what it was.
@@ -49,20 +76,21 @@ impl fmt::Display for Difference {
 
 impl Listing {
     /// Lists what is in a directory now.
-    pub(super) fn of(root: &Path) -> io::Result<Listing> {
+    pub(super) fn of(root: &Path, time: Time) -> io::Result<Listing> {
         let mut hashed = Hashed { hasher: blake3::Hasher::new(), bytes: Vec::with_capacity(2 * HASHED_BYTES) };
         let mut newest = 0;
         visit(root, &mut |path, stat| {
-            newest = newest.max(changed(stat));
-            hashed.add(path, stat);
+            let at = time.of(stat);
+            newest = newest.max(at);
+            hashed.add(path, stat, at);
         })
         .map_err(|problem| problem.1)?;
-        Ok(Listing { digest: hashed.finish(), newest })
+        Ok(Listing { digest: hashed.finish(), newest, time })
     }
 
     /// Compares it with what is in the directory now.
     pub(super) fn check(&self, root: &Path) -> Result<(), Difference> {
-        match Listing::of(root) {
+        match Listing::of(root, self.time) {
             Ok(now) if now == *self => Ok(()),
             _ => Err(self.explain(root)),
         }
@@ -72,7 +100,7 @@ impl Listing {
     fn explain(&self, root: &Path) -> Difference {
         let mut first = None;
         let visited = visit(root, &mut |path, stat| {
-            if first.is_none() && changed(stat) > self.newest {
+            if first.is_none() && self.time.of(stat) > self.newest {
                 let what = match FileType::from_raw_mode(stat.st_mode) {
                     FileType::Directory => "something was added to it or removed from it, or it was changed itself",
                     _ => "it was changed or added",
@@ -86,12 +114,6 @@ impl Listing {
     }
 }
 
-/// When an inode was last changed.
-fn changed(stat: &Stat) -> u64 {
-    let seconds = u64::try_from(stat.st_ctime).unwrap_or_default();
-    seconds.saturating_mul(1_000_000_000).saturating_add(stat.st_ctime_nsec as u64)
-}
-
 /// Entries on their way into a digest.
 struct Hashed {
     hasher: blake3::Hasher,
@@ -99,13 +121,12 @@ struct Hashed {
 }
 
 impl Hashed {
-    fn add(&mut self, path: &[u8], stat: &Stat) {
+    fn add(&mut self, path: &[u8], stat: &Stat, time: u64) {
         self.bytes.extend_from_slice(path);
         self.bytes.push(0);
         self.bytes.extend_from_slice(&stat.st_mode.to_le_bytes());
-        let numbers = [stat.st_size as u64, stat.st_ino, stat.st_mtime as u64, stat.st_mtime_nsec as u64];
-        let changed = [stat.st_ctime as u64, stat.st_ctime_nsec as u64];
-        numbers.iter().chain(&changed).for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
+        let numbers = [stat.st_size as u64, stat.st_ino, Time::Modified.of(stat), time];
+        numbers.iter().for_each(|number| self.bytes.extend_from_slice(&number.to_le_bytes()));
         if self.bytes.len() >= HASHED_BYTES {
             self.hasher.update(&self.bytes);
             self.bytes.clear();
@@ -191,37 +212,45 @@ impl Names {
     }
 }
 
-/// What this process found of the layers that it has looked at, by their directories. One look counts for all of its
+/// What this process found of the layers that it has looked at, by the directories of their files. One look counts for all of its
 /// threads, and for as long as it lives.
 static VERDICTS: Mutex<Option<HashMap<PathBuf, (Listing, bool)>>> = Mutex::new(None);
 
-/// Whether a layer is what it was when it was made; looked at once.
-pub(super) fn is_sound(dir: &Path, files: &Path, listing: &Listing) -> bool {
+/// Whether the files of a layer are what they were when it was made; looked at once.
+pub(super) fn is_sound(files: &Path, listing: &Listing) -> bool {
     with_verdicts(|verdicts| {
-        if let Some((_, sound)) = verdicts.get(dir).filter(|(known, _)| known == listing) {
+        if let Some((_, sound)) = verdicts.get(files).filter(|(known, _)| known == listing) {
             return *sound;
         }
         let checked = listing.check(files);
         if let Err(difference) = &checked {
-            let name = dir.file_name().unwrap_or_default().display();
+            let name = files.parent().and_then(Path::file_name).unwrap_or_default().display();
             tracing::warn!(target: "norma::workspace", "the layer {name} is not what was made, and is made anew: {difference}");
         }
-        verdicts.insert(dir.to_owned(), (listing.clone(), checked.is_ok()));
+        verdicts.insert(files.to_owned(), (listing.clone(), checked.is_ok()));
         checked.is_ok()
     })
 }
 
-/// Notes a layer that was just made, and listed.
-pub(super) fn is_made(dir: &Path, listing: &Listing) {
-    with_verdicts(|verdicts| drop(verdicts.insert(dir.to_owned(), (listing.clone(), true))));
+/// Notes the files of a layer that was just made, and listed.
+pub(super) fn is_made(files: &Path, listing: &Listing) {
+    with_verdicts(|verdicts| drop(verdicts.insert(files.to_owned(), (listing.clone(), true))));
 }
 
-/// The layers of a directory that are not what was made. They are not named twice.
-pub(super) fn take_damaged(layers: &Path) -> Vec<PathBuf> {
-    with_verdicts(|verdicts| {
-        let damaged = verdicts.extract_if(|dir, (_, sound)| !*sound && dir.parent() == Some(layers));
-        damaged.map(|(dir, _)| dir).collect()
-    })
+/// Has nobody find the layers of a shelf that this process found to be something else than what was made. Only for who
+/// holds the shelf's lock.
+pub(super) fn set_damaged_aside(shelf: &Shelf) -> Result<(), GitError> {
+    let layers = shelf.layers();
+    let is_damaged = |files: &PathBuf, sound: bool| !sound && files.ancestors().nth(2) == Some(&layers);
+    let damaged: Vec<_> = with_verdicts(|known| known.extract_if(|files, it| is_damaged(files, it.1)).collect());
+    for (files, (listing, _)) in damaged {
+        let name = files.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+        // Another process may have made it anew meanwhile, or another part of it may be what was damaged first.
+        if shelf.document_of(&name).is_some_and(|text| text.contains(&listing.digest)) {
+            shelf.set_aside(&name)?;
+        }
+    }
+    Ok(())
 }
 
 /// A thread that needs a verdict waits for the one that is about to give it.
@@ -237,13 +266,17 @@ mod tests {
 
     /// What a check says of a small directory after this was done to it, without where that directory is.
     fn said_after(act: impl Fn(&Path)) -> Option<String> {
+        said_by(Time::Changed, act)
+    }
+
+    fn said_by(time: Time, act: impl Fn(&Path)) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir_all(dir.path().join("a/deep")).unwrap();
         for path in ["a/one", "a/deep/two", "b"] {
             fs::write(dir.path().join(path), path).unwrap();
         }
         std::os::unix::fs::symlink("b", dir.path().join("link")).unwrap();
-        let listing = Listing::of(dir.path()).unwrap();
+        let listing = Listing::of(dir.path(), time).unwrap();
         // Times of files move in ticks of a few milliseconds.
         std::thread::sleep(std::time::Duration::from_millis(20));
         act(dir.path());
@@ -269,5 +302,15 @@ mod tests {
         assert_eq!(said, Some(format!("a/deep: {directory}")));
         let said = said_after(|dir| fs::rename(dir.join("b"), dir.join("c")).unwrap());
         assert_eq!(said, Some(format!(": {directory}")));
+    }
+
+    #[test]
+    fn another_name_for_a_file_is_a_change_where_nobody_else_has_one() {
+        let link = |dir: &Path| fs::hard_link(dir.join("b"), dir.with_extension("other-name")).unwrap();
+        assert_eq!(said_by(Time::Changed, link).as_deref(), Some("b: it was changed or added"));
+        assert_eq!(said_by(Time::Modified, link), None);
+        let write = |dir: &Path| fs::write(dir.join("b"), "B").unwrap();
+        assert_eq!(said_by(Time::Modified, write).as_deref(), Some("b: it was changed or added"));
+        assert!(said_by(Time::Modified, |dir| fs::remove_file(dir.join("b")).unwrap()).is_some());
     }
 }

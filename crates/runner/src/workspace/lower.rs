@@ -93,7 +93,7 @@ impl Cache {
             return Ok(stand);
         }
         self.shelf.clear_leftovers()?;
-        self.set_damaged_aside()?;
+        listing::set_damaged_aside(&self.shelf)?;
         self.shelf.discard(&name)?;
         self.make(objects, position, &name, is_secret, progress)?;
         let lost = || GitError::Io {
@@ -129,7 +129,7 @@ impl Cache {
             None => making.base(progress)?,
         };
         self.shelf.finish(name)?;
-        listing::is_made(&self.shelf.dir_of(name), &made.listing);
+        listing::is_made(&layer::files_of(&self.shelf.dir_of(name)), &made.listing);
         Ok(())
     }
 
@@ -163,24 +163,11 @@ impl Cache {
         };
         let dir = self.shelf.dir_of(name);
         let layer = Layer::read(&dir, &self.boot);
-        let layer = layer.filter(|layer| listing::is_sound(&dir, &layer::files_of(&dir), &layer.listing));
+        let layer = layer.filter(|layer| listing::is_sound(&layer::files_of(&dir), &layer.listing));
         if layer.as_ref().is_some_and(Layer::is_due_to_sync) {
             synced::begin(&self.shelf, name);
         }
         Ok(layer.map(|layer| (lock, layer)))
-    }
-
-    /// Has nobody find the layers that were found to be something else than what was made. Only for who holds the lock.
-    fn set_damaged_aside(&self) -> Result<(), GitError> {
-        for dir in listing::take_damaged(&self.shelf.layers()) {
-            let name = dir.file_name().unwrap_or_default().to_string_lossy();
-            let still = Layer::read(&dir, &self.boot);
-            // Another process may have done it.
-            if still.is_some_and(|layer| layer.listing.check(&layer::files_of(&dir)).is_err()) {
-                self.shelf.set_aside(&name)?;
-            }
-        }
-        Ok(())
     }
 
     /// The layers there are, the one used last first.

@@ -19,6 +19,9 @@ use crate::git::{GitError, IoContext, sweep};
 /// How often a directory that vanishes while it is being taken is looked for again.
 const TRIES_MAX: u32 = 8;
 
+/// What of a directory says what it is: without it, it is not used.
+const DOCUMENT: &str = "layer.json";
+
 /// The unit in which a file system says what a file takes up.
 const BLOCK_BYTES: u64 = 512;
 
@@ -52,6 +55,11 @@ impl Shelf {
 
     pub(super) fn dir_of(&self, name: &str) -> PathBuf {
         self.layers().join(name)
+    }
+
+    /// What a directory says that it is; `None` if it is not there, or says nothing.
+    pub(super) fn document_of(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.dir_of(name).join(DOCUMENT)).ok()
     }
 
     pub(super) fn lock_path(&self, name: &str) -> PathBuf {
@@ -144,7 +152,7 @@ impl Shelf {
         drop(lock_file(&lock)?);
         fs::rename(&lock, &lock_aside).context("rename", &lock)?;
         fs::rename(&from, &to).context("rename", &from)?;
-        let document = to.join("layer.json");
+        let document = to.join(DOCUMENT);
         fs::remove_file(&document).context("remove", &document)?;
         self.discard(&aside).map(drop)
     }
