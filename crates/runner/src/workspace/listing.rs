@@ -57,7 +57,7 @@ impl Time {
             Time::Changed => (stat.st_ctime, stat.st_ctime_nsec),
             Time::Modified => (stat.st_mtime, stat.st_mtime_nsec),
         };
-        u64::try_from(seconds).unwrap_or_default().saturating_mul(1_000_000_000).saturating_add(nanos as u64)
+        u64::try_from(seconds).unwrap_or_default().saturating_mul(1_000_000_000).saturating_add(nanos)
     }
 }
 
