@@ -7,6 +7,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 
@@ -67,8 +68,13 @@ fn visible_data() -> Visible {
     serde_json::from_str(include_str!("visible.json")).expect("BUG: visible.json is part of the program and not sound")
 }
 
-fn hidden_data() -> Hidden {
-    serde_json::from_str(include_str!("hidden.json")).expect("BUG: hidden.json is part of the program and not sound")
+/// Read once: it is asked for every name of a repository.
+fn hidden_data() -> &'static Hidden {
+    static HIDDEN: LazyLock<Hidden> = LazyLock::new(|| {
+        let text = include_str!("hidden.json");
+        serde_json::from_str(text).expect("BUG: hidden.json is part of the program and not sound")
+    });
+    &HIDDEN
 }
 
 /// What a program started with this PATH by the owner of this HOME needs to see. Looks at nothing:
@@ -108,10 +114,11 @@ pub fn existing(roots: Vec<Root>) -> Vec<Root> {
 /// read. What the user cannot read outside, the program cannot read inside.
 pub fn secrets(roots: &[Root], home: &Path) -> Vec<Root> {
     let data = hidden_data();
-    let of_home = data.home.into_iter().map(|root| Root::new(home.join(root.path), root.reason));
+    let of_home = data.home.iter().map(|root| Root::new(home.join(&root.path), root.reason.clone()));
     let access = rustix::fs::Access::READ_OK;
     data.machine
-        .into_iter()
+        .iter()
+        .cloned()
         .chain(of_home)
         .filter(|root| below_any(&root.path, roots) && rustix::fs::access(&root.path, access).is_ok())
         .filter_map(|root| Some(Root::new(root.path.canonicalize().ok()?, root.reason)))
@@ -121,15 +128,14 @@ pub fn secrets(roots: &[Root], home: &Path) -> Vec<Root> {
 
 /// Why a file or directory of this name is covered; `None` when it is not.
 pub fn secret_name(name: &str) -> Option<String> {
-    let data = hidden_data();
-    secret_in(&data, name)
+    secret_in(hidden_data(), name)
 }
 
 /// Whether a file of this name is covered even where it is part of the repository.
 pub fn is_secret_if_committed(name: &str) -> bool {
     let data = hidden_data();
     let shown = data.names.iter().any(|it| it.matches(name) && it.shown_if_committed.is_some());
-    !shown && secret_in(&data, name).is_some()
+    !shown && secret_in(data, name).is_some()
 }
 
 fn secret_in(data: &Hidden, name: &str) -> Option<String> {
@@ -157,7 +163,7 @@ pub fn find_secrets(root: &Path) -> io::Result<Vec<Root>> {
                 return Err(context(io::Error::other(format!("more than {ENTRIES_MAX} files"))));
             }
             let name = entry.file_name();
-            let secret = secret_in(&data, &name.to_string_lossy()).filter(|_| kind.is_file() || kind.is_dir());
+            let secret = secret_in(data, &name.to_string_lossy()).filter(|_| kind.is_file() || kind.is_dir());
             if let Some(reason) = secret {
                 found.push(Root::new(entry.path(), reason));
             } else if kind.is_dir() && name != ".git" {

@@ -296,6 +296,33 @@ fn what_no_setup_in_between_built_again_is_not_taken_for_new() {
 }
 
 #[test]
+fn what_was_changed_in_the_cache_is_made_anew_and_named() {
+    let Some(mut env) = building() else { return };
+    env.env.insert("NORMA_LOG".into(), "warn".into());
+    let run = |env: &TestEnvironment| env.norma(&["run", "--goal", "look", "--ac", "it was looked at"]);
+    let seen =
+        |env: &TestEnvironment| std::fs::read_to_string(env.run_dir().join("steps/001-plan/seen/lib.txt")).unwrap();
+    let first = run(&env);
+    assert_eq!((said_setup(first.success()), seen(&env).as_str()), (1, "ONE\nTWO\nTHREE\n"), "{first}");
+    // What nobody changed is used again, whatever was done above it.
+    let again = run(&env);
+    assert_eq!((said_setup(again.success()), again.raw_err.contains("not what was made")), (0, false), "{again}");
+    let result = kept(&env).remove(0);
+    let base = result.ancestors().nth(3).unwrap().join("layers");
+    let base = std::fs::read_dir(base).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(result.join("cache/out/lib.txt"), "evil\n").unwrap();
+    std::fs::write(base.join("files/src/lib.txt"), "evil\n").unwrap();
+    let anew = run(&env);
+    assert_eq!((said_setup(anew.success()), seen(&env).as_str()), (1, "ONE\nTWO\nTHREE\n"), "{anew}");
+    for (layer, path) in [(&base, "files/src/lib.txt"), (&result, "cache/out/lib.txt")] {
+        let name = layer.file_name().unwrap().display();
+        let line = format!("the layer {name} is not what was made, and is made anew: {}", layer.join(path).display());
+        assert!(anew.raw_err.contains(&line), "{line}\n{anew}");
+    }
+    assert_eq!(kept(&env).len(), 1);
+}
+
+#[test]
 fn a_turn_cannot_poison_what_the_next_one_sees() {
     let script = json!({
         "plan": [[{"shell": "echo evil > out/lib.txt; echo evil > out/new; chmod -R a-w out"}]],

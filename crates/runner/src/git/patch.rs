@@ -490,6 +490,10 @@ fn unsafe_reason(path: &[u8]) -> Option<&'static str> {
 /// Whether some file system would take this name for `.git`: in any case, by its short name, with characters
 /// that are ignored at the end (NTFS) or anywhere (HFS+).
 pub(crate) fn is_git_directory(name: &[u8]) -> bool {
+    // Asked of every name of a repository; what some file system ignores is outside of ASCII.
+    if !matches!(name.first(), Some(b'.' | b'g' | b'G' | 0x80..)) {
+        return false;
+    }
     let text = String::from_utf8_lossy(name);
     let visible: String = text.chars().filter(|letter| !ignored_by_hfs(*letter)).collect();
     let stem = visible.split([':', '\\']).next().unwrap_or_default().trim_end_matches([' ', '.']);

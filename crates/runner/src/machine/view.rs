@@ -155,16 +155,16 @@ impl Machine {
     /// directory that was its own.
     pub(crate) fn capture(&mut self, order: &TurnOrder<'_>, layer: Option<OwnedFd>) -> Result<Captured> {
         let (on, rules) = (Ground::of(order.run, order.spec), self.capture_rules(order));
-        let (mut captured, workspace) = match (layer, &mut self.workspace.checkout) {
-            (Some(layer), _) => (capture(&self.objects, id(on.tree), layer.as_fd(), &rules)?, layer),
-            (None, Some((plain, _))) => {
-                let captured = plain.capture(&self.objects, &rules)?;
-                (captured, sweep::open_directory(&plain.dir)?)
+        let captured = match (layer, &mut self.workspace.checkout) {
+            (Some(layer), _) => {
+                let mut captured = capture(&self.objects, id(on.tree), layer.as_fd(), &rules)?;
+                let has_changes = captured.tree != id(on.tree);
+                captured.odd.extend(only_in_git(&self.objects, id(on.tree), layer.as_fd(), has_changes)?);
+                captured
             }
+            (None, Some((plain, _))) => plain.capture_with_git(&self.objects, &rules, !order.spec.rights.write)?,
             (None, None) => unreachable!("BUG: a worker has a layer or a directory"),
         };
-        let has_changes = captured.tree != id(on.tree);
-        captured.odd.extend(only_in_git(&self.objects, id(on.tree), workspace.as_fd(), has_changes)?);
         let untouched = captured.tree == id(on.tree) && captured.ignored_at.is_empty() && captured.odd.is_empty();
         if let Some((_, at)) = self.workspace.checkout.as_mut().filter(|_| !untouched) {
             // Nobody else may find what this one left.

@@ -91,6 +91,23 @@ pub struct Captured {
     pub bytes: u64,
 }
 
+impl Captured {
+    /// What somebody left who did nothing.
+    pub(super) fn nothing(tree: ObjectId) -> Captured {
+        Captured {
+            tree,
+            changes: Vec::new(),
+            ignored: Vec::new(),
+            ignored_names: Vec::new(),
+            ignored_more: 0,
+            ignored_more_bytes: 0,
+            ignored_at: Vec::new(),
+            odd: Vec::new(),
+            bytes: 0,
+        }
+    }
+}
+
 /// A file that `.gitignore` rules leave out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IgnoredFile {

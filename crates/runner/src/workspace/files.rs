@@ -43,8 +43,14 @@ pub(super) struct Place<'a> {
 
 /// Makes the directories that lead to these paths.
 pub(super) fn make_directories<'a>(place: &Place<'_>, paths: impl Iterator<Item = &'a [u8]>) -> Result<(), GitError> {
-    let mut made = BTreeSet::new();
+    let (mut made, mut last) = (BTreeSet::new(), None);
     for path in paths {
+        // Neighbours in a list are mostly neighbours in a directory.
+        let dir = path.iter().rposition(|byte| *byte == b'/').map(|slash| &path[..slash]);
+        if dir == last {
+            continue;
+        }
+        last = dir;
         for (at, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
             if made.insert(&path[..at]) {
                 let mode = Mode::from_raw_mode(0o755);
@@ -101,16 +107,24 @@ fn in_parallel(
     tick: &mut dyn FnMut(usize),
     work: Work<'_>,
 ) -> Result<(), GitError> {
-    let workers = if files.len() > CHUNK_FILES { WORKERS } else { 1 };
+    if files.len() <= CHUNK_FILES {
+        // A thread would take longer to start than this to be done.
+        let (sender, done) = channel();
+        let mut chunks = Some(files);
+        work_off(place, &mut || chunks.take(), &sender, work)?;
+        drop(sender);
+        done.iter().for_each(tick);
+        return Ok(());
+    }
     let chunks = Mutex::new(files.chunks_mut(CHUNK_FILES));
     std::thread::scope(|scope| {
         let (sender, done) = channel();
-        let handles: Vec<_> = (0..workers)
+        let handles: Vec<_> = (0..WORKERS)
             .map(|_| {
                 let (sender, chunks) = (sender.clone(), &chunks);
                 scope.spawn(move || {
-                    let next = || chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
-                    work_off(place, &next, &sender, work)
+                    let mut next = || chunks.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    work_off(place, &mut next, &sender, work)
                 })
             })
             .collect();
@@ -122,7 +136,7 @@ fn in_parallel(
 
 fn work_off<'f>(
     place: &Place<'_>,
-    next: &dyn Fn() -> Option<&'f mut [Indexed]>,
+    next: &mut dyn FnMut() -> Option<&'f mut [Indexed]>,
     done: &Sender<usize>,
     work: Work<'_>,
 ) -> Result<(), GitError> {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::difference::{self, Difference};
 use super::files::{self, Place};
 use super::index::{self, Indexed, Marks, Stamp};
+use super::listing::{Listing, Time};
 use super::private_git::{self, Position};
 use super::{Progress, Secret};
 use crate::git::objects::{Objects, Reader};
@@ -24,17 +25,14 @@ use crate::git::{Entry, GitError, IoContext, ObjectId, sweep};
 use contract::History;
 
 /// What is written, and which names count as secret, may change: layers of another version are not used.
-pub(super) const VERSION: u32 = 2;
-
-/// How many objects are copied one by one; for more of them starting git is quicker.
-const COPIED_OBJECTS_MAX: usize = 1000;
+pub(super) const VERSION: u32 = 3;
 
 /// What makes it quick to write an index that differs little from the layer's own.
 const MARKS: &str = "index.marks";
 
-/// A base of this many files is synced, so that it outlives a power cut. A smaller one is made anew sooner than a
-/// busy disk has been waited for.
-const SYNCED_FILES_MIN: usize = 10_000;
+/// A base of this many files is brought to the disk, so that it outlives a power cut. A smaller one is made anew sooner
+/// than a busy disk has been waited for.
+const SYNCED_FILES_MIN: u64 = 10_000;
 
 /// `layer.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -55,6 +53,8 @@ pub(super) struct Layer {
     boot: String,
     /// Tracked files whose name says that they hold a secret.
     secrets: Vec<PathText>,
+    /// What its files looked like when it was complete.
+    pub(super) listing: Listing,
 }
 
 /// A path in JSON: text, or bytes where it is none.
@@ -81,7 +81,25 @@ impl Layer {
         (layer.version == VERSION && (layer.synced || layer.boot == boot)).then_some(layer)
     }
 
-    fn write(&self, dir: &Path) -> Result<(), GitError> {
+    /// Whether it is worth being brought to the disk, and is not known to be there.
+    pub(super) fn is_due_to_sync(&self) -> bool {
+        !self.synced && self.below.is_empty() && self.files >= SYNCED_FILES_MIN
+    }
+
+    /// Says that everything a layer holds is on the disk. Only for when it is.
+    pub(super) fn set_synced(dir: &Path) -> Result<(), GitError> {
+        let path = dir.join("layer.json");
+        // Another process may be at the same.
+        let new = store::temporary_name(&path);
+        let bytes = fs::read(&path).context("read", &path)?;
+        let layer: Layer = serde_json::from_slice(&bytes).map_err(io::Error::from).context("read", &path)?;
+        let bytes = serde_json::to_vec_pretty(&Layer { synced: true, ..layer }).expect("BUG: a layer is plain data");
+        let mut file = fs::File::create(&new).context("create", &new)?;
+        file.write_all(&bytes).and_then(|()| file.sync_all()).context("write", &new)?;
+        fs::rename(&new, &path).context("rename to", &path)
+    }
+
+    pub(super) fn write(&self, dir: &Path) -> Result<(), GitError> {
         let path = dir.join("layer.json");
         let bytes = serde_json::to_vec_pretty(self).expect("BUG: a layer is plain data");
         fs::write(&path, bytes).context("write", &path)
@@ -104,8 +122,8 @@ pub(super) struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// Makes a base: every file, read back once, and synced.
-    pub(super) fn base(&self, progress: &mut dyn FnMut(Progress)) -> Result<(), GitError> {
+    /// Makes a base: every file, read back once. It is not waited for the disk (`synced.rs`).
+    pub(super) fn base(&self, progress: &mut dyn FnMut(Progress)) -> Result<Layer, GitError> {
         let reader = self.objects.reader()?;
         let stamp = now();
         let (files, root) = self.begin()?;
@@ -133,16 +151,11 @@ impl Making<'_> {
         self.put_marks(&marks)?;
         let secrets = listed.iter().filter(|file| file.covered);
         let secrets = secrets.map(|file| file.path.clone()).collect();
-        let mut layer = self.document(Vec::new(), of as u64, secrets);
-        layer.synced = of >= SYNCED_FILES_MIN;
-        if layer.synced {
-            rustix::fs::syncfs(&root).context("sync", &files)?;
-        }
-        layer.write(self.dir)
+        self.complete(Vec::new(), of as u64, secrets)
     }
 
     /// Makes a thin layer on top of another.
-    pub(super) fn thin(&self, below: &Below<'_>, difference: &Difference) -> Result<(), GitError> {
+    pub(super) fn thin(&self, below: &Below<'_>, difference: &Difference) -> Result<Layer, GitError> {
         let reader = self.objects.reader()?;
         let stamp = now();
         let (files, root) = self.begin()?;
@@ -163,7 +176,7 @@ impl Making<'_> {
         std::thread::scope(|scope| {
             let objects = scope.spawn(|| self.add_objects(&files, below.position, difference));
             let index = self.splice_index(&files, below, difference, written);
-            let covered = objects.join().expect("BUG: copying objects panicked");
+            let covered = objects.join().expect("BUG: packing objects panicked");
             index.and(covered)
         })
         .and_then(|covered| self.cover_anew(&files, below, &secrets, covered))?;
@@ -171,7 +184,7 @@ impl Making<'_> {
         let files_now = (below.layer.files + added).saturating_sub(removed);
         let mut chain = vec![below.name.to_owned()];
         chain.extend(below.layer.below.iter().cloned());
-        self.document(chain, files_now, secrets).write(self.dir)
+        self.complete(chain, files_now, secrets)
     }
 
     fn begin(&self) -> Result<(PathBuf, OwnedFd), GitError> {
@@ -181,9 +194,11 @@ impl Making<'_> {
         Ok((files, root))
     }
 
-    fn document(&self, below: Vec<String>, files: u64, secrets: BTreeSet<Vec<u8>>) -> Layer {
+    /// Says what the layer is, now that nothing of its files changes any more.
+    fn complete(&self, below: Vec<String>, files: u64, secrets: BTreeSet<Vec<u8>>) -> Result<Layer, GitError> {
+        let listed = files_of(self.dir);
         let text = |bytes| String::from_utf8(bytes).map_or_else(|no| PathText::Bytes(no.into_bytes()), PathText::Text);
-        Layer {
+        let layer = Layer {
             version: VERSION,
             tree: self.position.tree.to_string(),
             commit: self.position.commit.to_string(),
@@ -193,7 +208,10 @@ impl Making<'_> {
             synced: false,
             boot: self.boot.to_owned(),
             secrets: secrets.into_iter().map(text).collect(),
-        }
+            listing: Listing::of(&listed, Time::Changed).context("list", &listed)?,
+        };
+        layer.write(self.dir)?;
+        Ok(layer)
     }
 
     fn is_secret_path(&self, path: &[u8], entry: Entry) -> bool {
@@ -291,10 +309,7 @@ impl Making<'_> {
             }
         }
         let ids: Vec<ObjectId> = ids.into_iter().collect();
-        match ids.len() > COPIED_OBJECTS_MAX {
-            true => private_git::pack(self.objects, files, &ids)?,
-            false => private_git::copy(reader, files, &ids)?,
-        }
+        private_git::add_pack(self.objects, reader, files, &ids)?;
         Ok(BTreeSet::new())
     }
 
@@ -379,4 +394,15 @@ fn written(difference: &Difference, time: Stamp) -> Vec<Indexed> {
 fn counts(difference: &Difference) -> (u64, u64) {
     let count = |is: &dyn Fn(&crate::git::TreeChange) -> bool| difference.changes.iter().filter(|one| is(one)).count();
     (count(&|change| change.old.is_none()) as u64, count(&|change| change.new.is_none()) as u64)
+}
+
+#[cfg(test)]
+impl Layer {
+    /// One without files, of a machine that was started then.
+    pub(super) fn example(dir: &Path, boot: &str) -> Layer {
+        let (tree, commit, history) = (String::new(), String::new(), History::Shallow);
+        let (below, secrets, boot) = (Vec::new(), Vec::new(), boot.to_owned());
+        let listing = Listing::of(dir, Time::Changed).expect("BUG: a test made it");
+        Layer { version: VERSION, tree, commit, history, below, files: 0, synced: false, boot, secrets, listing }
+    }
 }

@@ -14,7 +14,7 @@ use super::difference::{self, Difference};
 use super::layer::{self, Below, Layer, Making};
 use super::private_git::Position;
 use super::shelf::Shelf;
-use super::{Progress, Secret};
+use super::{Progress, Secret, listing, synced};
 use crate::git::objects::{Objects, Reader};
 use crate::git::{GitError, IoContext, ObjectId};
 use contract::History;
@@ -93,6 +93,7 @@ impl Cache {
             return Ok(stand);
         }
         self.shelf.clear_leftovers()?;
+        listing::set_damaged_aside(&self.shelf)?;
         self.shelf.discard(&name)?;
         self.make(objects, position, &name, is_secret, progress)?;
         let lost = || GitError::Io {
@@ -114,7 +115,7 @@ impl Cache {
     ) -> Result<(), GitError> {
         let new = self.shelf.begin()?;
         let making = Making { objects, position, dir: &new, is_secret, boot: &self.boot };
-        match self.nearest(&objects.reader()?, position)? {
+        let made = match self.nearest(&objects.reader()?, position)? {
             Some((below, difference)) => {
                 let (commit, tree) = (below.commit, below.tree);
                 let below = Below {
@@ -123,26 +124,25 @@ impl Cache {
                     layer: &below.top,
                     position: Position { commit, tree, history: position.history },
                 };
-                making.thin(&below, &difference)?;
+                making.thin(&below, &difference)?
             }
             None => making.base(progress)?,
-        }
-        self.shelf.finish(name)
+        };
+        self.shelf.finish(name)?;
+        listing::is_made(&layer::files_of(&self.shelf.dir_of(name)), &made.listing);
+        Ok(())
     }
 
     /// Takes a layer and all below it into use; `None` if one of them is not there or cannot be trusted any more.
     fn take(&self, name: &str) -> Result<Option<Stand>, GitError> {
-        let Some(lock) = self.shelf.hold(name)? else {
-            return Ok(None);
-        };
-        let Some(top) = Layer::read(&self.shelf.dir_of(name), &self.boot) else {
+        let Some((lock, top)) = self.take_one(name)? else {
             return Ok(None);
         };
         lock.set_modified(SystemTime::now()).context("touch", &self.shelf.lock_path(name))?;
         let mut held = vec![lock];
         let mut layers = vec![name.to_owned()];
         for below in &top.below {
-            let Some(lock) = self.shelf.hold(below)? else {
+            let Some((lock, _)) = self.take_one(below)? else {
                 return Ok(None);
             };
             held.push(lock);
@@ -154,6 +154,20 @@ impl Cache {
         };
         let lower = layers.iter().map(|name| layer::files_of(&self.shelf.dir_of(name))).collect();
         Ok(Some(Stand { lower, commit, tree, layers, secrets: top.secrets(), top, held }))
+    }
+
+    /// Takes one layer, whatever is below it.
+    fn take_one(&self, name: &str) -> Result<Option<(File, Layer)>, GitError> {
+        let Some(lock) = self.shelf.hold(name)? else {
+            return Ok(None);
+        };
+        let dir = self.shelf.dir_of(name);
+        let layer = Layer::read(&dir, &self.boot);
+        let layer = layer.filter(|layer| listing::is_sound(&layer::files_of(&dir), &layer.listing));
+        if layer.as_ref().is_some_and(Layer::is_due_to_sync) {
+            synced::begin(&self.shelf, name);
+        }
+        Ok(layer.map(|layer| (lock, layer)))
     }
 
     /// The layers there are, the one used last first.

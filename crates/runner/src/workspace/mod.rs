@@ -9,12 +9,16 @@
 //! | `shelf.rs` | where layers are kept: complete or not there, locked while they are used |
 //! | `lower.rs` | the layers there are: taken, made, removed |
 //! | `layer.rs` | one layer: a base or a difference, and its `layer.json` |
+//! | `listing.rs` | whether a layer is still what was made |
+//! | `synced.rs` | bringing a large base to the disk while it is used |
 //! | `difference.rs` | what differs between two trees, as a layer needs it |
 //! | `files.rs` | writing files from objects, and reading them back |
 //! | `private_git.rs` | the agent's own repository, in parts |
+//! | `pack.rs` | a pack of few objects |
 //! | `index.rs` | its index, as bytes |
 //! | `capture.rs` | what an agent made of a tree |
 //! | `walk.rs` | how that is found, in an upper directory or in a whole checkout |
+//! | `watch.rs` | hearing that there is nothing to be found |
 //! | `stat_cache.rs` | what files looked like when they were last read |
 //! | `only_in_git.rs` | what an agent has put into its own git alone |
 //! | `include.rs` | files of the user's checkout that workspaces show besides |
@@ -27,14 +31,18 @@ mod files;
 pub mod include;
 mod index;
 mod layer;
+mod listing;
 mod lower;
 mod only_in_git;
+mod pack;
 mod plain;
 mod private_git;
 mod setup;
 mod shelf;
 mod stat_cache;
+mod synced;
 mod walk;
+mod watch;
 
 use std::path::Path;
 

@@ -1,20 +1,21 @@
 //! A workspace where there is no overlay: a private directory of its own, and a walk over all of it.
 //!
 //! It costs what the repository weighs, but gives the same results: the walk is the same, with one more meaning for
-//! what is absent. For an agent that is confined it is made as the base of layers is, with a repository that holds what
+//! what is absent. After turns that were to change nothing, and of which nothing was heard, there is no walk. For an agent that is confined it is made as the base of layers is, with a repository that holds what
 //! may be seen and nothing else; one that nothing confines gets a checkout that borrows objects.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode};
 
 use super::capture::{CaptureRules, Captured, capture_as};
-use super::layer::{self, Layer, Making};
+use super::layer::{self, Making};
 use super::private_git::Position;
 use super::stat_cache::StatCache;
 use super::walk::View;
-use super::{History, Secret};
+use super::watch::Watch;
+use super::{History, Secret, only_in_git};
 use crate::git::objects::Objects;
 use crate::git::tree::MODE_GITLINK;
 use crate::git::{Checkout, GitError, IoContext, ObjectId, sweep};
@@ -29,6 +30,18 @@ pub struct PlainWorkspace {
     made: Made,
     tree: ObjectId,
     cache: StatCache,
+    watched: Watched,
+}
+
+/// What is heard of the files.
+#[derive(Debug)]
+enum Watched {
+    /// Nothing; they are looked at.
+    Not,
+    /// They were found to be exactly those of the tree, and this since.
+    Since(Watch),
+    /// Nothing, since this system cannot.
+    Never,
 }
 
 /// How the files are made.
@@ -70,7 +83,8 @@ impl PlainWorkspace {
 
     fn of(made: Made, dir: PathBuf, tree: ObjectId, objects: &Objects) -> Result<PlainWorkspace, GitError> {
         let cache = StatCache::default();
-        let mut workspace = PlainWorkspace { dir, secrets: Vec::new(), made, tree, cache };
+        let watched = Watched::Not;
+        let mut workspace = PlainWorkspace { dir, secrets: Vec::new(), made, tree, cache, watched };
         workspace.remember(objects)?;
         Ok(workspace)
     }
@@ -86,18 +100,67 @@ impl PlainWorkspace {
             }
         }
         self.tree = tree;
+        if let Watched::Since(_) = self.watched {
+            self.watched = Watched::Not;
+        }
         self.remember(objects)
     }
 
-    /// What was made of the files since then. Only for when every process that could write there is dead.
+    /// What was made of the files since then, and what is in the agent's git alone. Only for when every process that
+    /// could write there is dead. One that was to change nothing usually did not, and then no file is looked at.
+    pub fn capture_with_git(
+        &mut self,
+        objects: &Objects,
+        rules: &CaptureRules,
+        read_only: bool,
+    ) -> Result<Captured, GitError> {
+        match &self.watched {
+            Watched::Since(watch) if read_only && watch.is_quiet() => return Ok(Captured::nothing(self.tree)),
+            Watched::Since(_) => self.watched = Watched::Not,
+            Watched::Not | Watched::Never => {}
+        }
+        let root = self.open()?;
+        let watch = if read_only { self.watch() } else { None };
+        let mut captured = self.walk(objects, rules, &root)?;
+        let has_changes = captured.tree != self.tree;
+        captured.odd.extend(only_in_git(objects, self.tree, root.as_fd(), has_changes)?);
+        if let Some(watch) = watch.filter(|watch| captured == Captured::nothing(self.tree) && watch.is_quiet()) {
+            self.watched = Watched::Since(watch);
+        }
+        Ok(captured)
+    }
+
+    /// What was made of the files alone.
     pub fn capture(&mut self, objects: &Objects, rules: &CaptureRules) -> Result<Captured, GitError> {
+        let root = self.open()?;
+        self.walk(objects, rules, &root)
+    }
+
+    fn walk(&mut self, objects: &Objects, rules: &CaptureRules, root: &OwnedFd) -> Result<Captured, GitError> {
+        capture_as(objects, self.tree, root.as_fd(), rules, View::Whole, Some(&mut self.cache))
+    }
+
+    fn open(&self) -> Result<OwnedFd, GitError> {
         let dir = &self.dir;
         // The agent may have taken even norma's permission to look into it. A link in its place is not followed.
         if std::fs::symlink_metadata(dir).context("look at", dir)?.is_dir() {
             rustix::fs::chmod(dir, Mode::RWXU).context("set the mode of", dir)?;
         }
-        let root = sweep::open_directory(dir)?;
-        capture_as(objects, self.tree, root.as_fd(), rules, View::Whole, Some(&mut self.cache))
+        sweep::open_directory(dir)
+    }
+
+    /// Listens to what is done to the files, unless it is known that this cannot be had.
+    fn watch(&mut self) -> Option<Watch> {
+        if let Watched::Never = self.watched {
+            return None;
+        }
+        let watch = Watch::over(&self.dir);
+        if let Err(error) = &watch {
+            let dir = self.dir.display();
+            tracing::info!(target: "norma::workspace", "{dir} cannot be watched, so all its files are looked at: {error}");
+            self.watched = Watched::Never;
+        }
+        watch.ok()
     }
 
     /// Notes what the files look like now that they are known to be those of the tree.
@@ -116,7 +179,6 @@ impl PlainWorkspace {
 /// Makes a base that is nobody else's; what of it is covered.
 fn make_base(objects: &Objects, place: &Path, position: Position, is_secret: Secret) -> Result<Vec<Vec<u8>>, GitError> {
     std::fs::create_dir_all(place).context("create directory", place)?;
-    Making { objects, position, dir: place, is_secret, boot: NO_BOOT }.base(&mut |_| ())?;
-    let made = Layer::read(place, NO_BOOT).ok_or(std::io::ErrorKind::InvalidData).context("read", place)?;
-    Ok(made.secrets())
+    let making = Making { objects, position, dir: place, is_secret, boot: NO_BOOT };
+    Ok(making.base(&mut |_| ())?.secrets())
 }

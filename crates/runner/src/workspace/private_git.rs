@@ -1,7 +1,7 @@
 //! The agent's own repository, in parts: every layer holds what it adds to `.git`, and the overlay merges them.
 //!
-//! The base has the configuration and one pack; a thin layer has its HEAD, the objects the layers below lack, and
-//! an index. Nothing is borrowed from the user's repository or from norma's: what an agent can reach is what the
+//! The base has the configuration and one pack; a thin layer has its HEAD, a pack of the objects that the layers below
+//! lack, and an index. Nothing is borrowed from the user's repository or from norma's: what an agent can reach is what the
 //! layers hold.
 
 use std::fs;
@@ -11,7 +11,7 @@ use std::path::Path;
 use gix_object::Write as _;
 use gix_odb::loose;
 
-use super::Secret;
+use super::{Secret, pack};
 use crate::git::objects::{Objects, RAW_ATTRIBUTES, Reader, core_config};
 use crate::git::{GitError, IoContext, ObjectId};
 use contract::History;
@@ -97,7 +97,14 @@ pub(super) fn put(files: &Path, name: &str, content: &[u8]) -> Result<(), GitErr
     fs::write(&path, content).context("write", &path)
 }
 
-/// Packs exactly these objects.
+/// Packs exactly these objects: here if they are few, else by git.
+pub(super) fn add_pack(objects: &Objects, reader: &Reader<'_>, files: &Path, ids: &[ObjectId]) -> Result<(), GitError> {
+    let dir = files.join(".git/objects/pack");
+    fs::create_dir_all(&dir).context("create directory", &dir)?;
+    if pack::write(reader, &dir, ids)? { Ok(()) } else { pack(objects, files, ids) }
+}
+
+/// Has git pack exactly these objects.
 pub(super) fn pack(objects: &Objects, files: &Path, ids: &[ObjectId]) -> Result<(), GitError> {
     let list: Vec<String> = ids.iter().map(|id| format!("{id}\n")).collect();
     run_pack(objects, files, list.concat())
@@ -133,21 +140,5 @@ fn run_pack(objects: &Objects, files: &Path, list: String) -> Result<(), GitErro
     // No search for similar objects: a pack that lives for one machine's cache need not be small.
     let command = objects.git("pack-objects").args(&["-q", "--window=0", "--compression=1"]);
     command.arg(std::ffi::OsStr::from_bytes(dir.join("pack").as_os_str().as_bytes())).input(list.into_bytes()).run()?;
-    Ok(())
-}
-
-/// Copies objects one by one; quicker than starting git as long as they are few.
-pub(super) fn copy(reader: &Reader<'_>, files: &Path, ids: &[ObjectId]) -> Result<(), GitError> {
-    let Some(format) = ids.first().map(|id| id.kind()) else {
-        return Ok(());
-    };
-    let dir = files.join(".git/objects");
-    fs::create_dir_all(&dir).context("create directory", &dir)?;
-    let store = loose::Store::at(&dir, format);
-    for id in ids {
-        let (kind, bytes) = reader.find(*id)?;
-        let written = store.write_buf(kind, &bytes);
-        written.map_err(|error| GitError::WriteObject { path: dir.clone(), detail: error.to_string() })?;
-    }
     Ok(())
 }

@@ -17,7 +17,7 @@
 //! when the cache was filled therefore gets a new time (`fresh/`), and so does every file that ever changed since the
 //! cache was begun: an output that no setup in between has made again is as old as its source was then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io;
@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::{self, Place};
 use super::index::{Indexed, Stamp};
+use super::listing::{self, Listing, Time};
 use super::lower::Removed;
 use super::shelf::Shelf;
 use super::walk::is_opaque;
@@ -41,10 +42,13 @@ use crate::git::tree::{self, MODE_GITLINK, join, split};
 use crate::git::{GitError, IoContext, ObjectId};
 
 /// What a layer holds may change: those of another version are not used.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// How many results of the same setup stay: the one in use, and the one to go back to.
 pub const SETUPS_KEPT: usize = 2;
+
+/// What holds the files of a result, from the top.
+const PARTS: [&str; 3] = ["files", "cache", "fresh"];
 
 /// What of its digest names a layer: enough that no two are ever the same.
 const NAME_CHARS: usize = 40;
@@ -76,6 +80,8 @@ struct Document {
     run: Option<String>,
     /// Nanoseconds since 1970.
     finished: u64,
+    /// Its directories of files, and what they looked like when it was complete.
+    parts: BTreeMap<String, Listing>,
 }
 
 /// The results there are.
@@ -149,6 +155,13 @@ impl Document {
         let document: Document = serde_json::from_slice(&fs::read(dir.join("layer.json")).ok()?).ok()?;
         (document.version == VERSION).then_some(document)
     }
+
+    /// The same if its files are still what the setup made.
+    fn read_sound(dir: &Path) -> Option<Document> {
+        let document = Document::read(dir)?;
+        let is_sound = document.parts.iter().all(|(part, listing)| listing::is_sound(&dir.join(part), listing));
+        is_sound.then_some(document)
+    }
 }
 
 impl SetupLayers {
@@ -162,11 +175,9 @@ impl SetupLayers {
         let name = order.name();
         let Some(held) = self.shelf.hold(&name)? else { return Ok(None) };
         let dir = self.shelf.dir_of(&name);
-        if Document::read(&dir).is_none() {
-            return Ok(None);
-        }
+        let Some(document) = Document::read_sound(&dir) else { return Ok(None) };
         held.set_modified(SystemTime::now()).context("touch", &self.shelf.lock_path(&name))?;
-        let lower = ["files", "cache", "fresh"].map(|part| dir.join(part)).into_iter().filter(|part| part.is_dir());
+        let lower = PARTS.iter().filter(|part| document.parts.contains_key(**part)).map(|part| dir.join(part));
         Ok(Some(SetupLayer { lower: lower.collect(), name, _held: held }))
     }
 
@@ -174,6 +185,7 @@ impl SetupLayers {
     pub fn begin(&self, objects: &Objects, order: &SetupOrder<'_>) -> Result<SetupMaking<'_>, GitError> {
         let lock = self.shelf.wait_for_making()?;
         self.shelf.clear_leftovers()?;
+        listing::set_damaged_aside(&self.shelf)?;
         self.shelf.discard(&order.name())?;
         let document = Document {
             version: VERSION,
@@ -182,6 +194,7 @@ impl SetupLayers {
             family: order.family(),
             run: order.run.clone(),
             finished: 0,
+            parts: BTreeMap::new(),
         };
         let source = self.source(&document, order.cache_paths)?;
         let normal = |path: &String| contract::RepoPath::parse(path).ok().map(|path| path.as_str().as_bytes().to_vec());
@@ -205,7 +218,7 @@ impl SetupLayers {
         for name in names {
             let Some(held) = self.shelf.hold(&name)? else { continue };
             let dir = self.shelf.dir_of(&name);
-            let Some(document) = Document::read(&dir) else { continue };
+            let Some(document) = Document::read_sound(&dir) else { continue };
             let fits = document.family == wanted.family && document.run.is_none();
             if fits && best.as_ref().is_none_or(|best| best.document.finished < document.finished) {
                 best = Some(Source { dir, document, _held: held });
@@ -305,12 +318,15 @@ impl SetupMaking<'_> {
         let named = self.dir.join("files");
         fs::rename(&upper, &named).context("rename to", &named)?;
         self.document.finished = nanos_now();
+        self.document.parts = list_parts(&self.dir)?;
         let path = self.dir.join("layer.json");
         let bytes = serde_json::to_vec_pretty(&self.document).expect("BUG: a document is plain data");
         fs::write(&path, bytes).context("write", &path)?;
         // Overlays do not sync; what took minutes to make is worth keeping over a power cut.
         rustix::fs::syncfs(&from).context("sync", &named)?;
         self.layers.shelf.finish(&self.name)?;
+        let dir = self.layers.shelf.dir_of(&self.name);
+        self.document.parts.iter().for_each(|(part, listing)| listing::is_made(&dir.join(part), listing));
         let family = &self.document.family;
         let spare =
             |rank: usize, other: &Document| other.family == *family && other.run.is_none() && rank >= SETUPS_KEPT;
@@ -338,6 +354,20 @@ impl SetupMaking<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// Lists the directories of files that a result has.
+fn list_parts(dir: &Path) -> Result<BTreeMap<String, Listing>, GitError> {
+    let mut parts = BTreeMap::new();
+    for part in PARTS {
+        let path = dir.join(part);
+        // Results share the files of their caches.
+        let time = if part == "cache" { Time::Modified } else { Time::Changed };
+        if path.is_dir() {
+            parts.insert(part.to_owned(), Listing::of(&path, time).context("list", &path)?);
+        }
+    }
+    Ok(parts)
 }
 
 /// The paths that differ between the tree of a cache and this one, or that ever did since the cache was begun; `None`

@@ -19,10 +19,13 @@ use crate::git::{GitError, IoContext, sweep};
 /// How often a directory that vanishes while it is being taken is looked for again.
 const TRIES_MAX: u32 = 8;
 
+/// What of a directory says what it is: without it, it is not used.
+const DOCUMENT: &str = "layer.json";
+
 /// The unit in which a file system says what a file takes up.
 const BLOCK_BYTES: u64 = 512;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Shelf {
     dir: PathBuf,
 }
@@ -45,8 +48,18 @@ impl Shelf {
         Ok(Shelf { dir: dir.canonicalize().context("resolve", &dir)? })
     }
 
+    /// Where the directories are.
+    pub(super) fn layers(&self) -> PathBuf {
+        self.dir.join("layers")
+    }
+
     pub(super) fn dir_of(&self, name: &str) -> PathBuf {
-        self.dir.join("layers").join(name)
+        self.layers().join(name)
+    }
+
+    /// What a directory says that it is; `None` if it is not there, or says nothing.
+    pub(super) fn document_of(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.dir_of(name).join(DOCUMENT)).ok()
     }
 
     pub(super) fn lock_path(&self, name: &str) -> PathBuf {
@@ -128,8 +141,24 @@ impl Shelf {
         Ok(Some(bytes))
     }
 
+    /// Gives a directory that is not to be used any more another name, under which it is removed as soon as nobody
+    /// uses it. Only for who holds the lock.
+    pub(super) fn set_aside(&self, name: &str) -> Result<(), GitError> {
+        let aside = (1..).map(|number| format!("{name}.{number}")).find(|aside| !self.dir_of(aside).exists());
+        let aside = aside.expect("BUG: there is always another number");
+        let (from, to) = (self.dir_of(name), self.dir_of(&aside));
+        // Who uses it holds the file, wherever that is.
+        let (lock, lock_aside) = (self.lock_path(name), self.lock_path(&aside));
+        drop(lock_file(&lock)?);
+        fs::rename(&lock, &lock_aside).context("rename", &lock)?;
+        fs::rename(&from, &to).context("rename", &from)?;
+        let document = to.join(DOCUMENT);
+        fs::remove_file(&document).context("remove", &document)?;
+        self.discard(&aside).map(drop)
+    }
+
     pub(super) fn names(&self) -> Result<Vec<String>, GitError> {
-        let dir = self.dir.join("layers");
+        let dir = self.layers();
         let entries = fs::read_dir(&dir).context("list", &dir)?;
         let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
         names.collect::<io::Result<_>>().context("list", &dir)

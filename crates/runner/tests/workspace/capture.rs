@@ -3,9 +3,9 @@
 use std::fs;
 
 use runner::git::TreeChange;
-use runner::workspace::{CaptureRules, Captured, History, OddKind};
+use runner::workspace::{CaptureRules, Captured, History, OddKind, PlainWorkspace};
 
-use crate::world::{World, small, write};
+use crate::world::{World, script_command, small, write};
 
 fn world() -> World {
     World::new("sha1", History::Shallow, small)
@@ -314,4 +314,52 @@ fn a_commit_with_sha256() {
         "echo more >> src/a.txt; rm -rf docs",
         &["D docs/deep/.env.local", "D docs/deep/c.txt", "M src/a.txt"],
     );
+}
+
+/// What a turn left in a checkout that is used again and again, and whether any object was read to find that out.
+fn left_by(world: &World, plain: &mut PlainWorkspace, script: &str, read_only: bool) -> (Vec<String>, bool) {
+    let mut command = script_command("sh", world.temp.path());
+    let output = command.current_dir(&plain.dir).args(["-ec", script]).output().unwrap();
+    assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    let before = world.objects.objects_read();
+    let found = plain.capture_with_git(&world.objects, &rules(), read_only).unwrap();
+    (told(&found), world.objects.objects_read() > before)
+}
+
+#[test]
+fn a_turn_that_was_to_change_nothing_and_did_not_costs_no_look_at_the_files() {
+    let world = world();
+    let (commit, tree) = world.head();
+    let mut plain = PlainWorkspace::create(&world.objects, &world.new_dir().join("tree"), commit, tree).unwrap();
+    let mut check = |script: &str, read_only: bool, expected: &[&str], looks: bool| {
+        let (told, looked) = left_by(&world, &mut plain, script, read_only);
+        assert_eq!((told, looked), (expected.iter().map(|&line| line.to_owned()).collect(), looks), "after: {script}");
+    };
+    // The first time it is looked at, whatever was done.
+    check("cat src/a.txt", true, &[], true);
+    check("cat src/a.txt", true, &[], false);
+    check("cat docs/deep/c.txt; ls src; git log", true, &[], false);
+    // Who may change something is not taken at the word of silence.
+    check(":", false, &[], true);
+    check(":", true, &[], true);
+    // Changed and changed back is still looked at, and what was made meanwhile is heard of from then on.
+    check("mkdir empty; chmod 600 src/b.txt", true, &[], true);
+    check(":", true, &[], false);
+    check("echo new > empty/file", true, &["A empty/file 100644"], true);
+    check("rm -r empty", true, &[], true);
+    check("git commit -q --allow-empty -m own", true, &["odd .git/HEAD OnlyInGit"], true);
+}
+
+#[test]
+fn a_checkout_that_shows_another_tree_is_looked_at_again() {
+    let world = world();
+    let (commit, tree) = world.head();
+    let mut plain = PlainWorkspace::create(&world.objects, &world.new_dir().join("tree"), commit, tree).unwrap();
+    assert_eq!(left_by(&world, &mut plain, ":", true), (vec![], true));
+    assert_eq!(left_by(&world, &mut plain, ":", true), (vec![], false));
+    write(&world.root.join("src/a.txt"), "next\n");
+    let (commit, tree) = world.commit();
+    plain.advance(&world.objects, commit, tree).unwrap();
+    assert_eq!(left_by(&world, &mut plain, "grep next src/a.txt", true), (vec![], true));
+    assert_eq!(left_by(&world, &mut plain, ":", true), (vec![], false));
 }

@@ -1,10 +1,12 @@
 //! Layers: what they are made of, when a new base is made, and who may remove them.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use runner::workspace::{History, Stand, Workspaces};
 
+use crate::measure::import;
 use crate::world::{World, small, write};
 
 fn world() -> World {
@@ -31,6 +33,15 @@ fn a_base_is_the_bytes_of_the_tree() {
     assert_eq!(fs::read_link(dir.join("link")).unwrap().to_str(), Some("src/a.txt"));
     assert_ne!(fs::metadata(dir.join("run.sh")).unwrap().mode() & 0o100, 0);
     assert!(!dir.join(".git/objects/info/alternates").exists());
+}
+
+#[test]
+fn a_large_base_is_used_before_it_is_on_the_disk() {
+    let world = World::new("sha1", History::Shallow, |root| import(root, 10_000));
+    let stand = world.stand(world.head());
+    let layer = stand.lower[0].parent().unwrap().join("layer.json");
+    let layer: serde_json::Value = serde_json::from_slice(&fs::read(layer).unwrap()).unwrap();
+    assert_eq!((&layer["files"], &layer["synced"]), (&10_000.into(), &false.into()));
 }
 
 #[test]
@@ -162,4 +173,73 @@ fn a_tree_that_names_a_git_directory_is_refused() {
         let evil = world.objects.edit(tree, &[(name.into(), Some(entry))]).unwrap();
         assert!(world.workspaces.stand(&world.objects, commit, evil, &mut |_| ()).is_err(), "{name}");
     }
+}
+
+/// Changes the base below a thin layer and takes both with other eyes: what a process has looked at once it does not look
+/// at again, but a cache elsewhere is another one to it. Returns whether both were used again; in any case they show
+/// the trees.
+fn is_used_after(damage: impl Fn(&Path)) -> bool {
+    let world = world();
+    let (first, base) = (world.head(), world.stand(world.head()).lower[0].clone());
+    write(&world.root.join("src/b.txt"), "next\n");
+    let next = world.commit();
+    let made = world.stand(next);
+    // What agents do above layers is no change of them.
+    world.run(&made, "echo more >> src/a.txt; rm src/b.txt; chmod 600 run.sh; git add -A; git commit -qm own");
+    let inodes = |lower: &[PathBuf]| lower.iter().map(|dir| fs::metadata(dir).unwrap().ino()).collect::<Vec<_>>();
+    let before = inodes(&made.lower);
+    drop(made);
+    let (old, new) = (world.root.canonicalize().unwrap().join(".norma/cache"), world.new_dir().join("elsewhere"));
+    fs::rename(&old, &new).unwrap();
+    damage(&new.join(base.strip_prefix(&old).unwrap()));
+    let workspaces = Workspaces::new(&new, History::Shallow, |_| false).unwrap();
+    let stand = |(commit, tree)| workspaces.stand(&world.objects, commit, tree, &mut |_| ()).unwrap();
+    let (upper, lower) = (stand(next), stand(first));
+    let read = |path: &str| upper.lower.iter().find_map(|dir| fs::read_to_string(dir.join(path)).ok());
+    assert_eq!(read("src/a.txt").as_deref(), Some("one\ntwo\nthree\n"));
+    assert_eq!(read("src/b.txt").as_deref(), Some("next\n"));
+    assert_eq!(read("src/added.txt"), None);
+    world.run(&lower, "test -z \"$(git status --porcelain)\"");
+    inodes(&upper.lower) == before
+}
+
+#[test]
+fn a_layer_that_is_not_what_was_made_is_made_anew() {
+    assert!(is_used_after(|_| ()));
+    assert!(is_used_after(|files| drop(fs::read(files.join("src/a.txt")).unwrap())));
+    let changed = |files: &Path| {
+        let path = files.join("src/a.txt");
+        let time = fs::metadata(&path).unwrap().modified().unwrap();
+        fs::write(&path, "one\ntwo\nTHREE\n").unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    };
+    assert!(!is_used_after(changed));
+    assert!(!is_used_after(|files| fs::remove_file(files.join("src/a.txt")).unwrap()));
+    assert!(!is_used_after(|files| fs::write(files.join("src/added.txt"), "").unwrap()));
+    assert!(!is_used_after(|files| fs::remove_file(files.join(".git/HEAD")).unwrap()));
+}
+
+#[test]
+fn a_damaged_layer_in_use_is_set_aside_until_nobody_uses_it() {
+    let world = world();
+    let first = world.head();
+    let made = world.stand(first).lower[0].clone();
+    let (old, new) = (world.root.canonicalize().unwrap().join(".norma/cache"), world.new_dir().join("elsewhere"));
+    fs::rename(&old, &new).unwrap();
+    let open = |path: &Path| Workspaces::new(path, History::Shallow, |_| false).unwrap();
+    let stand = |at: &Workspaces| at.stand(&world.objects, first.0, first.1, &mut |_| ()).unwrap();
+    let held = stand(&open(&new));
+    let inode = fs::metadata(&held.lower[0]).unwrap().ino();
+    // Somebody else uses it while it is found to be damaged.
+    let moved = world.new_dir().join("again");
+    fs::rename(&new, &moved).unwrap();
+    fs::write(moved.join(made.strip_prefix(&old).unwrap()).join("src/added.txt"), "").unwrap();
+    let workspaces = open(&moved);
+    let again = stand(&workspaces);
+    assert_ne!(fs::metadata(&again.lower[0]).unwrap().ino(), inode);
+    let layers = again.lower[0].parent().unwrap().parent().unwrap();
+    assert_eq!(fs::read_dir(layers).unwrap().count(), 2);
+    drop(held);
+    assert_eq!(workspaces.gc(1).unwrap().layers, 1);
+    assert_eq!(fs::read_dir(layers).unwrap().count(), 1);
 }

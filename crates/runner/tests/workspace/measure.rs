@@ -74,7 +74,7 @@ fn measure() {
 }
 
 /// A commit with this many files, as one pack.
-fn import(root: &Path, count: usize) {
+pub(crate) fn import(root: &Path, count: usize) {
     let mut stream =
         String::from("commit refs/heads/main\ncommitter Ada <ada@example.org> 1700000000 +0000\ndata 1\nx\n");
     for number in 0..count {

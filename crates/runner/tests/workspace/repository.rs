@@ -47,3 +47,34 @@ fn git_finds_a_clean_and_sound_repository() {
     check_git("sha256", History::Shallow);
     check_git("sha1", History::Full);
 }
+
+/// A thin layer adds two files and no more to what git looks for its objects in; both are as git would have them.
+fn check_pack(format: &str) {
+    let world = World::new(format, History::Shallow, small);
+    world.stand(world.head());
+    // Longer than what one byte of an entry's header can say.
+    write(&world.root.join("src/long.txt"), "a line of many\n".repeat(10_000));
+    write(&world.root.join("src/empty.txt"), "");
+    let thin = world.stand(world.commit());
+    let objects = thin.lower[0].join(".git/objects");
+    let names = |dir: &std::path::Path| {
+        let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(names(&objects), ["pack".to_owned()].into());
+    let files = names(&objects.join("pack"));
+    assert_eq!(files.len(), 2, "{files:?}");
+    let index = files.iter().find(|name| name.ends_with(".idx")).unwrap();
+    let index = objects.join("pack").join(index).to_str().unwrap().to_owned();
+    let listed = world.git(&["verify-pack", "-v", &format!("--object-format={format}"), &index]);
+    // A commit, two trees and two files, none as a difference.
+    assert_eq!(listed.lines().filter(|line| line.contains(" blob ")).count(), 2, "{listed}");
+    assert!(listed.contains("non delta: 5 objects\n") && listed.ends_with(".pack: ok\n"), "{listed}");
+    world.run(&thin, "git fsck --connectivity-only; git cat-file blob HEAD:src/long.txt | cmp - src/long.txt");
+}
+
+#[test]
+fn what_a_thin_layer_adds_to_git_is_one_pack() {
+    check_pack("sha1");
+    check_pack("sha256");
+}

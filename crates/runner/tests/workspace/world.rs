@@ -142,7 +142,8 @@ impl World {
     }
 }
 
-fn script_command(program: &str, home: &Path) -> Command {
+/// A program with nothing of the user's environment but the path.
+pub(crate) fn script_command(program: &str, home: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).env("HOME", home);
     command.env("GIT_CONFIG_NOSYSTEM", "1").env("LC_ALL", "C");
