@@ -10,3 +10,11 @@ pub fn share_one_pool() -> bool {
     #[cfg(not(target_env = "gnu"))]
     true
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_allocator_knows_the_setting() {
+        assert!(super::share_one_pool());
+    }
+}

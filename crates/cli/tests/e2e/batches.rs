@@ -397,3 +397,34 @@ fn a_script_that_a_test_command_starts_must_pass_as_the_base_has_it() {
     batch(&env, &[item("c", members)], 0);
     env.norma(&["replay", "@last"]).success();
 }
+
+/// More items than a document of one contract has room for, or a batch once could have; what is sealed in pieces, too.
+#[test]
+fn a_batch_of_more_than_a_thousand_items_runs_is_sealed_shown_checked_and_replayed() {
+    let env = TestEnvironment::initialized();
+    let response = r#"{"version":1,"status":"ok","summary":"x","files":[],"next_actions":[],"errors":[]}"#;
+    env.configure(|config| {
+        config["agents"] = json!({"worker": {"type": "exec", "cmd": ["/bin/echo", response]}});
+        config["sandbox"] = json!({"backend": "none"});
+    });
+    let named = |place: usize| format!("i{place}");
+    let needs = |place: usize| place.checked_sub(40).map(named).into_iter().collect::<Vec<_>>();
+    let words = "w".repeat(1000);
+    let items: Vec<Value> = (0..1040)
+        .map(|place| {
+            let change = json!({"read_only": true, "dependencies": needs(place), "description": words});
+            item(&named(place), change)
+        })
+        .collect();
+    let results = batch(&env, &items, 0);
+    let ids = results.iter().map(|result| result["id"].as_str().unwrap().to_owned());
+    assert!(ids.eq((0..1040).map(named)), "in the order of the file");
+    assert!(results.iter().all(|result| result["status"] == "success"));
+    let db = rusqlite::Connection::open(env.root.join(".norma/norma.db")).unwrap();
+    let copies = "SELECT COUNT(*), COUNT(bytes) FROM artifacts";
+    let copies: (i64, i64) = db.query_row(copies, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert!(copies.0 > 5_000 && copies.1 == 0, "{copies:?}");
+    assert!(env.norma(&["show", "@last"]).success().raw.contains("1040 worker"));
+    env.norma(&["verify", "@last"]).success();
+    env.norma(&["replay", "@last"]).success();
+}

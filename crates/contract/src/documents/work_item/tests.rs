@@ -169,3 +169,15 @@ fn a_scope_of_exact_files_is_its_own_limit() {
     assert_eq!(limits(json!({})), (10, 100));
     assert_eq!(limits(json!({"allowed_paths": files, "constraints": {"max_files": 3}})), (3, 100));
 }
+
+#[test]
+fn items_together_are_larger_than_one_document() {
+    let words = "w".repeat(100 << 10);
+    let large =
+        |id: usize| json!({"id": format!("i{id}"), "agent_id": "agent-1", "description": words, "dependencies": []});
+    let many: Vec<Value> = (0..12).map(large).collect();
+    assert_eq!(compiled(&json!(many)).map(|items| items.len()), Ok(12));
+    let mut alone = large(0);
+    alone["description"] = json!(words.repeat(11));
+    assert!(compiled(&alone).unwrap_err()[0].ends_with("bytes is larger than 1048576"));
+}
