@@ -251,7 +251,7 @@ impl Recovering<'_> {
         let manifest = match read_manifest(path) {
             Ok(manifest) if verifies(path, &manifest) => manifest,
             // It is judged again; nothing of it was on record.
-            found_manifest if is_torn(path, found_manifest.ok().as_ref()) => {
+            manifest if is_torn(path, manifest.as_ref().ok()) => {
                 found.notes.push(format!("{}: change {change} was not written to its end; removed", self.slug));
                 return remove_tree(path);
             }
