@@ -11,6 +11,7 @@ mod concurrent;
 mod confine;
 mod executor;
 mod floor;
+mod growth;
 mod host;
 mod log;
 mod memory;
@@ -46,7 +47,7 @@ struct Args {
 type Benchmark = fn(&World) -> Result<Section>;
 
 /// Every benchmark by name, in the order of the page.
-const BENCHMARKS: [(&str, Benchmark); 11] = [
+const BENCHMARKS: [(&str, Benchmark); 12] = [
     ("step", step::run),
     ("batch", batch::run),
     ("agents", agents::run),
@@ -58,6 +59,7 @@ const BENCHMARKS: [(&str, Benchmark); 11] = [
     ("transfer", transfer::run),
     ("memory", memory::run),
     ("bundle", bundle::run),
+    ("growth", growth::run),
 ];
 
 fn main() -> ExitCode {

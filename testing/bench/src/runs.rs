@@ -18,7 +18,7 @@ use store::{Layout, Store};
 /// Threads that make up runs: their commits go to the disk together.
 const MAKERS: usize = 16;
 
-const TARGET_MS: f64 = 100.0;
+const TARGET_MS: f64 = 5.0;
 const TARGET_MB: f64 = 50.0;
 
 /// One store with its figures.

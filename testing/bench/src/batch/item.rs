@@ -24,7 +24,7 @@ const ITEMS: u32 = 20;
 const FEW: u32 = 2;
 const MANY: u32 = 12;
 
-const TARGET_FLOOR: f64 = 2.5;
+const TARGET_FLOOR: f64 = 2.0;
 
 /// What the floor is measured with.
 struct Floor {

@@ -51,7 +51,12 @@ pub(crate) struct Ready {
 
 impl Ready {
     pub(crate) fn new(world: &World, kind: Kind, graph: Graph, jobs: u32) -> Result<Ready> {
-        let dir = world.repository(&world.fresh_name("batch"), FILES)?;
+        Ready::on(world, kind, graph, jobs, FILES)
+    }
+
+    /// The same on a repository of so many files.
+    pub(crate) fn on(world: &World, kind: Kind, graph: Graph, jobs: u32, files: u32) -> Result<Ready> {
+        let dir = world.repository(&world.fresh_name("batch"), files)?;
         must(world.command(&world.norma, &dir).arg("init"), 0)?;
         let config = dir.join(".norma/config.json");
         let settings = configured(serde_json::from_slice(&std::fs::read(&config)?)?, kind);
@@ -65,7 +70,7 @@ impl Ready {
         Ok(Ready { dir, args: args.into() })
     }
 
-    fn command(&self, world: &World) -> Command {
+    pub(crate) fn command(&self, world: &World) -> Command {
         let mut command = world.command(&world.norma, &self.dir);
         command.args(&self.args);
         command
