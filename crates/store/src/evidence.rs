@@ -89,6 +89,11 @@ impl Preparing {
         Ok(Some(bytes))
     }
 
+    /// Whether every file so far is small enough to be in the commit.
+    pub fn is_small(&self) -> bool {
+        self.files.iter().all(|file| file.bytes.is_some())
+    }
+
     /// The names written so far.
     pub fn names(&self) -> Vec<String> {
         self.files.iter().map(|file| file.listed.path.clone()).collect()

@@ -16,6 +16,9 @@ use std::collections::HashSet;
 use std::str::FromStr;
 use std::sync::Arc;
 
+/// Told of a file: its directory below the run, its path in it, its bytes.
+pub(crate) type EachFile<'f> = &'f mut dyn FnMut(&str, &str, &[u8]) -> Result<()>;
+
 /// A read-only view of the store.
 pub struct Reader {
     pub(crate) db: Connection,
@@ -361,7 +364,7 @@ impl Reader {
     }
 
     /// Hands over the files of a run whose bytes the commits have, directory by directory.
-    pub(crate) fn small_files(&self, slug: &str, each: &mut dyn FnMut(&str, &str, &[u8]) -> Result<()>) -> Result<()> {
+    pub(crate) fn small_files(&self, slug: &str, each: EachFile<'_>) -> Result<()> {
         let sql = "SELECT dir, path, bytes FROM artifacts WHERE run_id = ?1 AND bytes IS NOT NULL ORDER BY dir, path";
         let mut statement = self.db.prepare_cached(sql)?;
         let mut rows = statement.query([slug])?;

@@ -8,7 +8,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read, Seek, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -278,6 +278,14 @@ impl Objects {
         self.write(Kind::Blob, bytes)
     }
 
+    /// Stores a large file whose id is known, from its beginning.
+    pub(crate) fn write_large_blob(&self, id: ObjectId, mut file: &fs::File, size: u64) -> Result<(), GitError> {
+        file.rewind().context("read", Path::new("a large file"))?;
+        put_large(&self.own_store(), id, &mut file, size)?;
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        Ok(())
+    }
+
     /// Makes a tree from another by setting (`Some`) or deleting (`None`) paths.
     pub fn edit(&self, base_tree: ObjectId, edits: &[(Vec<u8>, Option<Entry>)]) -> Result<ObjectId, PatchProblem> {
         let edits: Vec<Edit<'_>> = edits.iter().map(|(path, entry)| (path.as_slice(), *entry)).collect();
@@ -414,12 +422,16 @@ fn copy(reader: &Reader<'_>, to: &loose::Store, id: ObjectId) -> Result<(), GitE
         let (kind, bytes) = reader.find(id)?;
         return put(to, kind, &bytes).map(drop);
     }
-    if is_fresh(to, id) {
+    put_large(to, id, &mut reader.blob(id)?, size)
+}
+
+/// Writes a blob of this id piece by piece.
+fn put_large(store: &loose::Store, id: ObjectId, from: &mut dyn Read, size: u64) -> Result<(), GitError> {
+    if is_fresh(store, id) {
         return Ok(());
     }
-    let failed = |error: String| GitError::WriteObject { path: to.path().to_owned(), detail: error };
-    let written = to.write_stream(Kind::Blob, size, &mut reader.blob(id)?);
-    match written.map_err(|error| failed(error.to_string()))? {
+    let failed = |error: String| GitError::WriteObject { path: store.path().to_owned(), detail: error };
+    match store.write_stream(Kind::Blob, size, from).map_err(|error| failed(error.to_string()))? {
         same if same == id => Ok(()),
         other => Err(failed(format!("it became {other}"))),
     }

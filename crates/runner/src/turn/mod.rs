@@ -157,7 +157,9 @@ fn seal(
     // Only what a worker left that did as it was asked, and that no other is shown, has nobody look at it before the run ends.
     let is_shown = step.item.is_none_or(|place| !driver.run.items()[place as usize].needed_by.is_empty());
     let writing = if answered && !is_shown { Writing::Later } else { Writing::AtOnce };
-    driver.left = Some(Left::of(step, &evidence)?).filter(|_| writing == Writing::Later);
+    // With a large file it is written all the same, and need not be in memory.
+    let in_memory = writing == Writing::Later && evidence.is_small();
+    driver.left = if in_memory { Some(Left::of(step, &evidence)?) } else { None };
     let sealed = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, writing, points)?;
     let pending = driver.submit_patient(sealed.facts, sealed.files);
     live.remove().and_then(|()| driver.world.prepare(None))?;

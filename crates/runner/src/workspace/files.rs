@@ -250,7 +250,7 @@ fn is_blob(entry: Entry, bytes: &[u8]) -> bool {
 }
 
 /// The id that so many bytes of a reader have as a blob. `None` only for bytes made to collide with others.
-fn blob_id_of(format: gix_hash::Kind, from: &mut dyn Read, size: u64) -> std::io::Result<Option<ObjectId>> {
+pub(super) fn blob_id_of(format: gix_hash::Kind, from: &mut dyn Read, size: u64) -> std::io::Result<Option<ObjectId>> {
     let mut hasher = gix_hash::hasher(format);
     hasher.update(&gix_object::encode::loose_header(Kind::Blob, size));
     let mut piece = vec![0; PIECE_BYTES];

@@ -138,7 +138,7 @@ fn run_pack(objects: &Objects, files: &Path, list: String) -> Result<(), GitErro
     let dir = files.join(".git/objects/pack");
     fs::create_dir_all(&dir).context("create directory", &dir)?;
     // No search for similar objects: a pack that lives for one machine's cache need not be small.
-    let command = objects.git("pack-objects").args(&["-q", "--window=0", "--compression=1"]);
+    let command = objects.git("pack-objects").streaming().args(&["-q", "--window=0", "--compression=1"]);
     command.arg(std::ffi::OsStr::from_bytes(dir.join("pack").as_os_str().as_bytes())).input(list.into_bytes()).run()?;
     Ok(())
 }

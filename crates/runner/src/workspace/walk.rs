@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -23,8 +24,9 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::capture::{CaptureRules, IgnoredFile, Odd, OddKind};
-use super::files::blob_id;
+use super::files::{blob_id, blob_id_of};
 use super::stat_cache::StatCache;
+use crate::git::blob::LARGE_BYTES_MIN;
 use crate::git::objects::{Objects, Reader};
 use crate::git::tree::{self, MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, MODE_SYMLINK, join};
 use crate::git::{Entry, GitError, ObjectId, is_git_directory, sweep};
@@ -277,18 +279,15 @@ impl<'a> Walk<'a> {
         let size = found.stat.st_size as u64;
         let mode = mode_of(&found.stat);
         let cached = self.cache.as_ref().and_then(|cache| cache.get(&found.path, &found.stat));
-        let (id, bytes) = match cached {
+        let (id, content) = match cached {
             Some(id) => (id, None),
             None if size > self.rules.file_bytes_max && !self.has_size(tracked, size)? => {
                 return Ok(self.too_large(dir, found));
             }
             None => {
-                let bytes = read_leaf(dir.handle, found).map_err(|error| at(&found.path, error))?;
-                let Some(id) = blob_id(self.objects.format, &bytes) else {
-                    let source = io::Error::other("its content was made to collide with another");
-                    return Err(at(&found.path, source));
-                };
-                (id, Some(bytes))
+                let mut content = Content::of(dir.handle, found).map_err(|error| at(&found.path, error))?;
+                let id = content.id(self.objects.format).map_err(|error| at(&found.path, error))?;
+                (id, Some(content))
             }
         };
         let now = Entry { mode, id };
@@ -297,9 +296,13 @@ impl<'a> Walk<'a> {
                 return Ok(self.too_large(dir, found));
             }
             self.found.bytes += size;
-            bytes.as_ref().map_or(Ok(id), |bytes| self.objects.write_blob(bytes))?;
+            match &content {
+                Some(Content::Small(bytes)) => drop(self.objects.write_blob(bytes)?),
+                Some(Content::Large(file)) => self.objects.write_large_blob(id, file, size)?,
+                None => {}
+            }
         }
-        if let (Some(cache), Some(_)) = (&mut self.cache, bytes) {
+        if let (Some(cache), Some(_)) = (&mut self.cache, content) {
             cache.put(&found.path, &found.stat, id);
         }
         Ok(Some(now))
@@ -458,11 +461,46 @@ fn open_directory(dir: &OwnedFd, found: &Name<'_>) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(dir, found.name, flags, Mode::empty())?)
 }
 
+/// What a file or link holds. A large file is read piece by piece.
+enum Content {
+    Small(Vec<u8>),
+    Large(File),
+}
+
+impl Content {
+    fn of(dir: &OwnedFd, found: &Name<'_>) -> io::Result<Content> {
+        let is_file = FileType::from_raw_mode(found.stat.st_mode) == FileType::RegularFile;
+        match is_file && found.stat.st_size as u64 >= LARGE_BYTES_MIN {
+            true => open_leaf(dir, found).map(Content::Large),
+            false => read_leaf(dir, found).map(Content::Small),
+        }
+    }
+
+    /// Its id as a blob.
+    fn id(&mut self, format: gix_hash::Kind) -> io::Result<ObjectId> {
+        let id = match self {
+            Content::Small(bytes) => blob_id(format, bytes),
+            Content::Large(file) => {
+                let size = file.metadata()?.len();
+                blob_id_of(format, file, size)?
+            }
+        };
+        id.ok_or_else(|| io::Error::other("its content was made to collide with another"))
+    }
+}
+
 /// The bytes of a file, or the target of a link.
 fn read_leaf(dir: &OwnedFd, found: &Name<'_>) -> io::Result<Vec<u8>> {
     if FileType::from_raw_mode(found.stat.st_mode) == FileType::Symlink {
         return Ok(rustix::fs::readlinkat(dir, found.name, Vec::new())?.into_bytes());
     }
+    let mut bytes = Vec::with_capacity(found.stat.st_size as usize);
+    open_leaf(dir, found)?.take(found.stat.st_size as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opens a file, giving itself the permission to if an agent took it away.
+fn open_leaf(dir: &OwnedFd, found: &Name<'_>) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let open = || rustix::fs::openat(dir.as_fd(), found.name, flags, Mode::empty());
     let file = match open() {
@@ -476,7 +514,5 @@ fn read_leaf(dir: &OwnedFd, found: &Name<'_>) -> io::Result<Vec<u8>> {
     if stat.st_ino != found.stat.st_ino || stat.st_size != found.stat.st_size {
         return Err(io::Error::other("it changed while it was looked at"));
     }
-    let mut bytes = Vec::with_capacity(stat.st_size as usize);
-    std::fs::File::from(file).take(stat.st_size as u64).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    Ok(File::from(file))
 }
