@@ -278,9 +278,9 @@ mod tests {
 
     #[test]
     fn norma_is_held_to_its_memory_to_every_peer_and_to_twice_make() {
-        let slow = [figures(5.0, 21.0), figures(4.0, 9.0), figures(2.6, 9.0)];
+        let slow = [figures(5.0, TARGET_MB + 1.0), figures(4.0, 9.0), figures(2.6, 9.0)];
         assert_eq!(verdicts(&slow), ["falls short", "falls short", "holds"]);
-        let fast = [figures(3.0, 19.0), figures(4.0, 90.0), figures(1.4, 9.0)];
+        let fast = [figures(3.0, TARGET_MB - 1.0), figures(4.0, 90.0), figures(1.4, 9.0)];
         assert_eq!(verdicts(&fast), ["holds", "holds", "falls short"]);
     }
 
