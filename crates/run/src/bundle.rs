@@ -21,7 +21,7 @@ pub use manifest::manifest;
 pub use record::{Kept, Record, Surroundings};
 pub use spoken::{conversations, said};
 pub use tests_run::Tests;
-pub use transcript::{Part, transcript};
+pub use transcript::{Part, Transcript, transcript};
 
 use contract::AgentConfig;
 use serde::Serialize;

@@ -5,13 +5,13 @@ use crate::evidence::{hash_while_writing, hashed, what_is_wrong};
 use crate::{Error, IoContext, Reader, Result};
 use contract::documents::{Kind, RunManifest, TaskContract, kind_of, task_contract};
 use contract::{Backend, COMPILED_CONTRACT_FILE, CONTRACT_FILE, ItemEnded, ManifestFile, SUBMITTED_FILE};
-use run::bundle::{self, Content, DIRECTORIES, Kept, Part, Piece, Record, Surroundings, Tests};
+use run::bundle::{self, Content, DIRECTORIES, Kept, Part, Piece, Record, Surroundings, Tests, Transcript};
 use run::{ItemState, Run};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -156,20 +156,85 @@ fn write_piece(dir: &Path, piece: &Piece, files: &Files) -> Result<ManifestFile>
     let mut from: Box<dyn Read + '_> = match &piece.content {
         Content::Bytes(bytes) => Box::new(&bytes[..]),
         Content::Transcript(parts) => Box::new(std::io::Cursor::new(transcript(dir, parts, files)?)),
-        Content::Stream(of) => Box::new(std::io::Cursor::new(stream(dir, of, files)?)),
+        Content::Stream(of) => Box::new(Said::new(dir, of, files)?),
         Content::Copies(of) => Box::new(Joined::new(of.iter().map(|path| dir.join(path)).collect())),
     };
     Ok(hash_while_writing(&piece.path, &mut from, &mut out, &to)?.0)
 }
 
 fn transcript(dir: &Path, parts: &[Part], files: &Files) -> Result<String> {
-    let told = |part: &Part| Ok(bundle::transcript(part, &read(dir, &part.events, files)?));
+    let told = |part: &Part| {
+        let mut told = Transcript::new(part);
+        for line in opened(dir, &part.events, files)?.split(b'\n') {
+            told.tell(&line.at("read", &dir.join(&part.events))?);
+        }
+        Ok(told.finish())
+    };
     Ok(parts.iter().map(told).collect::<Result<Vec<String>>>()?.join("\n"))
 }
 
-fn stream(dir: &Path, exchanges: &[String], files: &Files) -> Result<Vec<u8>> {
-    let said = |path: &String| Ok(bundle::said(&read(dir, path, files)?));
-    Ok(exchanges.iter().map(said).collect::<Result<Vec<_>>>()?.concat())
+/// A file that must be what is on record of it, to be read line by line: a conversation may be long.
+fn opened(dir: &Path, path: &str, files: &Files) -> Result<BufReader<File>> {
+    let found = hashed(dir, path).map_err(|error| damaged(dir, path, &what_is_wrong(&error)))?;
+    match files.get(path) {
+        Some(listed) if found.sha256 == listed.sha256 => {
+            Ok(BufReader::new(File::open(dir.join(path)).at("open", &dir.join(path))?))
+        }
+        _ => Err(damaged(dir, path, "it differs from what was recorded")),
+    }
+}
+
+/// What agents said in exchanges, one line after another.
+struct Said {
+    waiting: std::vec::IntoIter<BufReader<File>>,
+    open: Option<BufReader<File>>,
+    line: Vec<u8>,
+    /// What of the line is not handed over yet.
+    rest: std::ops::Range<usize>,
+}
+
+impl Said {
+    fn new(dir: &Path, exchanges: &[String], files: &Files) -> Result<Said> {
+        let opened = exchanges.iter().map(|path| opened(dir, path, files)).collect::<Result<Vec<_>>>()?;
+        Ok(Said { waiting: opened.into_iter(), open: None, line: Vec::new(), rest: 0..0 })
+    }
+
+    /// Goes on to the next line that an agent said; whether there is one.
+    fn advance(&mut self) -> std::io::Result<bool> {
+        loop {
+            let Some(open) = &mut self.open else {
+                match self.waiting.next() {
+                    Some(next) => self.open = Some(next),
+                    None => return Ok(false),
+                }
+                continue;
+            };
+            self.line.clear();
+            if open.read_until(b'\n', &mut self.line)? == 0 {
+                self.open = None;
+                continue;
+            }
+            let ended = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+            if let Some(said) = bundle::said(ended).map(<[u8]>::to_vec) {
+                self.line = said;
+                self.line.push(b'\n');
+                self.rest = 0..self.line.len();
+                return Ok(true);
+            }
+        }
+    }
+}
+
+impl Read for Said {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.rest.is_empty() && !self.advance()? {
+            return Ok(0);
+        }
+        let count = buffer.len().min(self.rest.len());
+        buffer[..count].copy_from_slice(&self.line[self.rest.start..self.rest.start + count]);
+        self.rest.start += count;
+        Ok(count)
+    }
 }
 
 /// Files, one after another, of which one is open at a time.

@@ -142,7 +142,7 @@ impl Recovering<'_> {
     fn restore_evidence(&mut self, reader: &Reader, found: &mut Recovery) -> Result<bool> {
         let written = write_out(reader, self.slug)?;
         if written > 0 {
-            found.notes.push(format!("{}: {written} directories were in the commit alone; written out", self.slug));
+            found.notes.push(format!("{}: {written} directory(s) were in the commit alone; written out", self.slug));
         }
         let mut lost = Vec::new();
         for (dir, file) in reader.artifacts(self.slug, true)? {

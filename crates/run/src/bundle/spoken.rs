@@ -92,11 +92,9 @@ fn exchange_of(step_dir: &str) -> String {
 /// How a line of an exchange begins that the agent said; its own words and a brace follow.
 const SAID: &[u8] = br#"{"dir":"out","line":"#;
 
-/// What agents said in an exchange, each line as it was said; one that is no JSON is a JSON text.
-pub fn said(exchange: &[u8]) -> Vec<u8> {
-    let lines = exchange.split(|byte| *byte == b'\n');
-    let said = lines.filter_map(|line| line.strip_prefix(SAID)?.strip_suffix(b"}"));
-    said.flat_map(|line| [line, b"\n"]).flatten().copied().collect()
+/// What an agent said in a line of an exchange, as it was said; what is no JSON is a JSON text. None if somebody else said it.
+pub fn said(line: &[u8]) -> Option<&[u8]> {
+    line.strip_prefix(SAID)?.strip_suffix(b"}")
 }
 
 impl Conversation {
@@ -174,7 +172,8 @@ mod tests {
         );
         let expected =
             "{\"id\":1, \"result\":{\"a\":1}}\n\"not JSON\"\n{\"method\":\"in\",\"params\":{\"dir\":\"in\"}}\n";
-        assert_eq!(String::from_utf8(said(exchange.as_bytes())).unwrap(), expected);
-        assert_eq!(said(b""), b"");
+        let heard: Vec<&[u8]> = exchange.as_bytes().split(|byte| *byte == b'\n').filter_map(said).collect();
+        assert_eq!(heard.iter().flat_map(|line| [*line, b"\n"]).collect::<Vec<_>>().concat(), expected.as_bytes());
+        assert_eq!(said(b""), None);
     }
 }

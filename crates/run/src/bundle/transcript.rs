@@ -28,17 +28,42 @@ pub struct Part {
     pub usage: Option<Usage>,
 }
 
-/// One turn for people. `events` is its `events.jsonl`; a line that is no event is counted and left out.
+/// One turn for people. `events` is its `events.jsonl`.
 pub fn transcript(part: &Part, events: &[u8]) -> String {
-    let mut turn = Telling { text: format!("# {}\n", word(&part.heading)), ..Telling::default() };
-    for line in events.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+    let mut turn = Transcript::new(part);
+    events.split(|byte| *byte == b'\n').for_each(|line| turn.tell(line));
+    turn.finish()
+}
+
+/// The same, told line by line.
+pub struct Transcript<'p> {
+    part: &'p Part,
+    turn: Telling,
+}
+
+impl<'p> Transcript<'p> {
+    /// Nothing is told yet.
+    pub fn new(part: &'p Part) -> Transcript<'p> {
+        let turn = Telling { text: format!("# {}\n", word(&part.heading)), ..Telling::default() };
+        Transcript { part, turn }
+    }
+
+    /// Tells a line of the turn's `events.jsonl`; one that is no event is counted and left out.
+    pub fn tell(&mut self, line: &[u8]) {
+        if line.is_empty() {
+            return;
+        }
         match serde_json::from_slice(line) {
-            Ok(event) if turn.text.len() < TURN_BYTES_MAX => turn.tell(&event),
-            Ok(SessionEvent::Usage(usage)) => turn.usage = Some(usage),
-            _ => turn.left_out += 1,
+            Ok(event) if self.turn.text.len() < TURN_BYTES_MAX => self.turn.tell(&event),
+            Ok(SessionEvent::Usage(usage)) => self.turn.usage = Some(usage),
+            _ => self.turn.left_out += 1,
         }
     }
-    turn.finish(part)
+
+    /// All of it.
+    pub fn finish(self) -> String {
+        self.turn.finish(self.part)
+    }
 }
 
 #[derive(Default)]

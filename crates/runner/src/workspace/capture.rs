@@ -93,7 +93,7 @@ pub struct Captured {
 
 impl Captured {
     /// What somebody left who did nothing.
-    pub(super) fn nothing(tree: ObjectId) -> Captured {
+    pub fn nothing(tree: ObjectId) -> Captured {
         Captured {
             tree,
             changes: Vec::new(),

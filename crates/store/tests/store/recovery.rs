@@ -160,7 +160,10 @@ fn lost_and_empty_small_files_are_restored_from_the_commit() {
     std::fs::remove_file(dir.join("steps/003-check/manifest.json")).unwrap();
     let found = world.recover_twice();
     assert_eq!(found.notes.iter().filter(|note| note.ends_with("restored")).count(), 2, "{found:?}");
-    assert!(found.notes.contains(&format!("{slug}: 1 directories were in the commit alone; written out")), "{found:?}");
+    assert!(
+        found.notes.contains(&format!("{slug}: 1 directory(s) were in the commit alone; written out")),
+        "{found:?}"
+    );
     assert_eq!(snapshot(&dir.join("steps")), before);
     goes_on(&world, &slug);
 }

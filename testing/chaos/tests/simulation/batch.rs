@@ -101,17 +101,7 @@ pub(crate) fn work(outside: &mut Outside<'_>, order: &TurnOrder<'_>, control: &C
     });
     let complete = item.output_files.iter().all(|path| ground.text(tree, path.as_str()).is_some());
     let acceptable = process == ProcessEnd::Exited(0) && stdout == ok && within && complete;
-    let captured = Captured {
-        tree,
-        changes,
-        ignored: Vec::new(),
-        ignored_names: Vec::new(),
-        ignored_more: 0,
-        ignored_more_bytes: 0,
-        ignored_at: Vec::new(),
-        odd: Vec::new(),
-        bytes: 0,
-    };
+    let captured = Captured { changes, ..Captured::nothing(tree) };
     Worked { process, stdout, captured: Some(captured), acceptable }
 }
 
