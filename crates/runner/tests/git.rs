@@ -785,6 +785,114 @@ fn files_of_the_users_that_are_not_touched_stay_as_they_are() {
     assert_eq!(fs::read(world.root.join("src/a.txt")).unwrap(), b"one\nTWO\nthree\n");
 }
 
+/// What git knows of an entry without looking at the file, the size left out.
+fn entry_of(world: &World, path: &str) -> Vec<String> {
+    let told = world.git(&["ls-files", "-s", "-v", "--debug", "--", path]);
+    told.lines().map(|line| line.split("size:").next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_landing_exchanges_what_it_touches_in_the_index_and_nothing_else() {
+    for format in ["sha1", "sha256"] {
+        let world = World::with_format(format);
+        let (base, _) = world.base();
+        let new = world.change(&format!("{MODIFY_A}{ADD_NEW}{DELETE_B}"));
+        write(&world.root.join("docs/deep/staged.txt"), "staged\n");
+        world.git(&["add", "docs"]);
+        world.git(&["update-index", "--assume-unchanged", "end.txt"]);
+        world.git(&["update-index", "--skip-worktree", "crlf.txt"]);
+        let untouched = ["docs/deep/c.txt", "docs/deep/staged.txt", "end.txt", "crlf.txt", "plain", ".gitignore"];
+        let before = untouched.map(|path| entry_of(&world, path));
+        let mode = fs::metadata(world.root.join(".git/index")).unwrap().permissions().mode();
+        assert_eq!(world.land(base, new), Land::Done);
+        assert_eq!(untouched.map(|path| entry_of(&world, path)), before, "{format}");
+        assert_eq!(fs::metadata(world.root.join(".git/index")).unwrap().permissions().mode(), mode);
+        assert!(!world.root.join(".git/index.lock").exists() && !world.root.join(".git/norma-index").exists());
+        // The checksum of the index is verified, and what git remembers of trees.
+        world.git(&["fsck", "--strict"]);
+        assert_eq!(world.status(), "A  docs/deep/staged.txt\n");
+        world.git(&["commit", "-qm", "mine"]);
+        assert_eq!(world.git(&["diff", "--name-only", &new.to_string(), "HEAD"]), "docs/deep/staged.txt\n");
+        assert_eq!(world.git(&["write-tree"]), world.git(&["rev-parse", "HEAD^{tree}"]));
+    }
+}
+
+#[test]
+fn an_index_of_any_form_is_landed_on() {
+    let forms: [&[&str]; 5] = [
+        &["update-index", "--index-version", "4"],
+        &["update-index", "--split-index"],
+        &["update-index", "--untracked-cache"],
+        &["config", "core.splitIndex", "true"],
+        &["config", "feature.manyFiles", "true"],
+    ];
+    for form in forms {
+        let world = World::new();
+        let (base, _) = world.base();
+        let new = world.change(&format!("{MODIFY_A}{ADD_NEW}{DELETE_B}"));
+        world.git(form);
+        assert_eq!(world.land(base, new), Land::Done, "{form:?}");
+        assert_eq!(world.status(), "", "{form:?}");
+        world.git(&["fsck", "--strict"]);
+        assert_eq!(world.git(&["write-tree"]), world.git(&["rev-parse", "HEAD^{tree}"]), "{form:?}");
+    }
+}
+
+#[test]
+fn an_edit_that_only_the_age_of_the_index_gives_away_stays_one() {
+    let world = World::new();
+    let (base, _) = world.base();
+    let new = world.change(MODIFY_A);
+    let (plain, index) = (world.root.join("plain"), world.root.join(".git/index"));
+    // Written again in the moment in which git looked at it, with the same size.
+    let moment = fs::metadata(&plain).unwrap().modified().unwrap();
+    fs::write(&plain, "PLAIN\n").unwrap();
+    fs::File::open(&plain).unwrap().set_modified(moment).unwrap();
+    fs::File::open(&index).unwrap().set_modified(moment).unwrap();
+    world.git(&["config", "core.trustctime", "false"]);
+    assert_eq!(world.status(), " M plain\n");
+    assert_eq!(world.land(base, new), Land::Done);
+    // Now the index is younger than the file for every git.
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
+    fs::File::open(&index).unwrap().set_modified(later).unwrap();
+    assert_eq!(world.status(), " M plain\n");
+}
+
+#[test]
+fn a_lock_that_a_killed_norma_left_is_removed_and_no_other() {
+    let world = World::new();
+    let (base, _) = world.base();
+    let new = world.change(MODIFY_A);
+    let (lock, ours) = (world.root.join(".git/index.lock"), world.root.join(".git/norma-index"));
+    write(&lock, "another git's");
+    write(&ours, "left over");
+    let before = world.state();
+    let land = world.land(base, new);
+    assert!(matches!(&land, Land::CheckoutRefused(words) if words.contains("index.lock")), "{land:?}");
+    assert_eq!(world.state(), before);
+    fs::remove_file(&lock).unwrap();
+    write(&ours, "all of an index");
+    fs::hard_link(&ours, &lock).unwrap();
+    let held = fs::File::open(&ours).unwrap();
+    held.lock().unwrap();
+    assert!(matches!(world.land(base, new), Land::CheckoutRefused(_)), "somebody is at it");
+    drop(held);
+    assert_eq!((world.land(base, new), world.status().as_str()), (Land::Done, ""));
+}
+
+#[test]
+fn a_landing_has_git_read_the_touched_part_of_the_index() {
+    let world = with_git_that("echo \"$GIT_INDEX_FILE $*\" >> ../calls", "");
+    let (base, _) = world.base();
+    let new = world.change(MODIFY_A);
+    assert_eq!(world.land(base, new), Land::Done);
+    let calls = fs::read_to_string(world.temp.path().join("calls")).unwrap();
+    let reads = calls.lines().filter(|line| ["status", "read-tree", "update-index"].iter().any(|it| line.contains(it)));
+    let reads: Vec<&str> = reads.collect();
+    assert_eq!(reads.len(), 3, "{calls}");
+    assert!(reads.iter().all(|line| line.contains(".norma/git/tmp/landing-")), "{calls}");
+}
+
 /// Something a user does to their checkout.
 type Spoil = fn(&World);
 
@@ -939,7 +1047,7 @@ fn land_until(world: &World, base: ObjectId, new: ObjectId, point: &str) {
 
 #[test]
 fn a_landing_killed_at_any_point_is_finished_by_the_next_call() {
-    for point in ["exported", "ref_moved", "checked_out"] {
+    for point in ["exported", "ref_moved", "index_locked", "files_moved", "checked_out"] {
         let world = World::new();
         let (base, _) = world.base();
         let new = world.change(&format!("{MODIFY_A}{ADD_NEW}{DELETE_B}"));
@@ -992,11 +1100,16 @@ fn edits_after_a_finished_landing_are_not_mistaken_for_an_unfinished_one() {
 
 /// A world whose `git` does this instead of moving files.
 fn with_git_that_fails(instead: &str) -> World {
+    with_git_that("", instead)
+}
+
+/// A world whose `git` does something each time, and something else instead of moving files.
+fn with_git_that(always: &str, instead: &str) -> World {
     let World { temp, root, .. } = World::new();
     let path = std::env::var_os("PATH").unwrap();
     let real = std::env::split_paths(&path).map(|dir| dir.join("git")).find(|file| file.is_file()).unwrap();
     let script = format!(
-        "#!/bin/sh\ncase \" $* \" in\n*\" read-tree \"*\" -n \"*) ;;\n*\" read-tree -m \"*) {instead} ;;\nesac\nexec {} \"$@\"\n",
+        "#!/bin/sh\n{always}\ncase \" $* \" in\n*\" read-tree \"*\" -n \"*) ;;\n*\" read-tree -m \"*) {instead} ;;\nesac\nexec {} \"$@\"\n",
         real.display()
     );
     let dir = temp.path().join("bin");

@@ -39,6 +39,7 @@ const CUTS: &[&str] = &[
     "land.after_intent",
     "land.exported",
     "land.ref_moved",
+    "land.index_locked",
     "land.files_moved",
     "land.checked_out",
     "land.after_commit",

@@ -154,7 +154,14 @@ fn items_that_change_different_parts_of_one_file_both_land() {
 
 #[test]
 fn a_merged_landing_that_is_killed_anywhere_is_completed() {
-    for point in ["land.after_intent", "land.exported", "land.ref_moved", "land.files_moved", "land.after_commit"] {
+    for point in [
+        "land.after_intent",
+        "land.exported",
+        "land.ref_moved",
+        "land.index_locked",
+        "land.files_moved",
+        "land.after_commit",
+    ] {
         let mut env = unconfined(&script("touch other && sed -i 's/^10$/ten/' text"), "auto");
         env.write("items.json", &json!([item("a", json!({}))]).to_string());
         env.env.insert("NORMA_CRASH_POINT".to_owned(), point.to_owned());

@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, FileType, Mode};
 use super::objects::{Objects, RAW_ATTRIBUTES, Reader, core_config};
 use super::sweep::{self, Trash};
 use super::tree::{Entry, MODE_GITLINK, MODE_SYMLINK, MODE_TREE};
-use super::{GitError, IoContext, ObjectId};
+use super::{GitError, IoContext, ObjectId, remove_if_there};
 
 /// A directory with the files of a commit, for one agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -183,11 +183,4 @@ fn stays(dir: &OwnedFd, name: &CStr, entry: Entry) -> std::io::Result<bool> {
         // A second name elsewhere would let a later write change the file behind norma's back.
         (_, kind) => kind == FileType::RegularFile && links == 1,
     })
-}
-
-fn remove_if_there(path: &Path) -> Result<(), GitError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).context("remove", path),
-        _ => Ok(()),
-    }
 }

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
-use super::repository::UserEnvironment;
+use super::objects::quoted;
+use super::repository::{Filters, UserEnvironment};
 use super::{GitError, ObjectId};
 
 /// Search path when the user has none; the same two directories `execvp` falls back to.
@@ -103,7 +104,7 @@ pub(crate) struct GitCommand {
     environment: Vec<(Cow<'static, str>, OsString)>,
     directory: PathBuf,
     input: Vec<u8>,
-    /// Whether it sees a configuration that norma did not write.
+    /// Whether it sees a configuration that norma did not write, and may name filters that are on.
     configured: bool,
 }
 
@@ -169,6 +170,21 @@ impl GitCommand {
     /// Works on another index than the repository's own.
     pub(crate) fn index(mut self, path: &Path) -> Self {
         self.set("GIT_INDEX_FILE", path);
+        self
+    }
+
+    /// Works on a small index that norma made and reads again: git is to give it no other form.
+    pub(crate) fn small_index(mut self, path: &Path) -> Self {
+        self.flags.extend(
+            ["-c", "core.splitIndex=false", "-c", "index.sparse=false", "-c", "core.untrackedCache=false"]
+                .map(OsString::from),
+        );
+        self.index(path)
+    }
+
+    /// Finds objects in this directory, too.
+    pub(crate) fn borrowing(mut self, objects: &Path) -> Self {
+        self.set("GIT_ALTERNATE_OBJECT_DIRECTORIES", OsString::from_vec(quoted(objects)));
         self
     }
 
@@ -250,8 +266,7 @@ impl GitCommand {
         self.start()
     }
 
-    /// Has git convert nothing through a filter that any configuration names: each gets empty commands, which git takes
-    /// for none. Through the environment, since a name may hold what `-c` would take for its end.
+    /// Asks which filters there are, and has git use none.
     fn switch_filters_off(&mut self) -> Result<(), GitError> {
         let question = GitCommand {
             program: self.program.clone(),
@@ -269,7 +284,20 @@ impl GitCommand {
             let (status, stderr) = (output.status.to_string(), words(&output.stderr));
             return Err(GitError::Failed { command: "config".to_owned(), status, stderr });
         }
-        let keys = output.stdout.split(|byte| *byte == 0);
+        self.use_none_of(output.stdout.split(|byte| *byte == 0));
+        Ok(())
+    }
+
+    /// Has git use none of the filters that were asked for a moment ago.
+    pub(crate) fn without(mut self, filters: &Filters) -> Self {
+        self.use_none_of(filters.settings.iter().map(|(key, _)| key.as_slice()));
+        self.configured = false;
+        self
+    }
+
+    /// Has git convert nothing through a filter that any configuration names: each gets empty commands, which git takes
+    /// for none. Through the environment, since a name may hold what `-c` would take for its end.
+    fn use_none_of<'k>(&mut self, keys: impl Iterator<Item = &'k [u8]>) {
         let drivers: BTreeSet<&[u8]> =
             keys.filter_map(|key| Some(&key[..key.iter().rposition(|byte| *byte == b'.')?])).collect();
         let off = [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")];
@@ -282,7 +310,6 @@ impl GitCommand {
             count += 1;
         }
         self.environment.push(("GIT_CONFIG_COUNT".into(), count.to_string().into()));
-        Ok(())
     }
 
     fn command(&self) -> Command {

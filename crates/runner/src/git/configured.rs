@@ -4,7 +4,7 @@
 //! outside of every sandbox. So norma's git never converts through a filter, a file that goes through one is left to the
 //! user's own git, and a path that the configuration names is protected from agents.
 
-use super::repository::Repository;
+use super::repository::{Filters, Repository};
 use super::tree::TreeChange;
 use super::{GitError, ObjectId, Objects};
 use contract::RepoPath;
@@ -137,8 +137,9 @@ impl Repository {
         objects: &Objects,
         to: ObjectId,
         changes: &[TreeChange],
+        filters: &Filters,
     ) -> Result<BTreeMap<Vec<u8>, String>, GitError> {
-        let drivers = self.smudging_filters()?;
+        let drivers = filters.smudging();
         let written: Vec<&TreeChange> = changes.iter().filter(|change| change.new.is_some()).collect();
         if drivers.is_empty() || written.is_empty() {
             return Ok(BTreeMap::new());
@@ -164,22 +165,23 @@ impl Repository {
         }
         Ok(filtered)
     }
+}
 
-    /// The filters that change a file when git writes it.
-    fn smudging_filters(&self) -> Result<BTreeSet<String>, GitError> {
-        let question = ["-z", "--get-regexp", r"^filter\..*\.(smudge|process)$"];
-        let output = self.git("config").args(&question).outcome()?;
+impl Filters {
+    /// Those that change a file when git writes it.
+    fn smudging(&self) -> BTreeSet<String> {
         let mut drivers = BTreeSet::new();
-        for setting in output.stdout.split(|byte| *byte == 0) {
-            let setting = String::from_utf8_lossy(setting);
-            let (key, command) = setting.split_once('\n').unwrap_or((&setting, ""));
-            let middle = key.strip_prefix("filter.").and_then(|rest| rest.rsplit_once('.')).map(|(name, _)| name);
+        for (key, command) in &self.settings {
+            let (key, command) = (String::from_utf8_lossy(key), String::from_utf8_lossy(command));
+            let middle = key.strip_prefix("filter.").and_then(|rest| rest.rsplit_once('.'));
             // Some tools that only clean say so with a `cat`.
-            if !matches!(command.trim(), "" | "cat") {
-                drivers.extend(middle.map(str::to_owned));
+            if let Some((name, "smudge" | "process")) = middle
+                && !matches!(command.trim(), "" | "cat")
+            {
+                drivers.insert(name.to_owned());
             }
         }
-        Ok(drivers)
+        drivers
     }
 }
 

@@ -12,10 +12,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::command::{chunks, words};
+use super::command::{GitCommand, chunks, words};
 use super::objects::Objects;
 use super::patch::{Entries, index_info, parse_listing};
-use super::repository::{Repository, Swap, parse_id, without_newline};
+use super::repository::{Filters, Repository, Swap, parse_id, status, without_newline};
+use super::touched::{self, Exchanged, Touched};
 use super::tree::{Entry, MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, MODE_SYMLINK, TreeChange};
 use super::{GitError, IoContext, ObjectId, sync_directory};
 
@@ -66,8 +67,8 @@ pub struct BranchMove<'a> {
 
 impl BranchMove<'_> {
     /// Moves the branch from `base` to `new`, and the files of the user's checkout with it, if HEAD is on that branch;
-    /// else only the reference. `at` is told what has been reached: "exported", "ref_moved", "files_moved",
-    /// "checked_out". May be called again after a crash at any point.
+    /// else only the reference. `at` is told what has been reached: "exported", "ref_moved", "index_locked",
+    /// "files_moved", "checked_out". May be called again after a crash at any point.
     pub fn land(self, at: &mut dyn FnMut(&str)) -> Result<Land, GitError> {
         let BranchMove { user, objects, branch, base, new, message } = self;
         objects.export(user, objects.tree_of(base)?, new)?;
@@ -92,6 +93,8 @@ struct Step<'a> {
     to: ObjectId,
     message: &'a str,
     changes: Vec<TreeChange>,
+    /// Asked once: a landing takes a moment.
+    filters: Filters,
 }
 
 /// What git made of the request to move the files.
@@ -127,7 +130,8 @@ impl<'a> Step<'a> {
     ) -> Result<Step<'a>, GitError> {
         let changes = objects.diff(objects.tree_of(from)?, objects.tree_of(to)?)?;
         let reference = branch.unwrap_or("HEAD");
-        Ok(Step { user, objects, reference, detached: branch.is_none(), from, to, message, changes })
+        let filters = user.filters()?;
+        Ok(Step { user, objects, reference, detached: branch.is_none(), from, to, message, changes, filters })
     }
 
     fn take(&self, at: &mut dyn FnMut(&str)) -> Result<Land, GitError> {
@@ -137,6 +141,9 @@ impl<'a> Step<'a> {
             return Ok(Land::Moved { found });
         }
         let here = self.detached || head.as_deref() == Some(self.reference);
+        if here {
+            touched::release(self.user)?;
+        }
         match (found == Some(self.from), found == Some(self.to)) {
             (true, _) if here => self.move_all(at),
             (true, _) => self.move_reference_only(at),
@@ -164,36 +171,55 @@ impl<'a> Step<'a> {
     }
 
     fn move_all(&self, at: &mut dyn FnMut(&str)) -> Result<Land, GitError> {
-        if let Some(refused) = self.objections()? {
+        let touched = Touched::take(self.user, self.objects, &self.changes)?;
+        if let Some(refused) = self.objections(touched.as_ref())? {
             return Ok(refused);
         }
         if let Swap::Moved { found } = self.swap(self.to, self.from)? {
             return Ok(Land::Moved { found });
         }
         at("ref_moved");
-        let moved = self.read_tree(&[])?;
+        let moved = self.read_tree(touched.as_ref(), &[])?;
+        let moved = match (moved, &touched) {
+            (FilesMove::Done, Some(touched)) => match touched.exchange(&mut || at("index_locked"))? {
+                Exchanged::Done => FilesMove::Done,
+                Exchanged::Refused(why) => FilesMove::Refused(why),
+            },
+            (moved, _) => moved,
+        };
         self.finish(moved, at)
     }
 
+    /// A git command that sees the touched part of the index, or all of it.
+    fn git(&self, touched: Option<&Touched<'_>>, subcommand: &'static str) -> GitCommand {
+        let command = touched.map_or_else(|| self.user.git(subcommand), |touched| touched.git(subcommand));
+        command.without(&self.filters)
+    }
+
     /// Everything that speaks against moving, before anything has moved.
-    fn objections(&self) -> Result<Option<Land>, GitError> {
+    fn objections(&self, touched: Option<&Touched<'_>>) -> Result<Option<Land>, GitError> {
         let found = UNDER_WAY.iter().find(|(name, _)| self.user.git_dir.join(name).exists());
         if let Some((_, reason)) = found {
             return Ok(Some(Land::CheckoutRefused((*reason).to_owned())));
         }
-        let mut dirty = self.dirty_tracked()?;
+        let mut dirty = self.dirty_tracked(touched)?;
         dirty.extend(self.in_the_way());
         if !dirty.is_empty() {
             return Ok(Some(Land::DirtyPaths(dirty.into_iter().collect())));
         }
-        if let Some((path, filter)) = self.user.filtered(self.objects, self.to, &self.changes)?.first_key_value() {
+        if let Some((path, filter)) =
+            self.user.filtered(self.objects, self.to, &self.changes, &self.filters)?.first_key_value()
+        {
             let path = String::from_utf8_lossy(path);
             return Ok(Some(Land::CheckoutRefused(format!(
                 "{path} goes through the git filter {filter:?}, which norma does not run; your own git does: git merge"
             ))));
         }
-        self.refresh_index()?;
-        Ok(match self.read_tree(&["-n"])? {
+        if let FilesMove::Done = self.read_tree(touched, &["-n"])? {
+            return Ok(None);
+        }
+        self.refresh_index(touched)?;
+        Ok(match self.read_tree(touched, &["-n"])? {
             FilesMove::Done => None,
             FilesMove::Refused(words) => Some(Land::CheckoutRefused(words)),
         })
@@ -201,18 +227,18 @@ impl<'a> Step<'a> {
 
     /// Has the index learn the times of files that were rewritten with the same bytes; otherwise git takes them
     /// for changed. It complains about files that really are, which is no news here.
-    fn refresh_index(&self) -> Result<(), GitError> {
-        let command = self.user.git("update-index").durable().args(&["-q", "--ignore-submodules", "--refresh"]);
+    fn refresh_index(&self, touched: Option<&Touched<'_>>) -> Result<(), GitError> {
+        let command = self.git(touched, "update-index").durable().args(&["-q", "--ignore-submodules", "--refresh"]);
         command.outcome().map(drop)
     }
 
     /// Touched paths that differ between HEAD, index and file.
-    fn dirty_tracked(&self) -> Result<BTreeSet<Vec<u8>>, GitError> {
+    fn dirty_tracked(&self, index: Option<&Touched<'_>>) -> Result<BTreeSet<Vec<u8>>, GitError> {
         let touched: Vec<&[u8]> = self.changes.iter().map(|change| change.path.as_slice()).collect();
         let mut dirty = BTreeSet::new();
         for group in chunks(&touched) {
             // Untracked files are found by looking, which sees the ignored ones too.
-            let found = self.user.status(&["--untracked-files=no"], &group)?;
+            let found = status(self.git(index, "status"), &["--untracked-files=no"], &group)?;
             dirty.extend(found.into_iter().map(|found| found.path));
         }
         Ok(dirty)
@@ -227,9 +253,12 @@ impl<'a> Step<'a> {
     }
 
     /// The two-tree merge: touched paths go from one commit to the other, all else stays.
-    fn read_tree(&self, options: &[&str]) -> Result<FilesMove, GitError> {
-        let command = self.user.git("read-tree").durable().args(&["-m", "-u", "--no-recurse-submodules"]);
-        let output = command.args(options).id(self.from).id(self.to).outcome()?;
+    fn read_tree(&self, touched: Option<&Touched<'_>>, options: &[&str]) -> Result<FilesMove, GitError> {
+        let command = self.git(touched, "read-tree").args(&["-m", "-u", "--no-recurse-submodules"]);
+        // The small index is read again and gone.
+        let command = if touched.is_none() { command.durable() } else { command };
+        let (from, to) = touched.map_or((self.from, self.to), |touched| (touched.from, touched.to));
+        let output = command.args(options).id(from).id(to).outcome()?;
         if output.status.success() {
             return Ok(FilesMove::Done);
         }
@@ -293,7 +322,7 @@ impl<'a> Step<'a> {
             }
         }
         if !restore.is_empty() {
-            self.user.git("checkout-index").args(&["-f", "-z", "--stdin"]).input(restore).run()?;
+            self.git(None, "checkout-index").args(&["-f", "-z", "--stdin"]).input(restore).run()?;
         }
         Ok(())
     }
@@ -332,8 +361,8 @@ impl<'a> Step<'a> {
             return Ok(Land::DirtyPaths(dirty));
         }
         self.advance_index(&stands)?;
-        self.refresh_index()?;
-        let moved = self.read_tree(&[])?;
+        self.refresh_index(None)?;
+        let moved = self.read_tree(None, &[])?;
         self.finish(moved, at)
     }
 
@@ -344,7 +373,7 @@ impl<'a> Step<'a> {
         if lines.is_empty() {
             return Ok(());
         }
-        self.user.git("update-index").durable().args(&["-z", "--index-info"]).input(lines).run().map(drop)
+        self.git(None, "update-index").durable().args(&["-z", "--index-info"]).input(lines).run().map(drop)
     }
 
     /// Puts files that had moved back to what the index says, then the reference.
@@ -359,7 +388,7 @@ impl<'a> Step<'a> {
             }
         }
         if !restore.is_empty() {
-            self.user.git("checkout-index").args(&["-f", "-z", "--stdin"]).input(restore).run()?;
+            self.git(None, "checkout-index").args(&["-f", "-z", "--stdin"]).input(restore).run()?;
         }
         // If somebody moved it meanwhile, it is theirs.
         let _ = self.swap(self.from, self.to)?;
@@ -412,7 +441,7 @@ impl<'a> Step<'a> {
         let paths: Vec<&[u8]> = regular.iter().map(|(path, _)| *path).collect();
         let mut modes = regular.iter();
         for group in chunks(&paths) {
-            let ids = self.user.git("hash-object").paths(&group).run()?;
+            let ids = self.git(None, "hash-object").paths(&group).run()?;
             for (line, (path, mode)) in ids.split(|byte| *byte == b'\n').zip(modes.by_ref().take(group.len())) {
                 entries.insert(path, Entry { mode: *mode, id: parse_id("hash-object", line)? });
             }

@@ -19,6 +19,8 @@
 //! | `configured.rs` | what the user's configuration would have git run: filters, and paths that it names |
 //! | `checkout.rs` | private checkouts for agents |
 //! | `sweep.rs` | removing files an agent left, without ever following a symlink |
+//! | `index_file.rs` | the bytes of an index: a part of it, and a part of it exchanged |
+//! | `touched.rs` | the part of the user's index that a landing touches |
 //! | `landing.rs` | moving the user's branch and files, and taking that back |
 //!
 //! Objects are read and written in-process; the program `git` is plumbing for what only it knows (patch
@@ -29,6 +31,7 @@ mod checkout;
 mod command;
 mod configured;
 mod contents;
+pub(crate) mod index_file;
 mod landing;
 mod merge;
 pub(crate) mod objects;
@@ -36,6 +39,7 @@ mod patch;
 mod repository;
 mod staged;
 pub(crate) mod sweep;
+mod touched;
 pub(crate) mod tree;
 mod unified;
 
@@ -173,6 +177,13 @@ impl<T, E: Into<io::Error>> IoContext<T> for Result<T, E> {
 fn sync_directory(dir: &Path) -> Result<(), GitError> {
     let handle = std::fs::File::open(dir).context("open", dir)?;
     handle.sync_all().context("sync", dir)
+}
+
+fn remove_if_there(path: &Path) -> Result<(), GitError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).context("remove", path),
+        _ => Ok(()),
+    }
 }
 
 /// An id as git's libraries have it.

@@ -406,7 +406,7 @@ pub(crate) fn is_binary(bytes: &[u8]) -> bool {
 }
 
 /// Writes a loose object, or marks the one that is there as fresh so that a `git gc` under way spares it.
-fn put(store: &loose::Store, kind: Kind, bytes: &[u8]) -> Result<ObjectId, GitError> {
+pub(super) fn put(store: &loose::Store, kind: Kind, bytes: &[u8]) -> Result<ObjectId, GitError> {
     let failed = |error: String| GitError::WriteObject { path: store.path().to_owned(), detail: error };
     let id = gix_object::compute_hash(store.object_hash(), kind, bytes).map_err(|error| failed(error.to_string()))?;
     if is_fresh(store, id) {
@@ -605,6 +605,12 @@ fn alternates_line(path: &Path) -> Vec<u8> {
     if bytes.iter().all(|byte| !byte.is_ascii_control() && *byte != b'"' && *byte != b'\\') {
         return [bytes, b"\n"].concat();
     }
+    [quoted(path).as_slice(), b"\n"].concat()
+}
+
+/// A path as git reads it between quotes.
+pub(super) fn quoted(path: &Path) -> Vec<u8> {
+    let bytes = path.as_os_str().as_bytes();
     let mut line = vec![b'"'];
     for byte in bytes {
         match byte {
@@ -613,6 +619,6 @@ fn alternates_line(path: &Path) -> Vec<u8> {
             byte => line.push(*byte),
         }
     }
-    line.extend(b"\"\n");
+    line.push(b'"');
     line
 }

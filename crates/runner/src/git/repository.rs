@@ -78,6 +78,12 @@ pub struct Identity {
     pub email: String,
 }
 
+/// What configurations say of content filters.
+pub(crate) struct Filters {
+    /// The keys with their values.
+    pub(crate) settings: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
 /// What became of a reference update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
@@ -158,6 +164,28 @@ impl Repository {
 
     /// What HEAD names now.
     pub fn head(&self) -> Result<Head, GitError> {
+        match self.head_at_once()? {
+            Some(head) => Ok(head),
+            None => self.head_piece_by_piece(),
+        }
+    }
+
+    /// All of it from one child, since starting git takes longer than the answer; `None` where something is unusual.
+    fn head_at_once(&self) -> Result<Option<Head>, GitError> {
+        let output = self.git("rev-parse").args(&["HEAD^{commit}", "HEAD^{tree}", "--symbolic-full-name", "HEAD"]);
+        let output = output.outcome()?;
+        let lines: Vec<&[u8]> = output.stdout.split(|byte| *byte == b'\n').collect();
+        let [commit, tree, name, b""] = lines[..] else { return Ok(None) };
+        let branch = match name {
+            b"HEAD" => None,
+            name => Some(text(name.to_vec())),
+        };
+        let (Ok(commit), Ok(tree)) = (ObjectId::from_hex(commit), ObjectId::from_hex(tree)) else { return Ok(None) };
+        Ok(output.status.success().then_some(Head { commit, tree, branch }))
+    }
+
+    /// One question per child, which tells what is missing.
+    fn head_piece_by_piece(&self) -> Result<Head, GitError> {
         let branch = self.head_branch()?;
         let name = branch.as_deref().unwrap_or("HEAD");
         let unborn = || GitError::NoCommits { branch: name.to_owned() };
@@ -187,7 +215,7 @@ impl Repository {
     /// Paths that differ between HEAD, index and files; untracked directories are one path, ignored files
     /// and norma's state directory are left out.
     pub fn dirty(&self) -> Result<Vec<DirtyPath>, GitError> {
-        let all = self.status(&["--untracked-files=normal"], &[])?;
+        let all = status(self.git("status"), &["--untracked-files=normal"], &[])?;
         Ok(all.into_iter().filter(|dirty| !self.is_state(&dirty.path)).collect())
     }
 
@@ -225,35 +253,50 @@ impl Repository {
         path.strip_prefix(self.state_directory.as_slice()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
     }
 
-    /// `git status` for some paths; no paths means all.
-    pub(super) fn status(&self, options: &[&str], paths: &[&[u8]]) -> Result<Vec<DirtyPath>, GitError> {
-        // Without --ignore-submodules git would run with the configuration of repositories nested in the tree.
-        let output = self
-            .git("status")
-            .args(&["--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all"])
-            .args(options)
-            .paths(paths)
-            .run()?;
-        let records = output.split(|byte| *byte == 0).filter(|record| !record.is_empty());
-        records.map(dirty_path).collect()
-    }
-
     /// The user's configured name and address.
     pub fn identity(&self) -> Identity {
+        let (name, email) = self.name_and_email();
         Identity {
-            name: self.config("user.name").unwrap_or_else(|| FALLBACK_NAME.to_owned()),
-            email: self.config("user.email").unwrap_or_else(|| FALLBACK_EMAIL.to_owned()),
+            name: name.unwrap_or_else(|| FALLBACK_NAME.to_owned()),
+            email: email.unwrap_or_else(|| FALLBACK_EMAIL.to_owned()),
         }
     }
 
     /// The user as git knows them, if it does.
     pub fn person(&self) -> Option<Identity> {
-        Some(Identity { name: self.config("user.name")?, email: self.config("user.email")? })
+        let (name, email) = self.name_and_email();
+        Some(Identity { name: name?, email: email? })
     }
 
-    fn config(&self, key: &str) -> Option<String> {
-        let value = self.git("config").args(&["--get", key]).run().ok()?;
-        Some(text(without_newline(value))).filter(|value| !value.trim().is_empty())
+    fn name_and_email(&self) -> (Option<String>, Option<String>) {
+        let settings = self.settings(r"^user\.(name|email)$").unwrap_or_default();
+        // The last one counts.
+        let of = |key: &str| {
+            let found = settings.iter().rfind(|(name, _)| name == key.as_bytes());
+            found.map(|(_, value)| text(value.clone())).filter(|value| !value.trim().is_empty())
+        };
+        (of("user.name"), of("user.email"))
+    }
+
+    /// The settings whose names match an expression, with their values, in the order in which they count.
+    pub(super) fn settings(&self, expression: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, GitError> {
+        let output = self.git("config").args(&["-z", "--get-regexp", expression]).outcome()?;
+        // 1: there is none.
+        if !matches!(output.status.code(), Some(0 | 1)) {
+            return Err(failed("config", &output));
+        }
+        let all = output.stdout.split(|byte| *byte == 0).filter(|setting| !setting.is_empty());
+        let parts = all.map(|setting| {
+            // A key without a value has no second line.
+            let end = setting.iter().position(|byte| *byte == b'\n').unwrap_or(setting.len());
+            (setting[..end].to_vec(), setting.get(end + 1..).unwrap_or_default().to_vec())
+        });
+        Ok(parts.collect())
+    }
+
+    /// The content filters that any configuration names.
+    pub(super) fn filters(&self) -> Result<Filters, GitError> {
+        Ok(Filters { settings: self.settings(r"^filter\.")? })
     }
 
     /// Where git looks for hooks.
@@ -369,6 +412,15 @@ pub(super) fn read_ref(show_ref: GitCommand, full: &str) -> Result<Option<Object
     }
     // The exit code is the same for every failure; only the words tell absence apart.
     if words(&output.stderr).contains("not a valid ref") { Ok(None) } else { Err(failed("show-ref", &output)) }
+}
+
+/// `git status` for some paths, given the command at the right place; no paths means all.
+pub(super) fn status(command: GitCommand, options: &[&str], paths: &[&[u8]]) -> Result<Vec<DirtyPath>, GitError> {
+    // Without --ignore-submodules git would run with the configuration of repositories nested in the tree.
+    let command = command.args(&["--porcelain=v1", "-z", "--no-renames", "--ignore-submodules=all"]);
+    let output = command.args(options).paths(paths).run()?;
+    let records = output.split(|byte| *byte == 0).filter(|record| !record.is_empty());
+    records.map(dirty_path).collect()
 }
 
 fn dirty_path(record: &[u8]) -> Result<DirtyPath, GitError> {

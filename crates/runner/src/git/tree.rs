@@ -235,6 +235,9 @@ struct Group<'a> {
     below: Vec<Edit<'a>>,
 }
 
+/// Writes the bytes of a tree, wherever they are to be.
+type Put<'p> = dyn Fn(&[u8]) -> Result<ObjectId, GitError> + 'p;
+
 /// Makes a new tree from an old one. A file where a directory with entries is, or the other way round, is a
 /// conflict, never a silent replacement. Recursion is bounded by the depth of the edited paths.
 pub(crate) fn edit(
@@ -243,14 +246,24 @@ pub(crate) fn edit(
     base: ObjectId,
     edits: &[Edit<'_>],
 ) -> Result<ObjectId, PatchProblem> {
-    match edit_directory(objects, reader, Some(base), b"", edits)? {
+    edit_with(&|bytes| objects.write(gix_object::Kind::Tree, bytes), reader, base, edits)
+}
+
+/// The same with trees that are written elsewhere.
+pub(super) fn edit_with(
+    put: &Put<'_>,
+    reader: &Reader<'_>,
+    base: ObjectId,
+    edits: &[Edit<'_>],
+) -> Result<ObjectId, PatchProblem> {
+    match edit_directory(put, reader, Some(base), b"", edits)? {
         Some(tree) => Ok(tree),
-        None => Ok(objects.write(gix_object::Kind::Tree, b"")?),
+        None => Ok(put(b"")?),
     }
 }
 
 fn edit_directory(
-    objects: &Objects,
+    put: &Put<'_>,
     reader: &Reader<'_>,
     tree: Option<ObjectId>,
     prefix: &[u8],
@@ -261,7 +274,7 @@ fn edit_directory(
     for (name, group) in by_first_name(edits) {
         let path = join(prefix, name);
         let found = entries.remove(name);
-        if let Some(entry) = edit_name(objects, reader, &path, found, &group)? {
+        if let Some(entry) = edit_name(put, reader, &path, found, &group)? {
             entries.insert(name.to_vec(), entry);
         }
     }
@@ -269,11 +282,11 @@ fn edit_directory(
         return Ok(None);
     }
     let lines = entries.into_iter().map(|(name, entry)| Line { name, entry }).collect();
-    Ok(Some(objects.write(gix_object::Kind::Tree, &encode(lines))?))
+    Ok(Some(put(&encode(lines))?))
 }
 
 fn edit_name(
-    objects: &Objects,
+    put: &Put<'_>,
     reader: &Reader<'_>,
     path: &[u8],
     found: Option<Entry>,
@@ -290,7 +303,7 @@ fn edit_name(
         (None, true) => None,
         (directory, false) => {
             let tree = directory.map(|entry| entry.id);
-            let edited = edit_directory(objects, reader, tree, path, &group.below)?;
+            let edited = edit_directory(put, reader, tree, path, &group.below)?;
             edited.map(|id| Entry { mode: MODE_TREE, id })
         }
     };

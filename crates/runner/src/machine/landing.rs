@@ -36,6 +36,7 @@ pub(crate) fn carry_out(user: &Repository, objects: &Objects, run: &Run, landing
     let mut at = |point: &str| match point {
         "exported" => crash::point("land.exported"),
         "ref_moved" => crash::point("land.ref_moved"),
+        "index_locked" => crash::point("land.index_locked"),
         "files_moved" => crash::point("land.files_moved"),
         "checked_out" => crash::point("land.checked_out"),
         _ => {}

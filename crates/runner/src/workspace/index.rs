@@ -10,23 +10,12 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
-use crate::git::tree::{MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, MODE_SYMLINK};
+use crate::git::index_file::{
+    HAS_MORE, HEADER_BYTES, LENGTH_MASK, MODE_AT, STAT_BYTES, padded, plain_mode, read_entry,
+};
 use crate::git::{Entry, ObjectId};
 
-/// Signature, version and number of entries.
-const HEADER_BYTES: usize = 12;
-
-/// Times, device, inode, mode, owner and size, which come before the id.
-const STAT_BYTES: usize = 40;
-
-/// Where an entry has the mode of its file.
-const MODE_AT: usize = 24;
-
-/// Where in an entry its flags say how long the path is, and what that part of the flags can hold.
-const LENGTH_MASK: u16 = 0x0fff;
-
-/// The flag of an entry that has more flags, and the one among those that has git leave the file as it is.
-const HAS_MORE: u16 = 0x4000;
+/// The flag, of an entry that has more of them, that has git leave the file as it is.
 const LEFT_ALONE: u16 = 0x4000;
 
 /// How many entries have to be read to exchange one of them.
@@ -204,25 +193,6 @@ fn splice_block(format: gix_hash::Kind, block: &[u8], changes: &[Change], made: 
     Some(bytes)
 }
 
-/// The path of the entry at a place, and where the next one begins.
-fn read_entry(bytes: &[u8], at: usize, format: gix_hash::Kind) -> Option<(&[u8], usize)> {
-    let flags_at = at + STAT_BYTES + format.len_in_bytes();
-    let flags = u16::from_be_bytes(bytes.get(flags_at..flags_at + 2)?.try_into().ok()?);
-    let path_at = flags_at + if flags & HAS_MORE == 0 { 2 } else { 4 };
-    let length = match flags & LENGTH_MASK {
-        // The field is too small; the path says itself where it ends.
-        LENGTH_MASK => bytes.get(path_at..)?.iter().position(|byte| *byte == 0)?,
-        length => length.into(),
-    };
-    let path = bytes.get(path_at..path_at + length)?;
-    Some((path, at + padded(path_at + length - at)))
-}
-
-/// An entry ends with one to eight NUL bytes, at a multiple of eight.
-fn padded(length: usize) -> usize {
-    (length + 8) & !7
-}
-
 /// The entries of an index as git writes it by default; none if it is of another form. Times and sizes are left out.
 pub(super) fn decode(format: gix_hash::Kind, bytes: &[u8]) -> Option<Vec<Indexed>> {
     let (header, number) = (bytes.get(..HEADER_BYTES)?, |at: usize| bytes.get(at..at + 4)?.try_into().ok());
@@ -247,7 +217,7 @@ fn append(bytes: &mut Vec<u8>, indexed: &Indexed) {
     // git compares times as 32 bits as well; only equality counts.
     let (seconds, nanos) = (indexed.time.seconds as u32, indexed.time.nanos);
     // Device, inode and owner differ between here and where the agent looks: git is told not to compare them.
-    let stat = [seconds, nanos, seconds, nanos, 0, 0, mode(indexed.entry.mode), 0, 0, indexed.size as u32];
+    let stat = [seconds, nanos, seconds, nanos, 0, 0, plain_mode(indexed.entry.mode), 0, 0, indexed.size as u32];
     bytes.extend(stat.iter().flat_map(|field| field.to_be_bytes()));
     bytes.extend_from_slice(indexed.entry.id.as_bytes());
     let length = u16::try_from(indexed.path.len()).unwrap_or(LENGTH_MASK).min(LENGTH_MASK);
@@ -257,15 +227,6 @@ fn append(bytes: &mut Vec<u8>, indexed: &Indexed) {
     }
     bytes.extend_from_slice(&indexed.path);
     bytes.resize(begin + padded(bytes.len() - begin), 0);
-}
-
-/// The few modes an index may have; old trees have others.
-pub(super) fn mode(mode: u32) -> u32 {
-    match mode {
-        MODE_SYMLINK | MODE_GITLINK => mode,
-        mode if mode & 0o100 != 0 => MODE_EXECUTABLE,
-        _ => MODE_FILE,
-    }
 }
 
 fn header(count: u32) -> [u8; HEADER_BYTES] {

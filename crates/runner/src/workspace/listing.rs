@@ -2,7 +2,7 @@
 //!
 //! Everything an agent and its tests see below their own changes comes out of a layer. Something that was changed,
 //! removed or added there behind norma's back could have tests pass that fail on the tree itself, so a layer is compared
-//! with its digest before a process first uses it. Content is not read: times can be set by anybody, but not the moment
+//! with its digest before a process first uses it, unless that was done a moment ago (`looked.rs`). Content is not read: times can be set by anybody, but not the moment
 //! at which an inode was last changed.
 
 use std::collections::HashMap;
@@ -14,11 +14,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::looked::{self, Directory, Look};
 use super::shelf::Shelf;
 use crate::git::GitError;
 
@@ -77,21 +79,41 @@ impl fmt::Display for Difference {
 impl Listing {
     /// Lists what is in a directory now.
     pub(super) fn of(root: &Path, time: Time) -> io::Result<Listing> {
+        Listing::look(root, time).map(|(listing, _)| listing)
+    }
+
+    /// What tells it from any other.
+    pub(super) fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    fn look(root: &Path, time: Time) -> io::Result<(Listing, Look)> {
+        let mut look = Look::default();
         let mut hashed = Hashed { hasher: blake3::Hasher::new(), bytes: Vec::with_capacity(2 * HASHED_BYTES) };
-        let mut newest = 0;
+        let (mut newest, mut is_text) = (0, true);
         visit(root, &mut |path, stat| {
             let at = time.of(stat);
             newest = newest.max(at);
             hashed.add(path, stat, at);
+            look.entries += 1;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                match Directory::of(path, stat) {
+                    Some(directory) => look.directories.push(directory),
+                    None => is_text = false,
+                }
+            }
         })
         .map_err(|problem| problem.1)?;
-        Ok(Listing { digest: hashed.finish(), newest, time })
+        if !is_text {
+            look.directories.clear();
+        }
+        Ok((Listing { digest: hashed.finish(), newest, time }, look))
     }
 
     /// Compares it with what is in the directory now.
-    pub(super) fn check(&self, root: &Path) -> Result<(), Difference> {
-        match Listing::of(root, self.time) {
-            Ok(now) if now == *self => Ok(()),
+    pub(super) fn check(&self, root: &Path) -> Result<Look, Difference> {
+        match Listing::look(root, self.time) {
+            Ok((now, look)) if now == *self => Ok(look),
             _ => Err(self.explain(root)),
         }
     }
@@ -213,28 +235,62 @@ impl Names {
 }
 
 /// What this process found of the layers that it has looked at, by the directories of their files. One look counts for all of its
-/// threads, and for as long as it lives.
-static VERDICTS: Mutex<Option<HashMap<PathBuf, (Listing, bool)>>> = Mutex::new(None);
+/// threads, for as long as it would for another process.
+static VERDICTS: Mutex<Option<Verdicts>> = Mutex::new(None);
 
-/// Whether the files of a layer are what they were when it was made; looked at once.
+type Verdicts = HashMap<PathBuf, (Listing, Verdict)>;
+
+#[derive(Debug, Clone, Copy)]
+struct Verdict {
+    is_sound: bool,
+    at: Instant,
+}
+
+impl Verdict {
+    fn now(is_sound: bool) -> Verdict {
+        Verdict { is_sound, at: Instant::now() }
+    }
+
+    /// What is damaged stays so until it is set aside.
+    fn counts(self) -> bool {
+        !self.is_sound || self.at.elapsed() < looked::COUNTS
+    }
+}
+
+/// Whether the files of a layer are what they were when it was made; looked at every few minutes.
 pub(super) fn is_sound(files: &Path, listing: &Listing) -> bool {
     with_verdicts(|verdicts| {
-        if let Some((_, sound)) = verdicts.get(files).filter(|(known, _)| known == listing) {
-            return *sound;
+        let known = verdicts.get(files).filter(|(known, verdict)| known == listing && verdict.counts());
+        if let Some((_, verdict)) = known {
+            return verdict.is_sound;
         }
-        let checked = listing.check(files);
-        if let Err(difference) = &checked {
+        let before = looked::age(files, listing.digest()).and_then(|age| Instant::now().checked_sub(age));
+        let verdict = match before {
+            Some(at) => Verdict { is_sound: true, at },
+            None => Verdict::now(is_sound_now(files, listing)),
+        };
+        verdicts.insert(files.to_owned(), (listing.clone(), verdict));
+        verdict.is_sound
+    })
+}
+
+fn is_sound_now(files: &Path, listing: &Listing) -> bool {
+    match listing.check(files) {
+        Ok(look) => {
+            looked::note(files, listing.digest(), look);
+            true
+        }
+        Err(difference) => {
             let name = files.parent().and_then(Path::file_name).unwrap_or_default().display();
             tracing::warn!(target: "norma::workspace", "the layer {name} is not what was made, and is made anew: {difference}");
+            false
         }
-        verdicts.insert(files.to_owned(), (listing.clone(), checked.is_ok()));
-        checked.is_ok()
-    })
+    }
 }
 
 /// Notes the files of a layer that was just made, and listed.
 pub(super) fn is_made(files: &Path, listing: &Listing) {
-    with_verdicts(|verdicts| drop(verdicts.insert(files.to_owned(), (listing.clone(), true))));
+    with_verdicts(|verdicts| drop(verdicts.insert(files.to_owned(), (listing.clone(), Verdict::now(true)))));
 }
 
 /// Has nobody find the layers of a shelf that this process found to be something else than what was made. Only for who
@@ -242,7 +298,8 @@ pub(super) fn is_made(files: &Path, listing: &Listing) {
 pub(super) fn set_damaged_aside(shelf: &Shelf) -> Result<(), GitError> {
     let layers = shelf.layers();
     let is_damaged = |files: &PathBuf, sound: bool| !sound && files.ancestors().nth(2) == Some(&layers);
-    let damaged: Vec<_> = with_verdicts(|known| known.extract_if(|files, it| is_damaged(files, it.1)).collect());
+    let damaged: Vec<_> =
+        with_verdicts(|known| known.extract_if(|files, it| is_damaged(files, it.1.is_sound)).collect());
     for (files, (listing, _)) in damaged {
         let name = files.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
         // Another process may have made it anew meanwhile, or another part of it may be what was damaged first.
@@ -254,7 +311,7 @@ pub(super) fn set_damaged_aside(shelf: &Shelf) -> Result<(), GitError> {
 }
 
 /// A thread that needs a verdict waits for the one that is about to give it.
-fn with_verdicts<T>(act: impl FnOnce(&mut HashMap<PathBuf, (Listing, bool)>) -> T) -> T {
+fn with_verdicts<T>(act: impl FnOnce(&mut Verdicts) -> T) -> T {
     act(VERDICTS.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
 }
 

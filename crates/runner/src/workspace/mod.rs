@@ -32,6 +32,7 @@ pub mod include;
 mod index;
 mod layer;
 mod listing;
+mod looked;
 mod lower;
 mod only_in_git;
 mod pack;

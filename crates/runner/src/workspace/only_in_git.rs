@@ -12,6 +12,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use super::capture::{Odd, OddKind};
 use super::index;
+use crate::git::index_file::plain_mode;
 use crate::git::objects::Objects;
 use crate::git::tree::{MODE_GITLINK, join};
 use crate::git::{Entry, GitError, ObjectId, sweep};
@@ -54,7 +55,7 @@ fn staged(objects: &Objects, tree: ObjectId, git: &OwnedFd, submodules: bool) ->
     let counts = |entry: &Entry| !submodules || entry.mode == MODE_GITLINK;
     let mut base = BTreeMap::new();
     objects.walk(tree, &mut |path, mode, id| {
-        let entry = Entry { mode: index::mode(mode), id };
+        let entry = Entry { mode: plain_mode(mode), id };
         if counts(&entry) {
             base.insert(path.to_vec(), entry);
         }
