@@ -9,6 +9,9 @@ use run::gate::{secret, text};
 use run::redact::Redactor;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Of more new names, the names of their directories are put in order first.
+const SCANS_MAX: usize = 16;
+
 /// How two trees differ.
 pub(crate) fn between(objects: &Objects, old: ObjectId, new: ObjectId) -> Result<Vec<ChangedPath>> {
     changes(objects, Some((old, new)), &objects.diff(old, new)?)
@@ -91,8 +94,10 @@ fn tell_known(objects: &Objects, old: ObjectId, changes: &[TreeChange], seen: &m
 
 /// New names for which the tree after has another that some file system takes for the same.
 fn tell_twins(objects: &Objects, new: ObjectId, seen: &mut [ChangedPath]) -> Result<()> {
-    let mut directories = Directories { objects, tree: new, names: BTreeMap::new() };
-    for change in seen.iter_mut().filter(|change| change.old_mode.is_none() && change.new_mode.is_some()) {
+    let is_added = |change: &&mut ChangedPath| change.old_mode.is_none() && change.new_mode.is_some();
+    let few = seen.iter_mut().filter(is_added).nth(SCANS_MAX).is_none();
+    let mut directories = Directories { objects, tree: new, few, names: BTreeMap::new() };
+    for change in seen.iter_mut().filter(is_added) {
         let Ok(text) = std::str::from_utf8(&change.path) else { continue };
         let ends = text.match_indices('/').map(|(at, _)| at).chain([text.len()]);
         for end in ends {
@@ -110,23 +115,38 @@ fn tell_twins(objects: &Objects, new: ObjectId, seen: &mut [ChangedPath]) -> Res
 struct Directories<'o> {
     objects: &'o Objects,
     tree: ObjectId,
+    /// Whether so few names are asked for that the directory is gone through for each.
+    few: bool,
     names: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
 impl Directories<'_> {
     /// Another name in the directory that is the same where case or Unicode form does not count.
     fn twin(&mut self, directory: &str, name: &str) -> Result<Option<String>> {
+        if self.few {
+            let lines = self.objects.names_in(self.tree, directory.as_bytes())?;
+            let mut names = lines.iter().filter_map(|line| std::str::from_utf8(&line.name).ok());
+            return Ok(names.find(|found| *found != name && is_same(found, name)).map(str::to_owned));
+        }
         if !self.names.contains_key(directory) {
             let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
-            for found in self.objects.names_in(self.tree, directory.as_bytes())? {
-                if let Ok(found) = String::from_utf8(found) {
-                    names.entry(fold(&found)).or_default().push(found);
+            for line in self.objects.names_in(self.tree, directory.as_bytes())?.iter() {
+                if let Ok(found) = std::str::from_utf8(&line.name) {
+                    names.entry(fold(found)).or_default().push(found.to_owned());
                 }
             }
             self.names.insert(directory.to_owned(), names);
         }
         let same = self.names[directory].get(&fold(name));
         Ok(same.and_then(|same| same.iter().find(|found| *found != name)).cloned())
+    }
+}
+
+/// Whether two names are the same where case or Unicode form does not count.
+fn is_same(left: &str, right: &str) -> bool {
+    match left.is_ascii() && right.is_ascii() {
+        true => left.eq_ignore_ascii_case(right),
+        false => fold(left) == fold(right),
     }
 }
 

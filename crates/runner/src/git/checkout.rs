@@ -137,7 +137,7 @@ fn clear(reader: &Reader<'_>, root: &OwnedFd, tree: ObjectId, trash: &mut Trash)
     let mut due = vec![(Vec::new(), tree)];
     while let Some((path, tree)) = due.pop() {
         let wanted = reader.tree(tree).map_err(ClearProblem::Git)?;
-        let wanted: HashMap<Vec<u8>, Entry> = wanted.into_iter().map(|line| (line.name, line.entry)).collect();
+        let wanted: HashMap<&[u8], Entry> = wanted.iter().map(|line| (&*line.name, line.entry)).collect();
         let below =
             clear_directory(root, &path, &wanted, trash).map_err(|error| ClearProblem::Io(path.clone(), error))?;
         due.extend(below.into_iter().map(|(name, id)| ([path.as_slice(), b"/", &name].concat(), id)));
@@ -149,7 +149,7 @@ fn clear(reader: &Reader<'_>, root: &OwnedFd, tree: ObjectId, trash: &mut Trash)
 fn clear_directory(
     root: &OwnedFd,
     path: &[u8],
-    wanted: &HashMap<Vec<u8>, Entry>,
+    wanted: &HashMap<&[u8], Entry>,
     trash: &mut Trash,
 ) -> std::io::Result<Vec<(Vec<u8>, ObjectId)>> {
     let dir = sweep::open_below(root, path)?;

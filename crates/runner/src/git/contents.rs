@@ -2,7 +2,8 @@
 //! objects anew for every file costs more than reading the file.
 
 use super::objects::{Objects, Reader};
-use super::{Entry, GitError, ObjectId};
+use super::remembered::Lines;
+use super::{GitError, ObjectId};
 
 pub(crate) struct Contents<'a>(Reader<'a>);
 
@@ -12,8 +13,8 @@ impl<'a> Contents<'a> {
     }
 
     /// What a tree has, name by name, in git's order.
-    pub(crate) fn tree(&self, id: ObjectId) -> Result<Vec<(Vec<u8>, Entry)>, GitError> {
-        Ok(self.0.tree(id)?.into_iter().map(|line| (line.name, line.entry)).collect())
+    pub(crate) fn tree(&self, id: ObjectId) -> Result<Lines, GitError> {
+        self.0.tree(id)
     }
 
     /// Hands all bytes of a blob over, one piece after another.

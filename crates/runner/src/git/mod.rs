@@ -11,6 +11,7 @@
 //! | `staged.rs` | what a commit of an index would change |
 //! | `objects.rs` | norma's own repository: reading, writing, pinning, exporting objects |
 //! | `blob.rs` | the bytes of a blob, piece by piece |
+//! | `remembered.rs` | trees and differences of a moment ago |
 //! | `tree.rs` | trees: parse, encode, compare, walk, edit |
 //! | `contents.rs` | trees and blobs for those who read a whole state |
 //! | `merge.rs` | three trees become one, line by line |
@@ -36,6 +37,7 @@ mod landing;
 mod merge;
 pub(crate) mod objects;
 mod patch;
+pub(crate) mod remembered;
 mod repository;
 mod staged;
 pub(crate) mod sweep;

@@ -5,14 +5,13 @@
 //! follows the change, never the repository. What was written becomes durable when it is named
 //! ([`Objects::pin`]) or handed over ([`Objects::export`]), not before: an object nobody names is no promise.
 
-use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Seek, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
@@ -22,8 +21,9 @@ use gix_odb::{Header as _, loose};
 
 use super::blob::LARGE_BYTES_MIN;
 use super::command::{GitCommand, Place, Program, git};
+use super::remembered::{Lines, Remembered};
 use super::repository::{Identity, Repository};
-use super::tree::{self, Edit, Entry, Line, TreeChange};
+use super::tree::{self, Edit, Entry, TreeChange};
 use super::{GitError, IoContext, ObjectId, PatchProblem, sync_directory};
 
 /// How much of a blob decides whether it is binary; git's own figure.
@@ -51,6 +51,7 @@ pub struct Objects {
     names: AtomicU64,
     /// Handles that nobody reads with at the moment.
     idle: Mutex<Vec<Handles>>,
+    pub(super) remembered: Remembered,
 }
 
 /// Everything that decides a commit's id.
@@ -114,6 +115,7 @@ impl Objects {
             reads: AtomicU64::new(0),
             names: AtomicU64::new(0),
             idle: Mutex::default(),
+            remembered: Remembered::default(),
             dir,
         };
         objects.settle("empty-config", b"", 0o444)?;
@@ -177,7 +179,7 @@ impl Objects {
                 Handles { own, user: OnceCell::new() }
             }
         };
-        Ok(Reader { objects: self, handles: Some(handles), trees: RefCell::default() })
+        Ok(Reader { objects: self, handles: Some(handles) })
     }
 
     /// How many objects were read so far, for tests that hold the cost of a change to its size.
@@ -256,7 +258,7 @@ impl Objects {
     }
 
     /// The names in a directory of a tree; none if it has no such directory.
-    pub(crate) fn names_in(&self, tree: ObjectId, directory: &[u8]) -> Result<Vec<Vec<u8>>, GitError> {
+    pub(crate) fn names_in(&self, tree: ObjectId, directory: &[u8]) -> Result<Lines, GitError> {
         let reader = self.reader()?;
         let found = match directory {
             b"" => Some(tree),
@@ -264,8 +266,7 @@ impl Objects {
                 tree::lookup(&reader, tree, path)?.filter(|entry| entry.mode == tree::MODE_TREE).map(|entry| entry.id)
             }
         };
-        let lines = found.map(|id| reader.tree(id)).transpose()?.unwrap_or_default();
-        Ok(lines.into_iter().map(|line| line.name).collect())
+        reader.tree_or_nothing(found)
     }
 
     /// Calls `each` with path, mode and id of everything in a tree but its directories.
@@ -478,7 +479,6 @@ pub(crate) struct Reader<'a> {
     objects: &'a Objects,
     /// There until it is dropped.
     handles: Option<Handles>,
-    trees: RefCell<HashMap<ObjectId, Rc<Vec<Line>>>>,
 }
 
 impl Drop for Reader<'_> {
@@ -542,22 +542,23 @@ impl Reader<'_> {
         header.map(|header| header.size()).ok_or(GitError::MissingObject { id })
     }
 
-    pub(crate) fn tree(&self, id: ObjectId) -> Result<Vec<Line>, GitError> {
+    /// What a tree has, in git's order.
+    pub(crate) fn tree(&self, id: ObjectId) -> Result<Lines, GitError> {
         // git knows the empty tree without storing it.
         if id == ObjectId::empty_tree(self.objects.format) {
-            return Ok(Vec::new());
+            return Ok(Lines::default());
         }
-        tree::parse(id, &self.expect(id, Kind::Tree)?)
+        if let Some(known) = self.objects.remembered.tree(id) {
+            return Ok(known);
+        }
+        let lines = Lines::new(tree::parse(id, &self.expect(id, Kind::Tree)?)?);
+        self.objects.remembered.keep_tree(id, &lines);
+        Ok(lines)
     }
 
-    /// As [`Reader::tree`], for many lookups in the same trees.
-    pub(crate) fn tree_shared(&self, id: ObjectId) -> Result<Rc<Vec<Line>>, GitError> {
-        if let Some(lines) = self.trees.borrow().get(&id) {
-            return Ok(Rc::clone(lines));
-        }
-        let lines = Rc::new(self.tree(id)?);
-        self.trees.borrow_mut().insert(id, Rc::clone(&lines));
-        Ok(lines)
+    /// The same where there may be no directory.
+    pub(crate) fn tree_or_nothing(&self, id: Option<ObjectId>) -> Result<Lines, GitError> {
+        id.map_or_else(|| Ok(Lines::default()), |id| self.tree(id))
     }
 
     /// A commit's tree and parents.

@@ -147,7 +147,7 @@ fn alone(
     side: impl Fn(&TreeChange) -> Option<Entry>,
 ) -> Result<Option<ObjectId>, GitError> {
     let edits: Vec<Edit<'_>> = changes.iter().filter_map(|it| Some((it.path.as_slice(), Some(side(it)?)))).collect();
-    let put = |bytes: &[u8]| objects::put(store, gix_object::Kind::Tree, bytes);
+    let put = |bytes: &[u8], _| objects::put(store, gix_object::Kind::Tree, bytes);
     match tree::edit_with(&put, &objects.reader()?, ObjectId::empty_tree(objects.format), &edits) {
         Ok(tree) => Ok(Some(tree)),
         Err(PatchProblem::Git(error)) => Err(error),

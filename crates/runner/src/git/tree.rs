@@ -6,6 +6,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::objects::{Objects, Reader};
 use super::patch::PatchProblem;
@@ -43,9 +44,9 @@ pub struct TreeChange {
 }
 
 /// One line of a tree object.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Line {
-    pub(crate) name: Vec<u8>,
+    pub(crate) name: Arc<[u8]>,
     pub(crate) entry: Entry,
 }
 
@@ -75,15 +76,14 @@ fn parse_line(data: &[u8], kind: gix_hash::Kind) -> Option<(Line, &[u8])> {
     let (name, data) = (&data[..end], &data[end + 1..]);
     let (id, rest) = data.split_at_checked(kind.len_in_bytes())?;
     let well_named = !name.is_empty() && !name.contains(&b'/');
-    let line = Line { name: name.to_vec(), entry: Entry { mode, id: ObjectId::try_from(id).ok()? } };
+    let line = Line { name: name.into(), entry: Entry { mode, id: ObjectId::try_from(id).ok()? } };
     well_named.then_some((line, rest))
 }
 
-/// Writes a tree object's bytes; sorts as git does.
-fn encode(mut lines: Vec<Line>) -> Vec<u8> {
-    lines.sort_by(git_order);
-    let mut bytes = Vec::new();
-    for line in &lines {
+/// The bytes of a tree object.
+fn encode(lines: &[Line]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(lines.iter().map(|line| line.name.len() + 40).sum());
+    for line in lines {
         bytes.extend_from_slice(format!("{:o} ", line.entry.mode).as_bytes());
         bytes.extend_from_slice(&line.name);
         bytes.push(0);
@@ -94,11 +94,11 @@ fn encode(mut lines: Vec<Line>) -> Vec<u8> {
 
 /// git sorts a directory as if its name ended with a slash.
 fn git_order(left: &Line, right: &Line) -> Ordering {
-    let key = |line: &Line| {
-        let slash = line.entry.is_tree().then_some(b'/');
-        line.name.iter().copied().chain(slash).collect::<Vec<u8>>()
-    };
-    key(left).cmp(&key(right))
+    let common = left.name.len().min(right.name.len());
+    let next = |line: &Line| line.name.get(common).copied().or(line.entry.is_tree().then_some(b'/'));
+    let rest = |line: &Line| line.name.len() - common;
+    let by_name = left.name[..common].cmp(&right.name[..common]);
+    by_name.then_with(|| next(left).cmp(&next(right))).then_with(|| rest(left).cmp(&rest(right)))
 }
 
 /// Joins a directory and a name.
@@ -123,11 +123,15 @@ struct Pair {
 
 /// Lists what differs between two trees, by path bytes.
 pub(crate) fn diff(reader: &Reader<'_>, old: ObjectId, new: ObjectId) -> Result<Vec<TreeChange>, GitError> {
+    if let Some(known) = reader.objects().remembered.difference(old, new) {
+        return Ok(known.to_vec());
+    }
     let mut changes = Vec::new();
     if old != new {
         visit_pairs(reader, Pair { path: Vec::new(), old: Some(old), new: Some(new) }, &mut changes, &mut |_| ())?;
     }
     changes.sort_by(|left, right| left.path.cmp(&right.path));
+    reader.objects().remembered.keep_difference(old, new, &changes);
     Ok(changes)
 }
 
@@ -155,19 +159,28 @@ fn visit_pairs(
     let mut due = vec![root];
     while let Some(pair) = due.pop() {
         pair.new.iter().copied().for_each(&mut *new_tree);
-        let mut names: BTreeMap<Vec<u8>, [Option<Entry>; 2]> = BTreeMap::new();
-        for (side, tree) in [pair.old, pair.new].into_iter().enumerate() {
-            for line in tree.map_or(Ok(Vec::new()), |tree| reader.tree(tree))? {
-                names.entry(line.name).or_default()[side] = Some(line.entry);
-            }
-        }
-        for (name, [old, new]) in names {
-            if old != new {
-                compare(join(&pair.path, &name), old, new, &mut due, changes);
-            }
+        let (old, new) = (reader.tree_or_nothing(pair.old)?, reader.tree_or_nothing(pair.new)?);
+        for (name, [old, new]) in differing(&old, &new) {
+            compare(join(&pair.path, name), old, new, &mut due, changes);
         }
     }
     Ok(())
+}
+
+/// The names of which two directories have not the same, with what each has. What both begin and end with is passed over:
+/// most changes are few, and the order of a tree that somebody made by hand is not relied on.
+pub(crate) fn differing<'l>(old: &'l [Line], new: &'l [Line]) -> BTreeMap<&'l [u8], [Option<Entry>; 2]> {
+    let begin = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let (old, new) = (&old[begin..], &new[begin..]);
+    let end = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+    let mut names: BTreeMap<&[u8], [Option<Entry>; 2]> = BTreeMap::new();
+    for (side, lines) in [&old[..old.len() - end], &new[..new.len() - end]].into_iter().enumerate() {
+        for line in lines {
+            names.entry(&line.name).or_default()[side] = Some(line.entry);
+        }
+    }
+    names.retain(|_, [old, new]| old != new);
+    names
 }
 
 fn compare(path: Vec<u8>, old: Option<Entry>, new: Option<Entry>, due: &mut Vec<Pair>, changes: &mut Vec<TreeChange>) {
@@ -191,7 +204,7 @@ pub(crate) fn walk(
     while let Some((path, entry)) = due.pop() {
         if entry.is_tree() {
             let lines = reader.tree(entry.id)?;
-            due.extend(lines.into_iter().rev().map(|line| (join(&path, &line.name), line.entry)));
+            due.extend(lines.iter().rev().map(|line| (join(&path, &line.name), line.entry)));
         } else {
             each(&path, entry.mode, entry.id);
         }
@@ -206,8 +219,8 @@ pub(crate) fn lookup(reader: &Reader<'_>, tree: ObjectId, path: &[u8]) -> Result
         if !at.is_tree() {
             return Ok(None);
         }
-        let lines = reader.tree_shared(at.id)?;
-        match lines.iter().find(|line| line.name == name) {
+        let lines = reader.tree(at.id)?;
+        match lines.iter().find(|line| *line.name == *name) {
             Some(line) => at = line.entry,
             None => return Ok(None),
         }
@@ -235,8 +248,8 @@ struct Group<'a> {
     below: Vec<Edit<'a>>,
 }
 
-/// Writes the bytes of a tree, wherever they are to be.
-type Put<'p> = dyn Fn(&[u8]) -> Result<ObjectId, GitError> + 'p;
+/// Writes a tree, wherever it is to be.
+type Put<'p> = dyn Fn(&[u8], Vec<Line>) -> Result<ObjectId, GitError> + 'p;
 
 /// Makes a new tree from an old one. A file where a directory with entries is, or the other way round, is a
 /// conflict, never a silent replacement. Recursion is bounded by the depth of the edited paths.
@@ -246,7 +259,12 @@ pub(crate) fn edit(
     base: ObjectId,
     edits: &[Edit<'_>],
 ) -> Result<ObjectId, PatchProblem> {
-    edit_with(&|bytes| objects.write(gix_object::Kind::Tree, bytes), reader, base, edits)
+    let put = |bytes: &[u8], lines| {
+        let id = objects.write(gix_object::Kind::Tree, bytes)?;
+        objects.remembered.keep_tree(id, &Arc::new(lines));
+        Ok(id)
+    };
+    edit_with(&put, reader, base, edits)
 }
 
 /// The same with trees that are written elsewhere.
@@ -258,7 +276,7 @@ pub(super) fn edit_with(
 ) -> Result<ObjectId, PatchProblem> {
     match edit_directory(put, reader, Some(base), b"", edits)? {
         Some(tree) => Ok(tree),
-        None => Ok(put(b"")?),
+        None => Ok(put(b"", Vec::new())?),
     }
 }
 
@@ -269,20 +287,26 @@ fn edit_directory(
     prefix: &[u8],
     edits: &[Edit<'_>],
 ) -> Result<Option<ObjectId>, PatchProblem> {
-    let lines = tree.map_or(Ok(Vec::new()), |tree| reader.tree(tree))?;
-    let mut entries: BTreeMap<Vec<u8>, Entry> = lines.into_iter().map(|line| (line.name, line.entry)).collect();
-    for (name, group) in by_first_name(edits) {
-        let path = join(prefix, name);
-        let found = entries.remove(name);
-        if let Some(entry) = edit_name(put, reader, &path, found, &group)? {
-            entries.insert(name.to_vec(), entry);
+    let before = reader.tree_or_nothing(tree)?;
+    let groups = by_first_name(edits);
+    let (mut found, mut lines) = (BTreeMap::new(), Vec::with_capacity(before.len() + groups.len()));
+    for line in before.iter() {
+        match groups.contains_key(&*line.name) {
+            true => drop(found.insert(&*line.name, line.entry)),
+            false => lines.push(line.clone()),
         }
     }
-    if entries.is_empty() {
+    for (name, group) in groups {
+        let path = join(prefix, name);
+        let entry = edit_name(put, reader, &path, found.get(name).copied(), &group)?;
+        lines.extend(entry.map(|entry| Line { name: name.into(), entry }));
+    }
+    if lines.is_empty() {
         return Ok(None);
     }
-    let lines = entries.into_iter().map(|(name, entry)| Line { name, entry }).collect();
-    Ok(Some(put(&encode(lines))?))
+    // Quick where most of it is in order.
+    lines.sort_by(git_order);
+    Ok(Some(put(&encode(&lines), lines)?))
 }
 
 fn edit_name(

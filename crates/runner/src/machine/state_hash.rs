@@ -16,6 +16,7 @@
 
 mod memo;
 
+use crate::git::tree::Line;
 use crate::git::{Contents, Entry, MODE_GITLINK, MODE_SYMLINK, MODE_TREE, ObjectId, Objects};
 use crate::{Error, Result};
 use contract::hash::{Hasher, digest};
@@ -95,10 +96,10 @@ impl GitTree<'_> {
     fn fold(&mut self, tree: ObjectId, depth: usize) -> Result<Digest> {
         check_depth(depth, &format!("tree {tree}"))?;
         let mut nodes = Vec::new();
-        for (name, entry) in self.contents.tree(tree)? {
-            if !is_left_out(&name, depth) {
-                let (kind, digest) = self.entry(entry, depth)?;
-                nodes.push(Node { name, kind, digest });
+        for Line { name, entry } in self.contents.tree(tree)?.iter() {
+            if !is_left_out(name, depth) {
+                let (kind, digest) = self.entry(*entry, depth)?;
+                nodes.push(Node { name: name.to_vec(), kind, digest });
             }
         }
         Ok(fold(nodes))

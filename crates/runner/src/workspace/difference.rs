@@ -2,10 +2,8 @@
 //!
 //! Found in one pass that reads only trees that differ, and given up once it is larger than the caller can use.
 
-use std::collections::BTreeMap;
-
 use crate::git::objects::Reader;
-use crate::git::tree::{MODE_GITLINK, join};
+use crate::git::tree::{MODE_GITLINK, differing, join};
 use crate::git::{Entry, GitError, ObjectId, TreeChange, is_git_directory};
 
 /// How one tree differs from another.
@@ -42,11 +40,10 @@ pub(super) fn between(
     }
     while let Some(pair) = due.pop() {
         found.trees.extend(pair.new);
-        for (name, [old, new]) in names(reader, &pair)? {
-            if old != new {
-                check_name(pair.new, &name)?;
-                compare(&pair, join(&pair.path, &name), old, new, &mut found, &mut due);
-            }
+        let (old, new) = (reader.tree_or_nothing(pair.old)?, reader.tree_or_nothing(pair.new)?);
+        for (name, [old, new]) in differing(&old, &new) {
+            check_name(pair.new, name)?;
+            compare(&pair, join(&pair.path, name), old, new, &mut found, &mut due);
         }
         if found.changes.len() > changes_max {
             return Ok(None);
@@ -54,16 +51,6 @@ pub(super) fn between(
     }
     found.changes.sort_by(|left, right| left.path.cmp(&right.path));
     Ok(Some(found))
-}
-
-fn names(reader: &Reader<'_>, pair: &Pair) -> Result<BTreeMap<Vec<u8>, [Option<Entry>; 2]>, GitError> {
-    let mut names: BTreeMap<Vec<u8>, [Option<Entry>; 2]> = BTreeMap::new();
-    for (side, tree) in [pair.old, pair.new].into_iter().enumerate() {
-        for line in tree.map_or(Ok(Vec::new()), |tree| reader.tree(tree))? {
-            names.entry(line.name).or_default()[side] = Some(line.entry);
-        }
-    }
-    Ok(names)
 }
 
 fn compare(

@@ -377,7 +377,7 @@ fn list(reader: &Reader<'_>, tree: ObjectId, time: Stamp) -> Result<(Vec<Indexed
             continue;
         }
         trees.push(entry.id);
-        for line in reader.tree(entry.id)?.into_iter().rev() {
+        for line in reader.tree(entry.id)?.iter().rev() {
             difference::check_name(Some(entry.id), &line.name)?;
             due.push((join(&path, &line.name), line.entry));
         }

@@ -153,8 +153,8 @@ impl<'a> Walk<'a> {
 
     /// Recursion is bounded by [`DEPTH_MAX`].
     fn directory(&mut self, dir: &Directory<'_>) -> Result<(), GitError> {
-        let lines = dir.base.map_or(Ok(Vec::new()), |base| self.reader.tree(base))?;
-        let mut before: BTreeMap<Vec<u8>, Entry> = lines.into_iter().map(|line| (line.name, line.entry)).collect();
+        let lines = self.reader.tree_or_nothing(dir.base)?;
+        let mut before: BTreeMap<&[u8], Entry> = lines.iter().map(|line| (&*line.name, line.entry)).collect();
         let mut names = sweep::names_in(dir.handle).map_err(|error| at(dir.path, error))?;
         // The order decides which of too many files are the ones too many.
         names.sort();
@@ -174,7 +174,7 @@ impl<'a> Walk<'a> {
         }
         if dir.complete {
             for (name, entry) in before {
-                self.delete(&join(dir.path, &name), Some(entry))?;
+                self.delete(&join(dir.path, name), Some(entry))?;
             }
         }
         if of_base {
