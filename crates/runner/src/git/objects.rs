@@ -549,6 +549,8 @@ impl Reader<'_> {
             return Ok(Lines::default());
         }
         if let Some(known) = self.objects.remembered.tree(id) {
+            // Somebody goes through it all the same.
+            self.count_read();
             return Ok(known);
         }
         let lines = Lines::new(tree::parse(id, &self.expect(id, Kind::Tree)?)?);

@@ -238,6 +238,7 @@ fn header(count: u32) -> [u8; HEADER_BYTES] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::git::MODE_FILE;
     use std::collections::BTreeMap;
 
     const FORMAT: gix_hash::Kind = gix_hash::Kind::Sha1;
