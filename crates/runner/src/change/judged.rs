@@ -253,6 +253,7 @@ fn loop_terms(run: &Run) -> Item {
         output_schema: None,
         forbidden_actions: Vec::new(),
         audit_only: false,
+        thread: None,
         submitted: run.started.contract_digest,
     }
 }
