@@ -251,6 +251,12 @@ impl Repository {
         Some(Identity { name: self.config("user.name")?, email: self.config("user.email")? })
     }
 
+    /// Whether the user's git stores LF for the CRLF of files of which no attribute speaks (`core.autocrlf`).
+    pub fn converts_line_endings(&self) -> bool {
+        let value = self.config("core.autocrlf").map(|value| value.to_ascii_lowercase());
+        value.is_some_and(|value| matches!(value.as_str(), "true" | "input" | "yes" | "on" | "1"))
+    }
+
     fn config(&self, key: &str) -> Option<String> {
         let value = self.git("config").args(&["--get", key]).run().ok()?;
         Some(text(without_newline(value))).filter(|value| !value.trim().is_empty())
