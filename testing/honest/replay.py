@@ -2,7 +2,7 @@
 """Replays commits of a git repository as the work of honest agents, and says what norma makes of them.
 
     replay.py --norma BINARY --repository GIT_DIR [--commits N] [--seed N] [--limits default|raised] [--build COMMAND]
-              [--read DIRECTORY]...
+              [--read DIRECTORY]... [--with PATH]
 
 Each commit becomes a work item whose scope names exactly the files that it touches. A worker copies the commit's files into
 its workspace, builds if it is told to, and answers. What norma captured must be the commit's own tree, whatever came of it.
@@ -39,13 +39,16 @@ def git(directory, *words, check=True):
     return done.stdout
 
 
-def drawn(repository, count, seed):
-    """The commits to replay: those with exactly one parent. One that moves a submodule is no change of files."""
+def drawn(repository, count, seed, needed):
+    """The commits to replay: those with exactly one parent that have the file that a build needs. One that moves a submodule
+    is no change of files."""
     listed = git(repository, "rev-list", "--min-parents=1", "--max-parents=1", "HEAD").decode().split()
     random.Random(seed).shuffle(listed)
     for commit in listed:
         if count == 0:
             return
+        if needed and not git(repository, "ls-tree", commit, needed):
+            continue
         if not git(repository, "diff-tree", "-r", f"{commit}^", commit).count(b"160000 "):
             count -= 1
             yield commit
@@ -173,11 +176,12 @@ def main():
     parser.add_argument("--limits", choices=["default", "raised"], default="default")
     parser.add_argument("--build", help="a shell command that the agent runs after its change")
     parser.add_argument("--read", action="append", default=[], help="what the build needs besides the tools on the PATH")
+    parser.add_argument("--with", dest="needed", help="draw only commits that have this file, such as a lock file")
     options = parser.parse_args()
     counts, different = collections.Counter(), []
     with tempfile.TemporaryDirectory() as place:
         replay = Replay(options, place)
-        for commit in drawn(options.repository, options.commits, options.seed):
+        for commit in drawn(options.repository, options.commits, options.seed, options.needed):
             status, why, equal = replay.one(commit)
             counts[status] += 1
             if equal is False:

@@ -95,13 +95,13 @@ pub(crate) fn short_ref(name: &str) -> &str {
 /// Most names that a line lists.
 const NAMES_MAX: usize = 5;
 
-/// A line on the ignored files that an item's agent left: they are not in the change, which a person may have expected.
+/// A line on the files, ignored or made by a build, that an item's agent left: they are not in the change, which a person may have expected.
 pub(crate) fn left_out(item: &str, left_out: &contract::LeftOut) -> String {
     let names: Vec<&str> = left_out.files.iter().take(NAMES_MAX).map(|file| file.path.as_str()).collect();
     let more = if left_out.count > names.len() as u64 { ", …" } else { "" };
-    let files = if left_out.count == 1 { "1 ignored file" } else { &format!("{} ignored files", left_out.count) };
+    let files = if left_out.count == 1 { "1 file" } else { &format!("{} files", left_out.count) };
     format!(
-        "left out of {}: {files} ({} bytes): {}{more}; to have a file in, name it in allowed_paths or output_files\n",
+        "left out of {}: {files}, ignored or built ({} bytes): {}{more}; to have a file in, name it in allowed_paths or output_files\n",
         safe(item),
         left_out.bytes,
         safe(&names.join(", "))

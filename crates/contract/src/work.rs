@@ -67,6 +67,9 @@ pub struct Item {
     /// Whether it is fine that nothing changes where a patch was asked for.
     #[serde(default)]
     pub audit_only: bool,
+    /// The agent's own name of the conversation that it continues; a conversation of its own without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
     /// SHA-256 of the submitted document, which is kept beside the run.
     pub submitted: Digest,
 }

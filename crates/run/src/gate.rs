@@ -4,6 +4,7 @@
 pub mod acceptance;
 pub mod admission;
 pub mod budget;
+pub mod build_products;
 pub mod command;
 pub mod delta;
 mod finding;

@@ -197,8 +197,15 @@ fn dirs_built_on<'r>(batch: &'r batch::State, state: &'r ItemState) -> Vec<&'r s
 /// What the agent of an item is told about the attempts before its own.
 fn worker_notes(state: &ItemState, is_continued: bool) -> String {
     let attempt = |turn: &Arc<StepRecord>| format!("Attempt {} ended {:?}.\n", turn.step.attempt, turn.end);
-    earlier_note(state, is_continued).into_iter().chain(state.turns.iter().map(attempt)).collect()
+    let thread = state.item.thread.is_some().then(|| CONTINUED_NOTE.to_owned());
+    let earlier = earlier_note(state, is_continued);
+    thread.into_iter().chain(earlier).chain(state.turns.iter().map(attempt)).collect()
 }
+
+/// What the agent of a contract is told that continues a conversation.
+const CONTINUED_NOTE: &str = "This continues an earlier conversation with you. Your workspace is the repository as it is now: \
+                              what you changed then is in it only if it has landed. What this contract asks for counts, not \
+                              what was asked for then.\n";
 
 fn earlier_note(state: &ItemState, is_continued: bool) -> Option<String> {
     if state.kept.is_some() {

@@ -37,8 +37,8 @@ pub use cause::cause;
 pub use contract::work::ShellRight;
 pub use launch::{Launch, ModelPlace, Protocol, launch};
 pub use provider::{
-    KeyPlace, addresses, conversations, hosts, install, is_key, keys, program, resumes_when_cut_off, sign_in,
-    sign_in_files,
+    KeyPlace, addresses, conversations, hosts, install, is_key, keys, program, resumes_in_session,
+    resumes_when_cut_off, sign_in, sign_in_files,
 };
 pub use session::{Act, Answered, Exit, Outcome, Session};
 pub use sign_in::check_renewed;

@@ -114,6 +114,12 @@ pub fn resumes_when_cut_off(kind: Kind) -> bool {
     kind != Kind::Gemini && !conversations(kind).is_empty()
 }
 
+/// Whether an interactive session can continue a conversation of another process that ended well. gemini (0.61) answers
+/// `session/load` with "No previous sessions found for this project", though its files are there.
+pub fn resumes_in_session(kind: Kind) -> bool {
+    kind != Kind::Gemini && !conversations(kind).is_empty()
+}
+
 /// The variables that may hold a key, in the order they are looked for.
 pub fn keys(kind: Kind) -> &'static [KeyPlace<'static>] {
     of(kind).map_or(&[], |provider| &provider.keys)

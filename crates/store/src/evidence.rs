@@ -46,8 +46,8 @@ pub struct Preparing {
 
 impl Preparing {
     /// Starts `target` (`…/steps/003-check`) under a temporary name beside it.
-    pub fn new(target: &Path) -> Result<Preparing> {
-        Ok(Preparing { tmp: temporary_name(target), target: target.to_owned(), files: Vec::new() })
+    pub fn new(target: &Path) -> Preparing {
+        Preparing { tmp: temporary_name(target), target: target.to_owned(), files: Vec::new() }
     }
 
     /// Writes a file from memory.

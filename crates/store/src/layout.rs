@@ -132,6 +132,11 @@ impl Layout {
         self.state.join("conversations").join(slug)
     }
 
+    /// `threads/`: conversations that ended well, for contracts that continue one by its name.
+    pub fn threads(&self) -> PathBuf {
+        self.state.join("threads")
+    }
+
     /// A path as rows and views spell it: relative to the repository where it lies inside it.
     pub fn shown(&self, path: &Path) -> String {
         path.strip_prefix(&self.root).unwrap_or(path).to_string_lossy().into_owned()

@@ -142,7 +142,7 @@ fn carry_out(store: &Store, mut run: Run, log: &mut RunLog, bytes: u64) -> Resul
 
 fn take_turn(store: &Store, run: &mut Run, log: &mut RunLog, step: StepRef, evidence: &[u8]) -> Result<()> {
     let (slug, dir) = (run.id.slug(), format!("steps/{}", step.dir_name()));
-    let mut prepared = Preparing::new(&store.layout.run(&slug).join(&dir))?;
+    let mut prepared = Preparing::new(&store.layout.run(&slug).join(&dir));
     prepared.write("output.json", crate::step::RESPONSE.as_bytes())?;
     prepared.write("files/evidence", evidence)?;
     let mut facts = vec![Fact::StepCommitted(StepCommitted {

@@ -36,7 +36,7 @@ fn what_a_build_leaves_outside_the_scope_does_not_keep_a_change_from_landing() {
     assert_eq!(results[0]["left_out"], left_out);
     assert_eq!(receipt(&results[0])["left_out"], left_out);
     assert_eq!(env.last()["left_out"], json!(["a.o", "build/out", "lib/x.o"]));
-    let line = "left out of a: 3 ignored files (4 bytes): a.o, build/out, lib/x.o; to have a file in, name it in \
+    let line = "left out of a: 3 files, ignored or built (4 bytes): a.o, build/out, lib/x.o; to have a file in, name it in \
                 allowed_paths or output_files";
     let shown = env.norma(&["show", "@last"]).to_string();
     assert!(shown.contains(line), "{shown}");
@@ -44,6 +44,41 @@ fn what_a_build_leaves_outside_the_scope_does_not_keep_a_change_from_landing() {
     assert!(again.contains(line), "{again}");
     env.norma(&["verify", "@last"]).success();
     env.norma(&["replay", "@last"]).success();
+}
+
+/// What a build makes, in a repository that ignores none of it.
+const BUILD: &str =
+    r"echo a > src/a.txt; mkdir obj; printf '\177ELF\002\000' > obj/a.o; printf '!<arch>\n\000' > liba.a;";
+
+#[test]
+fn what_a_build_makes_is_left_out_though_nothing_ignores_it() {
+    let env = building(BUILD);
+    env.write(".gitignore", "items.json\n");
+    env.write("t.sh", "! test -e obj/a.o\n");
+    env.commit("nothing is ignored");
+    let work = item("a", json!({"allowed_paths": ["src/a.txt"], "test_command": "sh t.sh"}));
+    let results = batch(&env, &[work], 0);
+    assert_eq!(landed(&env), ["src/a.txt"], "and the test ran without it");
+    assert_eq!(env.last()["left_out"], json!(["liba.a", "obj/a.o"]));
+    assert_eq!(receipt(&results[0])["left_out"]["count"], 2);
+    env.norma(&["verify", "@last"]).success();
+    env.norma(&["replay", "@last"]).success();
+}
+
+#[test]
+fn what_a_build_makes_is_judged_where_the_contract_speaks_of_it_and_where_it_is_protected() {
+    let refused = |script: &str, scope: Value, rule: &str, path: &str| {
+        let env = building(script);
+        env.write(".gitignore", "items.json\n");
+        env.commit("nothing is ignored");
+        let results = batch(&env, &[item("a", scope)], 1);
+        let shown = results[0].to_string();
+        assert!(shown.contains(rule) && shown.contains(path), "{shown}");
+    };
+    let hook = format!("{BUILD} mkdir -p .github/workflows; printf '\\177ELF' > .github/workflows/ci.yml");
+    refused(&hook, json!({"allowed_paths": ["src/a.txt"]}), "protected", ".github/workflows/ci.yml");
+    refused(BUILD, json!({"allowed_paths": ["src", "obj"]}), "binary", "obj/a.o");
+    refused(BUILD, json!({}), "binary", "liba.a");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Repositories of every kind, and changes of every kind in them.
 
-use crate::batches::{item, with_worker};
+use crate::batches::{batch, item, with_worker};
 use crate::environment::{PATCH, TestEnvironment};
 use serde_json::json;
 use std::process::Command;
@@ -69,6 +69,26 @@ fn a_bare_repository_is_refused() {
     ! next: make a checkout of it: git clone, or git worktree add
     [exit 4]
     ");
+}
+
+/// An agent that writes what the attributes ask for in a checkout, and one under `core.autocrlf`; what says nothing stays.
+#[test]
+fn what_an_agent_writes_with_crlf_is_stored_as_git_would_store_it() {
+    let script = r"for file in a.txt b.raw c; do printf 'a\r\nb\r\n' > src/$file; done";
+    for (autocrlf, plain) in [("true", "a\nb"), ("false", "a\r\nb")] {
+        let env = with_worker(script);
+        env.git(&["config", "core.autocrlf", autocrlf]);
+        env.write(".gitattributes", "*.txt text eol=crlf\n*.raw -text\n");
+        env.commit("attributes");
+        batch(&env, &[item("a", json!({"allowed_paths": ["src"]}))], 0);
+        let stored = |path: &str| env.git(&["cat-file", "blob", &format!("HEAD:{path}")]);
+        assert_eq!([stored("src/a.txt"), stored("src/b.raw")], ["a\nb", "a\r\nb"]);
+        assert_eq!(stored("src/c"), plain, "core.autocrlf {autocrlf}");
+        assert_eq!(env.read("src/a.txt"), "a\r\nb\r\n");
+        assert_eq!(env.git(&["status", "--porcelain", "src"]), "");
+        env.norma(&["verify", "@last"]).success();
+        env.norma(&["replay", "@last"]).success();
+    }
 }
 
 #[test]

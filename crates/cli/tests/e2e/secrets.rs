@@ -105,3 +105,58 @@ fn a_file_that_an_agent_leaves_and_what_tests_print_are_kept_without_secrets() {
         env.norma(args).success();
     }
 }
+
+/// A worker that adds what looks like a key to a test, and the id of the approval that this needs.
+fn with_fixture() -> (TestEnvironment, String) {
+    let env = with_worker("mkdir -p tests; printf 'key=%s%s\\n' AK IAJ4XQ2WZ7R5T9V1B3 > tests/key.txt");
+    env.write("items.json", &json!([item("a", json!({}))]).to_string());
+    env.norma(&["batch", "items.json"]).exits(3);
+    assert_eq!(files_with_key(&env.run_dir()), Vec::<String>::new(), "nobody has approved it yet");
+    let asked = env.json(&["approvals"])[0].clone();
+    let reasons = asked["reasons"].to_string();
+    let digest = contract::hash::sha256(format!("key={KEY}\n").as_bytes());
+    assert!(reasons.contains("tests/key.txt: line 1 adds what looks like an access key (aws)"), "{reasons}");
+    assert!(reasons.contains(&format!("tests/key.txt has SHA-256 {digest}")) && !reasons.contains(KEY), "{reasons}");
+    (env, asked["id"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn what_looks_like_a_secret_in_a_test_lands_with_a_persons_approval_of_exactly_that_file() {
+    let (env, id) = with_fixture();
+    env.norma(&["approve", &id]).success();
+    env.norma(&["resume", "@last"]).success();
+    assert_eq!(env.read("tests/key.txt"), format!("key={KEY}\n"));
+    let patch = std::fs::read_to_string(env.run_dir().join("changes/001/patch.diff")).unwrap();
+    assert!(patch.contains(KEY), "a patch without it would make another tree: {patch}");
+    env.norma(&["verify", "@last"]).success();
+    env.norma(&["replay", "@last"]).success();
+    env.norma(&["replay", "@last", "--reverify"]).success();
+}
+
+#[test]
+fn what_looks_like_a_secret_in_a_test_and_is_not_approved_lands_nowhere() {
+    let (env, id) = with_fixture();
+    env.norma(&["deny", &id, "--reason", "it is a real one"]).success();
+    env.norma(&["batch", "items.json"]).exits(1);
+    let ended = env.events().into_iter().find(|event| event["type"] == "item_ended").unwrap();
+    assert_eq!(
+        (&ended["payload"]["status"], &ended["payload"]["reason"]),
+        (&json!("denied"), &json!("approval_denied"))
+    );
+    assert!(!env.root.join("tests/key.txt").exists());
+    assert_eq!(files_with_key(&env.run_dir()), Vec::<String>::new());
+    env.norma(&["verify", "@last"]).success();
+    env.norma(&["replay", "@last"]).success();
+}
+
+#[test]
+fn a_secret_beside_those_of_tests_and_a_mark_in_a_test_are_refused_without_a_question() {
+    for script in [
+        format!("mkdir -p tests; echo key={KEY} > tests/key.txt; echo key={KEY} > src/key.txt"),
+        "mkdir -p tests; echo 'key=[redacted:aws_key]' > tests/key.txt".to_owned(),
+    ] {
+        let env = with_worker(&script);
+        let results = batch(&env, &[item("a", json!({}))], 1);
+        assert_eq!(results[0]["status"], "denied", "{script}");
+    }
+}

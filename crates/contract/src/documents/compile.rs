@@ -5,7 +5,7 @@ use super::{AgentRegistry, AgentRole, task_contract, work_item};
 use crate::json::{self, Limits, Report, Violation};
 use crate::policy::{McpAllowlist, allowed_path_outside, is_trivial, split};
 use crate::work::Item;
-use crate::{AgentConfig, RepoPath, schema};
+use crate::{AgentConfig, AgentType, RepoPath, schema};
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -42,21 +42,47 @@ pub struct Terms<'a> {
     pub is_directory: &'a dyn Fn(&RepoPath) -> bool,
     /// Why a command may not be started, if it may not.
     pub refusal: &'a dyn Fn(&[String]) -> Option<String>,
+    /// Whether a conversation of this name with an agent of this type is kept, so that it can be continued.
+    pub has_thread: &'a dyn Fn(&str, AgentType) -> bool,
 }
 
 impl Terms<'_> {
     /// Whether norma counts the tool operations of who fills this role: by what is started in a sandbox, or by what a
     /// protocol tells.
     pub(super) fn counts_tools(&self, agent_id: &str, role: AgentRole) -> bool {
-        let name = self.worker(agent_id, role).unwrap_or_default();
-        let kind = self.agents.get(&name).map(|agent| agent.kind).or_else(|| crate::AgentType::named(&name));
-        self.confined || kind.is_some_and(|kind| kind != crate::AgentType::Exec)
+        let kind = self.worker(agent_id, role).ok().and_then(|name| self.kind_of(&name));
+        self.confined || kind.is_some_and(|kind| kind != AgentType::Exec)
+    }
+
+    /// What an entry of the configuration is.
+    fn kind_of(&self, worker: &str) -> Option<AgentType> {
+        self.agents.get(worker).map(|agent| agent.kind).or_else(|| AgentType::named(worker))
+    }
+
+    /// Why who fills this role cannot continue a conversation, if it cannot.
+    pub(super) fn not_continued(&self, thread: &str, agent_id: &str, role: AgentRole) -> Option<String> {
+        let worker = self.worker(agent_id, role).ok()?;
+        let kind = self.kind_of(&worker)?;
+        if self.agents.get(&worker).is_some_and(|agent| agent.resume == Some(false)) {
+            return Some(format!("agents.{worker}.resume is false, so it continues no conversation; leave it out"));
+        }
+        if !self.confined {
+            let why = "conversations are kept beyond their run only where agents are confined; leave it out";
+            return Some(why.to_owned());
+        }
+        let shown = kind.as_str();
+        (!(self.has_thread)(thread, kind)).then(|| {
+            format!(
+                "no conversation {thread:?} with an agent of type {shown} is kept here; norma show --json names those of a \
+                 run (steps[].session_id); leave it out to begin a new one"
+            )
+        })
     }
 
     /// The entry of the configuration that fills this role.
     pub(super) fn worker(&self, agent_id: &str, role: AgentRole) -> Result<String, String> {
         let by_role = role.as_str().to_ascii_lowercase();
-        let known = |name: &&str| self.agents.contains_key(*name) || crate::AgentType::named(name).is_some();
+        let known = |name: &&str| self.agents.contains_key(*name) || AgentType::named(name).is_some();
         let name = [agent_id, by_role.as_str()].into_iter().find(known);
         name.map(str::to_owned).ok_or_else(|| {
             format!("no agent is configured for it; add {agent_id:?} or {by_role:?} to \"agents\" in config.json")

@@ -5,7 +5,7 @@ use super::task_contract::schema_artifact;
 use super::{AgentRegistry, AgentRole};
 use crate::json::Violation;
 use crate::policy::McpAllowlist;
-use crate::{AgentConfig, RepoPath, hash};
+use crate::{AgentConfig, AgentType, RepoPath, hash};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -66,12 +66,24 @@ pub(super) fn contract() -> Value {
     })
 }
 
+/// A conversation with codex that is kept.
+pub(super) const THREAD: &str = "0199-thread";
+
 /// Calls `each` with the terms of a state directory that nobody has changed.
 pub(super) fn with_terms<T>(each: impl FnOnce(&Terms<'_>) -> T) -> T {
+    with_agents(|_| {}, each)
+}
+
+/// The same with other agents in its configuration.
+pub(super) fn with_agents<T>(
+    edit: impl FnOnce(&mut BTreeMap<String, AgentConfig>),
+    each: impl FnOnce(&Terms<'_>) -> T,
+) -> T {
     let registry = AgentRegistry::parse(AgentRegistry::BUILTIN.as_bytes()).unwrap();
     let mcp = McpAllowlist::parse(McpAllowlist::BUILTIN.as_bytes()).unwrap();
     let agent: AgentConfig = serde_json::from_value(json!({"type": "exec", "cmd": ["agent"]})).unwrap();
-    let agents = BTreeMap::from([("worker".to_owned(), agent.clone()), ("agent-3".to_owned(), agent)]);
+    let mut agents = BTreeMap::from([("worker".to_owned(), agent.clone()), ("agent-3".to_owned(), agent)]);
+    edit(&mut agents);
     let state_dir = RepoPath::parse(".norma").unwrap();
     let file = |path: &RepoPath| match path.as_str() {
         "docs/notes.md" => Ok(NOTES.to_vec()),
@@ -91,6 +103,7 @@ pub(super) fn with_terms<T>(each: impl FnOnce(&Terms<'_>) -> T) -> T {
         is_directory: &|path| path.as_str() == "src",
         file: &file,
         refusal: &refusal,
+        has_thread: &|thread, kind| thread == THREAD && kind == AgentType::Codex,
     })
 }
 

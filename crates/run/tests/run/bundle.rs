@@ -59,6 +59,7 @@ pub(crate) fn item(id: &str, ends: Ends) -> Item {
         output_schema: None,
         forbidden_actions: Vec::new(),
         audit_only: false,
+        thread: None,
         submitted: digest(9),
     }
 }

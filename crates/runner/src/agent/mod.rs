@@ -9,6 +9,7 @@ mod ongoing;
 mod saving;
 pub(crate) mod spool;
 mod talk;
+mod threads;
 
 use crate::context::Context;
 use crate::process::{End, Limits, Outcome, Talk};
@@ -44,6 +45,8 @@ use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use talk::Conversation;
 use talk::Form;
+use threads::Lasting;
+pub(crate) use threads::Threads;
 
 /// The name of the private home below the one that every program has inside.
 const HOME: &str = "agent";
@@ -87,6 +90,8 @@ pub(crate) struct Engaged {
     place: Place,
     /// Whether the next turn of its role goes on with it.
     continues: bool,
+    /// What keeps it beyond the run, where anything does.
+    lasting: Option<Lasting>,
     spool: Option<Spool>,
     /// What waits for the agent outside of any sandbox.
     free_door: Option<TcpListener>,
@@ -120,7 +125,12 @@ pub(crate) struct Ended {
 
 /// The kind of a configured agent; none for one that is not spoken with.
 pub(crate) fn kind_of(agent: &AgentConfig) -> Option<Kind> {
-    Some(match agent.kind {
+    known_kind(agent.kind)
+}
+
+/// The same of a type.
+pub(crate) fn known_kind(kind: AgentType) -> Option<Kind> {
+    Some(match kind {
         AgentType::Exec => return None,
         AgentType::Codex => Kind::Codex,
         AgentType::Claude => Kind::Claude,
@@ -163,7 +173,7 @@ impl Engaging<'_> {
         let limits = &order.run.started.contract.limits;
         let dir = private.join(format!("spool-{name}"));
         let spool = Spool::new(dir, u64::from(limits.evidence_mb) << 20, Arc::clone(&redactor))?;
-        let exchanges = Arc::new(Exchanges::new(&spool.dir, redactor));
+        let exchanges = Arc::new(Exchanges::new(&spool.dir, Arc::clone(&redactor)));
         let access = match access(context, order, agent, kind, exchanges) {
             Ok(access) => access,
             Err(why) => return Ok(Engagement::Refused(why)),
@@ -193,6 +203,11 @@ impl Engaging<'_> {
             return Ok(Engagement::Refused(why.to_owned()));
         }
         prompt.sent = if ongoing.is_some() { Sent::Delta } else { Sent::Full };
+        let ongoing = match (ongoing, named(context, order, kind)) {
+            (None, Err(why)) => return Ok(Engagement::Refused(why)),
+            (None, Ok(named)) => named,
+            (own, _) => own,
+        };
         let told = Told::new(&access, agent, port, &context.user_env);
         let terms = Terms {
             kind,
@@ -218,7 +233,13 @@ impl Engaging<'_> {
         let files = terms.ongoing.as_ref().map(|ongoing| (kind, ongoing.files.as_path()));
         let home = Home::furnish(home_dir, &launch, sign_in.map(|home| (kind, home)), files)?;
         let (spool, continues) = (Some(spool), spec.continues);
-        let engaged = Engaged { terms, launch, home, place: kept, continues, spool, free_door };
+        let lasts = inside.is_some() && order.again.is_none() && agent.resume != Some(false);
+        let lasting = spec.item.as_ref().filter(|_| lasts).map(|item| Lasting {
+            threads: Threads::new(context.layout.threads()),
+            continued: item.thread.clone(),
+            redactor,
+        });
+        let engaged = Engaged { terms, launch, home, place: kept, continues, lasting, spool, free_door };
         Ok(Engagement::Ready(Box::new(engaged)))
     }
 }
@@ -248,6 +269,16 @@ fn conversations(context: &Context, order: &TurnOrder<'_>) -> PathBuf {
         Some(_) => layout.worktree(&slug).join("conversations"),
         None => layout.conversations(&slug),
     }
+}
+
+/// The conversation that the contract of a turn names. All is told in it: what was said there before is no instruction.
+fn named(context: &Context, order: &TurnOrder<'_>, kind: Kind) -> std::result::Result<Option<Ongoing>, String> {
+    let Some(thread) = order.spec.item.as_ref().and_then(|item| item.thread.as_deref()) else { return Ok(None) };
+    if order.again.is_some() {
+        return Err(format!("it continued conversation {thread}, which is not on record as it was then"));
+    }
+    let found = Threads::new(context.layout.threads()).find(kind, thread);
+    found.map(Some).ok_or_else(|| format!("conversation {thread}, which the contract names, is not kept any more"))
 }
 
 fn gateway_options(order: &TurnOrder<'_>) -> Options {
@@ -428,8 +459,8 @@ impl Engaged {
         let failed = |source| Error::io("speak with", Path::new(self.terms.kind.as_str()), source);
         let step_dir = [self.terms.step_dir.as_str()];
         let prompt = match &self.terms.ongoing {
-            Some(ongoing) => self.terms.prompt.delta(&ongoing.known.told),
-            None => self.terms.prompt.full(),
+            Some(ongoing) if self.terms.prompt.sent == Sent::Delta => self.terms.prompt.delta(&ongoing.known.told),
+            _ => self.terms.prompt.full(),
         };
         let saving = work.zip(ongoing::home(&self.home.dir)).map(|(work, home)| {
             Saving::new(work, self.place.clone(), home, self.terms.prompt.clone(), self.terms.used_before())
@@ -477,6 +508,14 @@ impl Engaged {
             Some(id) if is_cut_off => self.keep(Place::keep_cut_off, id, ended.usage, home)?,
             _ => self.place.forget()?,
         }
+        let lasting = self.lasting.as_ref().zip(ended.session_id.as_deref());
+        let not_kept = match lasting.filter(|_| ended.ok && !out_of_budget) {
+            Some((lasting, id)) => {
+                self.with_homes(home, |homes| lasting.keep(self.terms.kind, &self.known(id, ended.usage), homes))
+            }
+            None => None,
+        };
+        let strayed = lasting.and_then(|(lasting, id)| lasting.strayed(id));
         let said = SessionOutcome {
             agent: self.terms.kind.as_str().to_owned(),
             protocol: self.launch.protocol.as_str().to_owned(),
@@ -494,6 +533,7 @@ impl Engaged {
         }
         let mut notes: Vec<String> = talk.spool.finish()?.into_iter().collect();
         notes.extend(self.gateway_notes());
+        notes.extend(strayed.into_iter().chain(not_kept));
         notes.extend(self.terms.unused_address.clone());
         notes.extend(talk.asked_again.take().map(|why| format!("the agent was asked once more for its answer: {why}")));
         talk.spool.document("outcome.json", &serde_json::to_value(&said).expect("BUG: an outcome is plain data"))?;
@@ -520,12 +560,22 @@ impl Engaged {
 
     /// Keeps the conversation: as the agent found it, with what it changed.
     fn keep(&self, how: Keep, id: &str, used: Usage, changed: Option<&OwnedFd>) -> Result<()> {
+        self.with_homes(changed, |homes| how(&self.place, &self.known(id, used), homes))
+    }
+
+    /// What is known of its conversation, now that it has used so much in this turn.
+    fn known(&self, id: &str, used: Usage) -> Known {
         let mut all = self.terms.used_before();
         all.add(&used);
-        let known = Known { id: id.to_owned(), told: self.terms.prompt.clone(), used: all };
+        let agent = self.terms.kind.as_str().to_owned();
+        Known { agent, id: id.to_owned(), told: self.terms.prompt.clone(), used: all }
+    }
+
+    /// Its home as it found it, and what it changed of it.
+    fn with_homes<T>(&self, changed: Option<&OwnedFd>, each: impl FnOnce(&[&OwnedFd]) -> T) -> T {
         let found = ongoing::home(&self.home.dir);
         let homes: Vec<&OwnedFd> = found.iter().chain(changed).collect();
-        how(&self.place, &known, &homes)
+        each(&homes)
     }
 
     /// What went wrong: what the provider last did to the agent, where it does not know or had no time to say.

@@ -1,7 +1,7 @@
 //! Conversations that go on: that of a role in a loop, whose next turn is told only what it does not know yet, and that of
 //! a turn which was cut off. The files in which the command line keeps its conversations are taken from the home of one
 //! turn and put into that of the next, and lie in the state directory meanwhile, so that they outlive norma's own process.
-//! Nothing else of a home lives longer than its turn.
+//! Nothing else of a home lives longer than its turn. What outlives its run, too, is in [`super::threads`].
 
 use super::home::make_dir;
 use crate::evidence::left_files::{Visitor, open, visit};
@@ -27,6 +27,9 @@ const KNOWN: &str = "conversation.json";
 /// What is known of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Known {
+    /// The make of the agent; none of one that an older norma kept.
+    #[serde(default)]
+    pub(super) agent: String,
     /// The agent's own name for it.
     pub(super) id: String,
     /// What the agent was told last.
@@ -53,35 +56,57 @@ impl Place {
     /// Below the conversations of a run.
     pub(super) fn of(kind: Kind, conversations: &Path, step: StepRef) -> Place {
         let name = step.item.map_or_else(|| step.role.to_string(), |item| format!("item-{item}"));
-        Place { kind, dir: conversations.join(name) }
+        Place::at(kind, conversations.join(name))
+    }
+
+    /// At this very place.
+    pub(super) fn at(kind: Kind, dir: PathBuf) -> Place {
+        Place { kind, dir }
+    }
+
+    /// The make of its agent.
+    pub(super) fn agent(&self) -> String {
+        self.kind.as_str().to_owned()
+    }
+
+    /// The conversation that is kept here, if there is one.
+    pub(super) fn read(&self) -> Option<Ongoing> {
+        let known = serde_json::from_slice(&std::fs::read(self.dir.join(KNOWN)).ok()?).ok()?;
+        Some(Ongoing { known, files: self.dir.join(FILES) })
     }
 
     /// The conversation in which a prompt can be said, if there is one. A role of which it is said differently what it is
     /// begins anew.
     pub(super) fn find(&self, prompt: &PromptBlocks) -> Option<Ongoing> {
-        let known: Known = serde_json::from_slice(&std::fs::read(self.dir.join(KNOWN)).ok()?).ok()?;
-        let same = |name| known.told.block(name) == prompt.block(name);
-        (same(BlockName::System) && same(BlockName::Role)).then(|| Ongoing { known, files: self.dir.join(FILES) })
+        let ongoing = self.read()?;
+        let same = |name| ongoing.known.told.block(name) == prompt.block(name);
+        (same(BlockName::System) && same(BlockName::Role)).then_some(ongoing)
     }
 
     /// Keeps the conversations that an agent has in its home, in place of what is kept: those it found there, and over
     /// them those that it changed. Nothing is kept if there are none, or too much of them.
     pub(super) fn keep(&self, known: &Known, homes: &[&OwnedFd]) -> Result<()> {
-        let new = self.dir.with_extension("new");
-        store::remove_tree(&new)?;
-        let mut copier = Copier::new(self.kind, new.join(FILES));
+        match self.copy(known, homes, BYTES_MAX)? {
+            Some(copied) => copied.publish(),
+            None => self.forget(),
+        }
+    }
+
+    /// Copies the conversations that an agent has in its home, to be kept here; none if there are none, or too much of them.
+    pub(super) fn copy(&self, known: &Known, homes: &[&OwnedFd], bytes_max: u64) -> Result<Option<Copied>> {
+        let copied = Copied { dir: store::temporary_name(&self.dir), to: self.dir.clone() };
+        let mut copier = Copier::new(self.kind, copied.files(), bytes_max);
         for home in homes {
             copier.copy(home)?;
         }
         if !copier.found || !copier.complete {
-            store::remove_tree(&new)?;
-            return self.forget();
+            return Ok(None);
         }
+        make_dir(&copied.dir)?;
         let text = serde_json::to_vec(known).expect("BUG: a conversation is plain data");
-        let path = new.join(KNOWN);
+        let path = copied.dir.join(KNOWN);
         std::fs::write(&path, text).map_err(|source| Error::io("write", &path, source))?;
-        self.forget()?;
-        std::fs::rename(&new, &self.dir).map_err(|source| Error::io("rename", &new, source))
+        Ok(Some(copied))
     }
 
     /// The same of a conversation that is cut off, or may be: where such a one cannot go on, the next turn begins anew.
@@ -95,9 +120,36 @@ impl Place {
     }
 }
 
+/// A conversation that was copied and is not kept yet; dropped, it is gone.
+#[must_use]
+pub(super) struct Copied {
+    dir: PathBuf,
+    to: PathBuf,
+}
+
+impl Copied {
+    /// Its files, as they lay in a home.
+    pub(super) fn files(&self) -> PathBuf {
+        self.dir.join(FILES)
+    }
+
+    /// Keeps it in place of what is kept.
+    pub(super) fn publish(self) -> Result<()> {
+        store::remove_tree(&self.to)?;
+        std::fs::rename(&self.dir, &self.to).map_err(|source| Error::io("rename", &self.dir, source))
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        // Once it is published there is nothing here; what cannot be removed goes with the others of its age.
+        let _ = store::remove_tree(&self.dir);
+    }
+}
+
 /// Copies the files of a conversation into a home.
 pub(super) fn bring(kind: Kind, files: &Path, home: &Path) -> Result<()> {
-    let mut copier = Copier::new(kind, home.to_owned());
+    let mut copier = Copier::new(kind, home.to_owned(), BYTES_MAX);
     open(files).map_or(Ok(()), |files| copier.copy(&files))
 }
 
@@ -117,8 +169,8 @@ struct Copier {
 }
 
 impl Copier {
-    fn new(kind: Kind, to: PathBuf) -> Copier {
-        Copier { kind, to, below: "", bytes_left: BYTES_MAX, files_left: FILES_MAX, found: false, complete: true }
+    fn new(kind: Kind, to: PathBuf, bytes_max: u64) -> Copier {
+        Copier { kind, to, below: "", bytes_left: bytes_max, files_left: FILES_MAX, found: false, complete: true }
     }
 
     fn copy(&mut self, home: &OwnedFd) -> Result<()> {
@@ -172,7 +224,7 @@ mod tests {
     }
 
     fn known() -> Known {
-        Known { id: "t".to_owned(), told: prompt("plan", "one"), used: Usage::default() }
+        Known { agent: "codex".to_owned(), id: "t".to_owned(), told: prompt("plan", "one"), used: Usage::default() }
     }
 
     fn step(role: Role, item: Option<u32>) -> StepRef {

@@ -3,6 +3,7 @@
 //! was judged.
 
 use super::difference::Difference;
+use super::fixtures;
 use super::judged::{Judged, Proposal, Refusal};
 use super::merge::{OnTop, Sides, merge};
 use super::patch::{Patched, apply_patch};
@@ -189,8 +190,17 @@ impl Gates<'_> {
                 observed
             }
         };
-        let passed = judged.asked(Gate::Scope, &self.scope_findings(&judged.item.clone(), &observed));
-        Ok((!passed).then(|| judged.denied(Reason::PolicyViolation)))
+        Ok(self.within_scope(Gate::Scope, judged, &observed))
+    }
+
+    /// Judges what was observed by the scope; what only a person can judge is left to be asked about.
+    fn within_scope(&self, gate: Gate, judged: &mut Judged, observed: &Observed) -> Option<Refusal> {
+        let mut findings = self.scope_findings(&judged.item, observed);
+        let rules = self.run.started.contract.rules;
+        let is_asked_about = judged.place.is_some() && fixtures::askable(rules, &judged.item, observed, &findings);
+        judged.secrets = if is_asked_about { std::mem::take(&mut findings) } else { Vec::new() };
+        let passed = judged.asked(gate, &findings);
+        (!passed).then(|| judged.denied(Reason::PolicyViolation))
     }
 
     /// Why a worker's change is larger than anything is looked at: what it brings, and what of it goes that a patch would show,
@@ -361,10 +371,7 @@ impl Gates<'_> {
         };
         judged.change = Difference::between(self.objects, rules, head, tree)?;
         let observed = Observed { changes: judged.change.paths.clone(), ..Observed::default() };
-        if !judged.asked(Gate::Merged, &self.scope_findings(&judged.item, &observed)) {
-            return Ok(Put::Refused(judged.denied(Reason::PolicyViolation)));
-        }
-        Ok(Put::Onto(tree))
+        Ok(self.within_scope(Gate::Merged, judged, &observed).map_or(Put::Onto(tree), Put::Refused))
     }
 }
 

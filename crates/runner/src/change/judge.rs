@@ -3,11 +3,13 @@
 //! something ends the change, and nothing later is asked.
 
 use super::gates::{Gates, Put};
-use super::guarded;
 use super::judged::{Judged, Refusal};
 use super::receipt::Landed;
+use super::{fixtures, guarded};
 use crate::Result;
 use crate::change::acceptance::Acceptance;
+use crate::change::text_bytes_max;
+use crate::git::id;
 use contract::work::Gate;
 use contract::{Item, TreeId};
 use run::gate::ORDER;
@@ -83,9 +85,21 @@ pub(crate) fn bring_onto_line(gates: &Gates<'_>, judged: &mut Judged, try_tests:
     if !judged.needs_approval() {
         return Ok(OnLine::At(Landed::new(before, after)));
     }
-    let reasons = guarded::reasons(gates.objects, gates.run.started.contract.rules, &judged.item, (before, after))?;
+    let (rules, mut reasons) = (gates.run.started.contract.rules, Vec::new());
+    if judged.bends_tests() {
+        reasons.extend(guarded::reasons(gates.objects, rules, &judged.item, (before, after))?);
+    }
+    if !judged.secrets.is_empty() {
+        reasons.extend(fixtures::reasons(judged, (before, after)));
+    }
     Ok(match gates.run.has_approved(&reasons) {
-        true => OnLine::At(Landed::new(before, after)),
+        true => {
+            // What a person lets into the history may be in its evidence, and a patch without it would make another tree.
+            if !judged.secrets.is_empty() {
+                judged.change.patch = gates.objects.diff_text(id(before), id(after), text_bytes_max(rules))?.into();
+            }
+            OnLine::At(Landed::new(before, after))
+        }
         false if (gates.denied)(&reasons)? => OnLine::Refused(judged.not_approved()),
         false => OnLine::Asks(reasons),
     })

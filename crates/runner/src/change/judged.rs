@@ -40,6 +40,8 @@ pub(crate) struct Judged {
     pub(crate) tool_trace: Vec<Value>,
     /// What came of its tests.
     pub(crate) tests: Option<Acceptance>,
+    /// What looks like a secret in its test files, and a person has to approve.
+    pub(crate) secrets: Vec<Finding>,
     /// Paths on the risky list, each with its reason; looked for where a budget counts them.
     pub(crate) risky: Vec<String>,
     /// The budget that it exceeds.
@@ -135,6 +137,7 @@ impl Judged {
             tool_ops_source: ToolOpsSource::None,
             tool_trace: Vec::new(),
             tests: None,
+            secrets: Vec::new(),
             risky: Vec::new(),
             budget: None,
             asks: false,
@@ -188,13 +191,25 @@ impl Judged {
         (!passed).then(|| Refusal::new(ItemStatus::Failure, Reason::TestsFailed, message))
     }
 
-    /// Whether a person has to approve what the change makes of its tests.
+    /// Whether a person has to approve it, now that it is there.
     pub(crate) fn needs_approval(&self) -> bool {
+        self.bends_tests() || !self.secrets.is_empty()
+    }
+
+    /// Whether that is because of what it makes of its tests.
+    pub(crate) fn bends_tests(&self) -> bool {
         self.tests.as_ref().is_some_and(|tests| !tests.needs_approval.is_empty())
     }
 
-    /// A person did not approve what the change makes of its tests.
+    /// A person did not approve it.
     pub(crate) fn not_approved(&mut self) -> Refusal {
+        if !self.bends_tests() {
+            let findings = std::mem::take(&mut self.secrets);
+            self.gates.retain(|asked| asked.gate != Gate::Scope);
+            self.asked(Gate::Scope, &findings);
+            let message = format!("What looks like a secret was not approved: {}", self.last_words());
+            return Refusal::new(ItemStatus::Denied, Reason::ApprovalDenied, message);
+        }
         let findings = self.tests.as_ref().map(|tests| tests.needs_approval.clone()).unwrap_or_default();
         self.gates.retain(|asked| asked.gate != Gate::Tests);
         self.asked(Gate::Tests, &findings);
@@ -253,6 +268,7 @@ fn loop_terms(run: &Run) -> Item {
         output_schema: None,
         forbidden_actions: Vec::new(),
         audit_only: false,
+        thread: None,
         submitted: run.started.contract_digest,
     }
 }

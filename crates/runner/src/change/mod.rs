@@ -4,6 +4,7 @@
 
 pub(crate) mod acceptance;
 mod difference;
+mod fixtures;
 mod gates;
 mod guarded;
 mod judge;

@@ -114,7 +114,9 @@ pub(crate) fn left_out_note(captured: &Captured) -> Option<String> {
     let count = captured.ignored.len() as u64 + captured.ignored_more;
     let names: Vec<String> = captured.ignored_at.iter().take(NOTED_MAX).map(|path| shown(path)).collect();
     let more = if captured.ignored_at.len() > names.len() { ", …" } else { "" };
-    (count > 0).then(|| format!("{count} ignored file(s) are not part of the patch: {}{more}", names.join(", ")))
+    (count > 0).then(|| {
+        format!("{count} file(s) that are ignored or were built are not part of the patch: {}{more}", names.join(", "))
+    })
 }
 
 impl Ignored {

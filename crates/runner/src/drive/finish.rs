@@ -18,7 +18,7 @@ pub(crate) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option
     let sha256 = contract::hash::sha256(&bytes);
     let commit = commit(driver, &ending, &sha256)?;
     let target = driver.run_dir().join(&dir);
-    let mut evidence = Preparing::new(&target)?;
+    let mut evidence = Preparing::new(&target);
     store::make_way(driver.store, &target, "its change has not ended")?;
     if !ending.judged.change.patch.is_empty() {
         evidence.write("patch.diff", &ending.judged.change.patch)?;

@@ -299,6 +299,13 @@ impl Repository {
         Ok(Filters { settings: self.settings(r"^filter\.")? })
     }
 
+    /// Whether the user's git stores LF for the CRLF of files of which no attribute speaks (`core.autocrlf`).
+    pub fn converts_line_endings(&self) -> bool {
+        let settings = self.settings(r"^core\.autocrlf$").unwrap_or_default();
+        let value = settings.last().map(|(_, value)| text(value.to_ascii_lowercase()));
+        value.is_some_and(|value| matches!(value.trim(), "true" | "input" | "yes" | "on" | "1"))
+    }
+
     /// Where git looks for hooks.
     pub fn hooks_dir(&self) -> Result<PathBuf, GitError> {
         let question = ["--path-format=absolute", "--git-path", "hooks"];

@@ -1,6 +1,7 @@
 //! What somebody may ask of the host: from this process, or over `norma.sock`. Each request is carried out by the thread
 //! that brought it.
 
+use crate::agent::Threads;
 use crate::change::diff;
 use crate::host::owner::drop_bases;
 use crate::host::{Host, garbage};
@@ -207,6 +208,10 @@ fn gc(host: &Host) -> Result<Answer> {
         if layers.busy || setups.busy {
             message.push_str("; one is being made, so not all were looked at");
         }
+    }
+    let threads = Threads::new(host.state.store.layout.threads()).prune(std::time::SystemTime::now())?;
+    if threads > 0 {
+        message.push_str(&format!("; {threads} old conversation(s) removed"));
     }
     message.push_str(&refused_files(host)?);
     Ok(Answer::Done { message, value: refs.into() })

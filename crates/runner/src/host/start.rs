@@ -393,7 +393,7 @@ pub(crate) fn keep_document(
 ) -> Result<Vec<(String, store::StepFile)>> {
     let target = store.layout.run(slug).join(dir);
     store::make_way(store, &target, "nobody was told of it")?;
-    let mut kept = Preparing::new(&target)?;
+    let mut kept = Preparing::new(&target);
     kept.write("document.json", bytes)?;
     let points = ["run.before_start", "run.before_start"];
     Ok(kept.finish(slug, dir, store::now(), Vec::new(), Writing::AtOnce, points)?.files)

@@ -1,6 +1,7 @@
 //! A document that somebody submits, held against this repository: its policies, its configuration, and the files of the
 //! commit that a run would start from. Nothing is read from the work tree, where an agent may have been.
 
+use crate::agent::{self, Threads};
 use crate::git::{GitError, ObjectId, Objects, Repository};
 use crate::{Error, Request, Result, Settings};
 use contract::documents::task_contract::{self, RoleContract};
@@ -70,6 +71,7 @@ pub fn submit(
         Decision::Deny { rule, why } => Some(format!("rule {rule} of forbidden_actions.json refuses it: {why}")),
         Decision::Allow { .. } | Decision::Ask { .. } => None,
     };
+    let threads = Threads::new(layout.threads());
     let terms = Terms {
         registry: &policies.agent_registry(),
         agents: &settings.config.agents,
@@ -81,6 +83,7 @@ pub fn submit(
         file: &|path| file(objects, head.tree, path),
         is_directory: &|path| is_directory(objects, head.tree, path),
         refusal: &refusal,
+        has_thread: &|thread, kind| agent::known_kind(kind).is_some_and(|kind| threads.has(kind, thread)),
     };
     let (kind, items) = documents::compile(bytes, &terms);
     let refused_by = match kind {

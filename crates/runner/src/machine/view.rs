@@ -7,16 +7,19 @@ use crate::git::sweep;
 use crate::machine::Machine;
 use crate::machine::confine::Shown;
 use crate::machine::setup::Included;
-use crate::workspace::{CaptureRules, Captured, PlainWorkspace, SetupLayer, Stand, Workspaces, capture, only_in_git};
+use crate::workspace::{
+    AutoCrlf, CaptureRules, Captured, PlainWorkspace, SetupLayer, Stand, Workspaces, capture, only_in_git,
+};
 use crate::world::TurnOrder;
 use crate::{Error, News, Result};
-use contract::{Backend, CommitId, Contract, TreeId};
+use contract::{Backend, CommitId, Contract, RULES_BUILD_PRODUCTS, RULES_LINE_ENDINGS, TreeId};
 use run::{Run, TurnSpec};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a turn stands on.
 pub(crate) struct Ground<'r> {
@@ -148,7 +151,13 @@ impl Machine {
     pub(crate) fn capture_rules(&self, order: &TurnOrder<'_>) -> CaptureRules {
         let (named, paths_max) = (named(order), paths_max(order));
         let state = self.context.layout.state_in_repository().map(|path| path.as_str().as_bytes().to_vec());
-        CaptureRules { state_directory: state, named, paths_max, ..CaptureRules::default() }
+        let leaves_builds_out = leaves_builds_out(order);
+        let line_endings = (order.run.started.contract.rules >= RULES_LINE_ENDINGS).then(|| {
+            let context = Arc::clone(&self.context);
+            AutoCrlf::new(move || context.user.converts_line_endings())
+        });
+        let rules = CaptureRules { state_directory: state, named, paths_max, ..CaptureRules::default() };
+        CaptureRules { leaves_builds_out, line_endings, ..rules }
     }
 
     /// What a worker left, once everything that could write there is dead: in the layer over the tree, or in the
@@ -214,6 +223,14 @@ fn named(order: &TurnOrder<'_>) -> BTreeSet<Vec<u8>> {
         None => (&order.run.started.contract.scope.allowed_paths, &[][..]),
     };
     allowed.iter().chain(expected).map(|path| path.as_str().as_bytes().to_vec()).collect()
+}
+
+/// Whether what a build made is left out: where a contract says what may change, and the run is judged by rules that know it.
+/// Where everything may change, an object may be what was asked for.
+fn leaves_builds_out(order: &TurnOrder<'_>) -> bool {
+    let contract = &order.run.started.contract;
+    let scope = order.spec.item.as_ref().map_or(&contract.scope, |item| &item.scope);
+    contract.rules >= RULES_BUILD_PRODUCTS && !scope.allowed_paths.is_empty()
 }
 
 /// After how many paths that differ nothing more is read: far beyond the limit, so that the gate still says how many

@@ -196,7 +196,7 @@ impl Taking<'_, '_, '_> {
 
     /// What the agent left this time.
     fn left(&mut self, order: &TurnOrder<'_>, execution: &mut Execution, private: &Path) -> Result<Left> {
-        let mut kept = Preparing::new(&private.join("left"))?;
+        let mut kept = Preparing::new(&private.join("left"));
         keep(self.machine, self.walk.with.objects, order.run, order.spec.step, order.live_dir, execution, &mut kept)?;
         if let Some(spoken) = &execution.spoken {
             store::remove_tree(&spoken.spool)?;

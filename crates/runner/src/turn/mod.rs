@@ -99,7 +99,7 @@ fn seal(
     driver.store.check_place()?;
     let step = spec.step;
     let dir = format!("steps/{}", step.dir_name());
-    let mut evidence = Preparing::new(target)?;
+    let mut evidence = Preparing::new(target);
     let mut notes = keep(driver.world, driver.objects, &driver.run, step, &live.path, &mut execution, &mut evidence)?;
     // An agent that nothing confines could have made the directory that its evidence is about to become.
     notes.extend(store::make_way(driver.store, target, "norma did not make it")?);

@@ -9,6 +9,7 @@ use std::os::fd::BorrowedFd;
 
 use contract::Digest;
 
+use super::line_endings::AutoCrlf;
 use super::stat_cache::StatCache;
 use super::walk::{View, Walk};
 use crate::git::objects::Objects;
@@ -44,6 +45,10 @@ pub struct CaptureRules {
     /// Files that are part of a change even where they are ignored, as with `git add --force`: those that a contract
     /// names one by one.
     pub named: BTreeSet<Vec<u8>>,
+    /// Whether what a build makes is left out as ignored files are, where `named` says nothing of it.
+    pub leaves_builds_out: bool,
+    /// Has line endings stored as `git add` would; as they are without.
+    pub line_endings: Option<AutoCrlf>,
     /// How many ignored files are listed.
     pub ignored_files_max: usize,
     /// How many more are kept by name.
@@ -60,10 +65,24 @@ impl Default for CaptureRules {
             total_bytes_max: TOTAL_BYTES_MAX,
             paths_max: usize::MAX,
             named: BTreeSet::new(),
+            leaves_builds_out: false,
+            line_endings: None,
             ignored_files_max: IGNORED_FILES_MAX,
             ignored_names_max: IGNORED_NAMES_MAX,
             ignored_bytes_max: IGNORED_BYTES_MAX,
         }
+    }
+}
+
+impl CaptureRules {
+    /// Whether a path is named, or one above or below it.
+    pub(super) fn speaks_of(&self, path: &[u8]) -> bool {
+        let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at]);
+        if above.chain([path]).any(|path| self.named.contains(path)) {
+            return true;
+        }
+        let below = [path, b"/"].concat();
+        self.named.range(below.clone()..).next().is_some_and(|named| named.starts_with(&below))
     }
 }
 
@@ -74,7 +93,7 @@ pub struct Captured {
     pub tree: ObjectId,
     /// How it differs from the base, sorted by path bytes.
     pub changes: Vec<TreeChange>,
-    /// Files that both the base's rules and the candidate's ignore; not part of the tree.
+    /// Files that both the base's rules and the candidate's ignore, and what a build made; not part of the tree.
     pub ignored: Vec<IgnoredFile>,
     /// The names of those that there is no room for in the list, as far as there is room for names.
     pub ignored_names: Vec<Vec<u8>>,
@@ -108,7 +127,7 @@ impl Captured {
     }
 }
 
-/// A file that `.gitignore` rules leave out.
+/// A file that `.gitignore` rules leave out, or that a build made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IgnoredFile {
     /// The path from the root, exact bytes.

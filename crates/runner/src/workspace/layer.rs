@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::difference::{self, Difference};
 use super::files::{self, Place};
 use super::index::{self, Indexed, Marks, Stamp};
-use super::listing::{Listing, Time};
+use super::listing::{self, Listing, Time};
 use super::private_git::{self, Position};
 use super::{Progress, Secret};
 use crate::git::objects::{Objects, Reader};
@@ -25,10 +25,10 @@ use crate::git::{Entry, GitError, IoContext, ObjectId, sweep};
 use contract::History;
 
 /// What is written, and which names count as secret, may change: layers of another version are not used.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
 /// What makes it quick to write an index that differs little from the layer's own.
-const MARKS: &str = "index.marks";
+const MARKS: &str = listing::BESIDE;
 
 /// A base of this many files is brought to the disk, so that it outlives a power cut. A smaller one is made anew sooner
 /// than a busy disk has been waited for.

@@ -24,6 +24,9 @@ use super::looked::{self, Directory, Look};
 use super::shelf::Shelf;
 use crate::git::GitError;
 
+/// A file beside the directory of a layer's files that belongs to them, where there is one.
+pub(super) const BESIDE: &str = "index.marks";
+
 /// How much of a directory is asked for at once.
 const NAMES_BYTES: usize = 64 << 10;
 
@@ -173,6 +176,12 @@ fn visit(root: &Path, each: &mut dyn FnMut(&[u8], &Stat)) -> Result<(), Problem>
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let top = rustix::fs::open(root, flags, Mode::empty()).map_err(failed(b""))?;
     each(b"", &rustix::fs::fstat(&top).map_err(failed(b""))?);
+    if let Some(beside) = root.parent().map(|dir| dir.join(BESIDE)) {
+        match rustix::fs::lstat(&beside) {
+            Err(Errno::NOENT) => {}
+            stat => each(b"../index.marks", &stat.map_err(failed(b"../index.marks"))?),
+        }
+    }
     let (mut names, mut path, mut due) = (Names::default(), Vec::new(), vec![Vec::new()]);
     while let Some(dir) = due.pop() {
         let opened: OwnedFd;
@@ -359,6 +368,22 @@ mod tests {
         assert_eq!(said, Some(format!("a/deep: {directory}")));
         let said = said_after(|dir| fs::rename(dir.join("b"), dir.join("c")).unwrap());
         assert_eq!(said, Some(format!(": {directory}")));
+    }
+
+    #[test]
+    fn what_lies_beside_a_layers_files_and_belongs_to_them_is_part_of_it() {
+        let layer = tempfile::tempdir().unwrap();
+        let (files, marks) = (layer.path().join("files"), layer.path().join(BESIDE));
+        fs::create_dir(&files).unwrap();
+        fs::write(&marks, "marks").unwrap();
+        let listing = Listing::of(&files, Time::Changed).unwrap();
+        assert!(listing.check(&files).is_ok());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::write(&marks, "bent!").unwrap();
+        let said = listing.check(&files).unwrap_err().to_string();
+        assert!(said.ends_with("index.marks: it was changed or added"), "{said}");
+        fs::remove_file(&marks).unwrap();
+        assert!(listing.check(&files).is_err());
     }
 
     #[test]

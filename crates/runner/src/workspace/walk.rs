@@ -5,7 +5,8 @@
 //! absent name is a deletion.
 //!
 //! A new file is left out if the base ignores it and the candidate does too. The base alone would leave out a file that
-//! the same change stops ignoring; the candidate alone would let an agent decide what is seen of its work.
+//! the same change stops ignoring; the candidate alone would let an agent decide what is seen of its work. What a build
+//! made is left out in the same way ([`run::gate::build_products`]).
 //!
 //! Names are hostile input. They are opened one at a time, relative to a descriptor, never through a link; what is
 //! read is looked at first.
@@ -20,11 +21,13 @@ use std::path::PathBuf;
 
 use contract::hash::sha256;
 use gix_ignore::glob::pattern::Case;
+use run::gate::build_products::{self, HEAD_BYTES};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::capture::{CaptureRules, IgnoredFile, Odd, OddKind};
 use super::files::{blob_id, blob_id_of};
+use super::line_endings::{ATTRIBUTES, Attributes};
 use super::stat_cache::StatCache;
 use crate::git::blob::LARGE_BYTES_MIN;
 use crate::git::objects::{Objects, Reader};
@@ -85,6 +88,8 @@ pub(super) struct Walk<'a> {
     base_rules: gix_ignore::Search,
     /// The same of the candidate.
     candidate_rules: gix_ignore::Search,
+    /// The base's attributes that hold in the directory being walked.
+    attributes: Attributes,
     found: Found,
 }
 
@@ -132,7 +137,8 @@ impl<'a> Walk<'a> {
         cache: Option<&'a mut StatCache>,
     ) -> Walk<'a> {
         let (base_rules, candidate_rules) = (gix_ignore::Search::default(), gix_ignore::Search::default());
-        Walk { objects, reader, rules, view, cache, base_rules, candidate_rules, found: Found::default() }
+        let (attributes, found) = (Attributes::default(), Found::default());
+        Walk { objects, reader, rules, view, cache, base_rules, candidate_rules, attributes, found }
     }
 
     pub(super) fn run(mut self, root: BorrowedFd<'_>, base: ObjectId) -> Result<Found, GitError> {
@@ -159,6 +165,7 @@ impl<'a> Walk<'a> {
         // The order decides which of too many files are the ones too many.
         names.sort();
         let (of_base, of_candidate) = self.enter_rules(dir, before.get(RULES.to_bytes()), &names)?;
+        let has_attributes = self.enter_attributes(dir, before.get(ATTRIBUTES))?;
         for name in &names {
             let path = join(dir.path, name.to_bytes());
             let before = before.remove(name.to_bytes());
@@ -176,6 +183,9 @@ impl<'a> Walk<'a> {
             for (name, entry) in before {
                 self.delete(&join(dir.path, name), Some(entry))?;
             }
+        }
+        if has_attributes {
+            self.attributes.leave();
         }
         if of_base {
             self.base_rules.patterns.pop();
@@ -217,9 +227,10 @@ impl<'a> Walk<'a> {
     fn subdirectory(&mut self, dir: &Directory<'_>, found: Name<'_>) -> Result<(), GitError> {
         let handle = open_directory(dir.handle, &found).map_err(|error| at(&found.path, error))?;
         let base = found.before.filter(|entry| entry.is_tree()).map(|entry| entry.id);
+        let is_built = self.is_built_directory(dir, &found)?;
         let ignored = Ignored {
-            by_base: dir.ignored.by_base || matches(&self.base_rules, &found.path, true),
-            by_candidate: dir.ignored.by_candidate || matches(&self.candidate_rules, &found.path, true),
+            by_base: is_built || dir.ignored.by_base || matches(&self.base_rules, &found.path, true),
+            by_candidate: is_built || dir.ignored.by_candidate || matches(&self.candidate_rules, &found.path, true),
         };
         let below = Directory {
             handle: &handle,
@@ -249,7 +260,8 @@ impl<'a> Walk<'a> {
     fn leaf(&mut self, dir: &Directory<'_>, found: Name<'_>) -> Result<(), GitError> {
         let tracked = found.before.filter(|entry| !entry.is_tree());
         let is_named = self.rules.named.contains(&found.path);
-        let now = if tracked.is_none() && !is_named && self.is_ignored(dir, &found.path) {
+        let is_new = tracked.is_none() && !is_named;
+        let now = if is_new && (self.is_ignored(dir, &found.path) || self.is_built(dir, &found)?) {
             self.ignore(dir, &found)?;
             if !dir.ignored.by_both() {
                 self.found.ignored_at.push(found.path.clone());
@@ -279,7 +291,7 @@ impl<'a> Walk<'a> {
         let size = found.stat.st_size as u64;
         let mode = mode_of(&found.stat);
         let cached = self.cache.as_ref().and_then(|cache| cache.get(&found.path, &found.stat));
-        let (id, content) = match cached {
+        let (mut id, mut content) = match cached {
             Some(id) => (id, None),
             None if size > self.rules.file_bytes_max && !self.has_size(tracked, size)? => {
                 return Ok(self.too_large(dir, found));
@@ -290,6 +302,14 @@ impl<'a> Walk<'a> {
                 (id, Some(content))
             }
         };
+        let mut is_converted = false;
+        if !tracked.is_some_and(|before| before.id == id)
+            && let Some(Content::Small(bytes)) = &mut content
+            && let Some(stored) = self.stored(&found.path, mode, bytes, tracked)?
+        {
+            id = blob_id(self.objects.format, &stored).ok_or_else(|| at(&found.path, collides()))?;
+            (*bytes, is_converted) = (stored, true);
+        }
         let now = Entry { mode, id };
         if !tracked.is_some_and(|before| is_same(before, now)) {
             if size > self.rules.file_bytes_max || self.found.bytes + size > self.rules.total_bytes_max {
@@ -302,10 +322,34 @@ impl<'a> Walk<'a> {
                 None => {}
             }
         }
-        if let (Some(cache), Some(_)) = (&mut self.cache, content) {
+        if let (Some(cache), Some(_)) = (&mut self.cache, content.filter(|_| !is_converted)) {
             cache.put(&found.path, &found.stat, id);
         }
         Ok(Some(now))
+    }
+
+    /// What git would store of a file whose line endings it converts.
+    fn stored(
+        &self,
+        path: &[u8],
+        mode: u32,
+        bytes: &[u8],
+        tracked: Option<Entry>,
+    ) -> Result<Option<Vec<u8>>, GitError> {
+        let Some(auto) = self.rules.line_endings.as_ref().filter(|_| mode_is_file(mode)) else { return Ok(None) };
+        let before = || match tracked.filter(|entry| mode_is_file(entry.mode)) {
+            Some(entry) => Ok(Some(self.reader.find(entry.id)?.1)),
+            None => Ok(None),
+        };
+        self.attributes.stored(path, bytes, auto, before)
+    }
+
+    /// Adds the base's attributes of a directory, where they count; answers whether there are any.
+    fn enter_attributes(&mut self, dir: &Directory<'_>, base: Option<&Entry>) -> Result<bool, GitError> {
+        let counts = |entry: &&Entry| self.rules.line_endings.is_some() && mode_is_file(entry.mode);
+        let Some(file) = base.filter(counts) else { return Ok(false) };
+        self.attributes.enter(dir.path, &self.reader.find(file.id)?.1);
+        Ok(true)
     }
 
     /// A file as large as the base's own may be that one, touched; only reading it tells.
@@ -340,6 +384,28 @@ impl<'a> Walk<'a> {
         }
         self.found.ignored.push(IgnoredFile { path: found.path.clone(), size, sha256: content });
         Ok(())
+    }
+
+    /// Whether a new file is what a build makes, and nothing that the contract speaks of.
+    fn is_built(&self, dir: &Directory<'_>, found: &Name<'_>) -> Result<bool, GitError> {
+        let is_file = FileType::from_raw_mode(found.stat.st_mode) == FileType::RegularFile;
+        if !self.rules.leaves_builds_out || !is_file || self.rules.speaks_of(&found.path) {
+            return Ok(false);
+        }
+        let mut head = Vec::with_capacity(HEAD_BYTES);
+        let read = open_leaf(dir.handle, found).and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut head));
+        read.map_err(|error| at(&found.path, error))?;
+        Ok(build_products::is_built(found.name.to_bytes(), &head))
+    }
+
+    /// Whether a new directory is one that builds fill, beside a file of the base that says so.
+    fn is_built_directory(&self, dir: &Directory<'_>, found: &Name<'_>) -> Result<bool, GitError> {
+        if !self.rules.leaves_builds_out || found.before.is_some() || self.rules.speaks_of(&found.path) {
+            return Ok(false);
+        }
+        let lines = dir.base.map_or(Ok(Vec::new()), |base| self.reader.tree(base))?;
+        let has = |name: &[u8]| lines.iter().any(|line| line.name == name && mode_is_file(line.entry.mode));
+        Ok(build_products::is_built_directory(found.name.to_bytes(), has))
     }
 
     /// Deletes what the base has at a path, with everything below it.
@@ -485,8 +551,12 @@ impl Content {
                 blob_id_of(format, file, size)?
             }
         };
-        id.ok_or_else(|| io::Error::other("its content was made to collide with another"))
+        id.ok_or_else(collides)
     }
+}
+
+fn collides() -> io::Error {
+    io::Error::other("its content was made to collide with another")
 }
 
 /// The bytes of a file, or the target of a link.

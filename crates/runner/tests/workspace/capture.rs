@@ -258,6 +258,48 @@ fn a_file_that_is_named_exactly_is_never_ignored() {
     );
 }
 
+/// Objects and installed packages in a repository that ignores none of them.
+const BUILD: &str = r"mkdir -p obj node_modules/a/.bin lib/node_modules src/__pycache__
+    printf '\177ELF\002' > a.o; printf '\177ELF\002' > obj/b.o; printf '!<arch>\nx' > liba.a; printf '\177ELF' > src/in.o
+    echo text > c.o; printf '\177ELF' > kept.o; printf '\177ELF' > tracked.o; ln -s a.o d.o
+    echo js > node_modules/a/index.js; ln -s ../index.js node_modules/a/.bin/x; echo js > lib/node_modules/i.js
+    printf '\313\r\r\n' > src/__pycache__/m.pyc";
+
+#[test]
+fn what_a_build_makes_is_left_out_where_the_contract_speaks_of_none_of_it() {
+    let world = World::new("sha1", History::Shallow, |root| {
+        small(root);
+        write(&root.join("package.json"), "{}\n");
+        write(&root.join("tracked.o"), "old\n");
+    });
+    let named = ["src", "kept.o"].map(|path| path.as_bytes().to_vec());
+    let rules = CaptureRules { named: named.into(), leaves_builds_out: true, ..rules() };
+    let Some(found) = world.both_ways(BUILD, &rules) else { return };
+    assert_eq!(
+        told(&found),
+        [
+            "A c.o 100644",
+            "A d.o 120000",
+            "A kept.o 100644",
+            "A lib/node_modules/i.js 100644",
+            "A src/__pycache__/m.pyc 100644",
+            "A src/in.o 100644",
+            "M tracked.o",
+            "ignored a.o 5",
+            "ignored liba.a 9",
+            "ignored node_modules/a/.bin/x 11",
+            "ignored node_modules/a/index.js 3",
+            "ignored obj/b.o 5",
+        ]
+    );
+    let at: Vec<_> = found.ignored_at.iter().map(|path| String::from_utf8_lossy(path)).collect();
+    assert_eq!(at, ["a.o", "liba.a", "node_modules", "obj/b.o"]);
+    let below = ["node_modules/a/index.js"].map(|path| path.as_bytes().to_vec());
+    let rules = CaptureRules { named: below.into(), ..rules };
+    let Some(found) = world.both_ways(BUILD, &rules) else { return };
+    assert!(told(&found).contains(&"A node_modules/a/index.js 100644".to_owned()), "{:?}", told(&found));
+}
+
 #[test]
 fn ignored_files_are_listed_up_to_a_limit() {
     let rules = CaptureRules { ignored_files_max: 3, ignored_bytes_max: 5, ..rules() };

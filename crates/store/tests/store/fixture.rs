@@ -336,7 +336,7 @@ impl<'a> Driving<'a> {
 
     /// Writes the step's directory under its temporary name.
     pub(crate) fn fill_step(&self, step: StepRef) -> Preparing {
-        let mut evidence = Preparing::new(&self.dir().join("steps").join(step.dir_name())).expect("a directory");
+        let mut evidence = Preparing::new(&self.dir().join("steps").join(step.dir_name()));
         let mut write = |name: &str, text: &[u8]| evidence.write(name, text).expect("a file");
         write("input.json", b"{\"version\":1}\n");
         write("output.json", b"{\"version\":1,\"status\":\"ok\"}\n");
@@ -413,7 +413,7 @@ impl<'a> Driving<'a> {
     /// Gives the change's directory its final name; `before` is the tree it says it starts from.
     pub(crate) fn prepare_change(&self, change: u32, step: StepRef, before: TreeId) -> Prepared {
         let dir = format!("changes/{change:03}");
-        let mut evidence = Preparing::new(&self.dir().join(&dir)).expect("a directory");
+        let mut evidence = Preparing::new(&self.dir().join(&dir));
         evidence.write("patch.diff", b"--- a/f\n+++ b/f\n").expect("a file");
         evidence.write("gates.json", b"{}\n").expect("a file");
         let fact = Fact::PatchApplied(PatchApplied {

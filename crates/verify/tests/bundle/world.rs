@@ -184,7 +184,7 @@ impl Driving<'_> {
     fn step(&mut self, step: StepRef) {
         self.record(vec![Fact::StepStarted { step, base: None }], vec![]);
         let dir = format!("steps/{}", step.dir_name());
-        let mut evidence = Preparing::new(&self.dir().join(&dir)).unwrap();
+        let mut evidence = Preparing::new(&self.dir().join(&dir));
         evidence.write("output.json", b"{\"version\":1,\"status\":\"ok\"}\n").unwrap();
         if step.index == 1 {
             let long = format!("files/{}/{}", "d".repeat(200), "n".repeat(200));
@@ -232,7 +232,7 @@ impl Driving<'_> {
         let entry = runner::git::Entry { mode: runner::git::MODE_FILE, id: blob };
         let after = recorded(self.objects.edit(id(before), &[(b"f".to_vec(), Some(entry))]).unwrap());
         let dir = format!("changes/{change:03}");
-        let mut evidence = Preparing::new(&self.dir().join(&dir)).unwrap();
+        let mut evidence = Preparing::new(&self.dir().join(&dir));
         let receipt = receipt(&self.run, change, before, after);
         evidence.write("RECEIPT.json", &receipt.to_bytes()).unwrap();
         for (name, bytes) in self.keys.attest_receipt(&receipt, &receipt.to_bytes()) {

@@ -193,6 +193,7 @@ pub(crate) fn item(commands: &[&[&str]]) -> Item {
         output_schema: None,
         forbidden_actions: Vec::new(),
         audit_only: false,
+        thread: None,
         submitted: contract::hash::sha256(b"x"),
     }
 }

@@ -33,7 +33,7 @@ fn a_turn_that_is_recorded_as_answered_and_printed_nonsense_is_found() {
         let step = StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None };
         store.append(&mut log, vec![Fact::StepStarted { step, base: None }], Vec::new()).unwrap();
         let dir = format!("steps/{}", step.dir_name());
-        let mut evidence = Preparing::new(&store.layout.run(&slug).join(&dir)).unwrap();
+        let mut evidence = Preparing::new(&store.layout.run(&slug).join(&dir));
         evidence.write("logs/stdout.txt", b"nonsense").unwrap();
         evidence.write("output.json", b"{}\n").unwrap();
         let done = Fact::StepCommitted(StepCommitted {

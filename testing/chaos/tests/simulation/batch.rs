@@ -65,6 +65,7 @@ fn item(dice: &mut Dice, number: u64) -> Item {
         output_schema: None,
         forbidden_actions: Vec::new(),
         audit_only: false,
+        thread: None,
         submitted: contract::hash::sha256(name.as_bytes()),
         id: name,
     }

@@ -9,6 +9,7 @@ use std::path::Path;
 for_each_agent!(
     lands_a_file,
     carries_out_a_task_contract,
+    continues_the_conversation_that_a_contract_names,
     lands_a_file_without_commands,
     lands_a_file_where_nobody_is_asked,
     starts_in_the_directory_that_it_is_given
@@ -81,6 +82,53 @@ fn carries_out_a_task_contract(agent: Agent) {
     let output: Value = serde_json::from_slice(&std::fs::read(lab.step().join("output.json")).unwrap()).unwrap();
     assert_eq!(output["result"], result);
     lab.env.norma(&["verify", "@last"]).success();
+}
+
+/// The model is told what was said before, and all of the new contract; where the conversation is not kept, nothing starts.
+fn continues_the_conversation_that_a_contract_names(agent: Agent) {
+    let answered = |steps: Vec<Step>| {
+        let result = json!({"task_id": "say-hello", "status": "SUCCESS", "summary": "said hello", "evidence_refs": {},
+            "failure": null});
+        steps.into_iter().chain(answer(&json!({"result": result}))).collect::<Vec<_>>()
+    };
+    let first = answered(vec![write("notes/hello.txt", "hello\n")]);
+    let second = answered(vec![write("notes/more.txt", "more\n")]);
+    let Some(lab) = lab(&[agent], [("first part", first), ("second part", second)]) else { return };
+    task_contract(&lab, agent, |contract| contract["inputs"]["spec"] = json!("SCN=it first part"));
+    lab.env.norma(&["run", "contract.json"]).success();
+    let thread = lab.env.last()["steps"][0]["session_id"].as_str().unwrap().to_owned();
+    let continued = |thread: &str| {
+        let mut contract: Value = serde_json::from_str(&lab.env.read("contract.json")).unwrap();
+        contract["task_id"] = json!("say-more");
+        contract["inputs"]["spec"] = json!("SCN=it second part");
+        contract["assigned_agent"]["codex_thread_id"] = json!(thread);
+        lab.env.write("more.json", &contract.to_string());
+    };
+    continued("0199-nobody");
+    let refused = lab.env.norma(&["run", "more.json"]);
+    assert!(refused.exits(2).err().contains("/assigned_agent/codex_thread_id: no conversation"), "{refused}");
+    continued(&thread);
+    if agent == Agent::Gemini {
+        // It cannot load a session of another process.
+        let refused = lab.env.norma(&["run", "more.json"]);
+        assert!(refused.exits(2).err().contains("with an agent of type gemini is kept here"), "{refused}");
+        return;
+    }
+    let calls = lab.calls().len();
+    lab.env.norma(&["run", "more.json"]).success();
+    assert_eq!(lab.env.read("notes/more.txt"), "more\n");
+    let run = lab.env.last();
+    assert_eq!(run["steps"][0]["session_id"], json!(thread), "{run:#}");
+    let told = lab.server.requests()[calls..].iter().map(ToString::to_string).collect::<String>();
+    assert!(told.contains("first part") && told.contains("second part"), "the model knows both");
+    let step = lab.step();
+    let prompt = std::fs::read_to_string(step.join("prompt.full.txt")).unwrap();
+    assert!(prompt.contains("This continues an earlier conversation with you."), "{prompt}");
+    let blocks: Value = serde_json::from_slice(&std::fs::read(step.join("prompt.blocks.json")).unwrap()).unwrap();
+    assert_eq!(blocks["sent"], "full");
+    lab.env.norma(&["verify", "@last"]).success();
+    lab.env.norma(&["replay", "@last"]).success();
+    assert_eq!(files_with(&lab.env.root.join(".norma"), KEY.as_bytes()), Vec::<&Path>::new());
 }
 
 /// The walls that keep an agent without a shell from starting anything leave it its own program.

@@ -62,6 +62,7 @@ impl CompileRequest {
             output_schema: Some(bound()),
             forbidden_actions: Vec::new(),
             audit_only: true,
+            thread: None,
             submitted: self.key(),
         };
         let mut report = Report::default();

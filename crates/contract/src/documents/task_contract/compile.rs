@@ -67,6 +67,7 @@ fn compile_one(contract: &TaskContract, submitted: &[u8], terms: &Terms<'_>, pro
         output_schema,
         forbidden_actions: forbidden_actions(contract, problems),
         audit_only: contract.audit_only.unwrap_or_default() || !asks_for_patch(contract),
+        thread: thread(assigned, terms, problems),
         submitted: hash::sha256(submitted),
     };
     problems.size(&item);
@@ -75,10 +76,6 @@ fn compile_one(contract: &TaskContract, submitted: &[u8], terms: &Terms<'_>, pro
 
 /// What a contract can say and nobody here does is refused, rather than left undone in silence.
 fn not_carried_out(contract: &TaskContract, problems: &mut Problems<'_>) {
-    if contract.assigned_agent.codex_thread_id.as_ref().is_some_and(|thread| !thread.is_empty()) {
-        let message = "norma starts every task in a session of its own and continues no other; leave it out";
-        problems.add("/assigned_agent/codex_thread_id", message);
-    }
     let own = [contract.owner_agent.role, contract.assigned_agent.role];
     let chain = contract.handoff_chain.iter().filter(|chain| chain.enabled != Some(false));
     for (index, role) in chain.flat_map(|chain| chain.roles.iter().flatten()).enumerate() {
@@ -90,6 +87,15 @@ fn not_carried_out(contract: &TaskContract, problems: &mut Problems<'_>) {
             problems.add(&format!("/handoff_chain/roles/{index}"), message);
         }
     }
+}
+
+/// The conversation that the assigned agent continues; an empty name is none.
+fn thread(assigned: &AgentRef, terms: &Terms<'_>, problems: &mut Problems<'_>) -> Option<String> {
+    let thread = assigned.codex_thread_id.as_deref().filter(|thread| !thread.is_empty())?;
+    if let Some(why) = terms.not_continued(thread, &assigned.agent_id, assigned.role) {
+        problems.add("/assigned_agent/codex_thread_id", why);
+    }
+    Some(thread.to_owned())
 }
 
 /// The agent in this very role, as the registry has it.

@@ -1,10 +1,11 @@
 //! Each rule over task contracts, with the exact place that a bad one is told.
 
-use super::super::fixture::{BASE, OWN_SCHEMA, contract, said, with_terms};
+use super::super::fixture::{BASE, OWN_SCHEMA, THREAD, contract, said, with_agents, with_terms};
 use super::*;
 use crate::work::Item;
-use crate::{hash, schema};
+use crate::{AgentConfig, hash, schema};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Compiles the good contract after something was done to it.
 fn compiled(edit: impl FnOnce(&mut Value)) -> Result<Item, Vec<String>> {
@@ -440,13 +441,43 @@ fn what_a_person_says_in_a_line_becomes_a_good_contract() {
 #[test]
 fn what_nobody_carries_out_is_refused_with_its_place() {
     let found = compiled(|document| {
-        document["assigned_agent"]["codex_thread_id"] = json!("thread-1");
         document["handoff_chain"]["enabled"] = json!(true);
     });
     let found = found.unwrap_err();
-    assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found[0].starts_with("/assigned_agent/codex_thread_id: norma starts every task in a session of its own"));
-    assert!(found[1].starts_with("/handoff_chain/roles/0: nobody would take over as REVIEWER"), "{found:?}");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("/handoff_chain/roles/0: nobody would take over as REVIEWER"), "{found:?}");
+}
+
+/// The item of a contract that names a conversation, or why there is none, with a worker of this configuration.
+fn continued(thread: &str, worker: &Value) -> Result<Item, Vec<String>> {
+    let mut document = contract();
+    document["assigned_agent"]["codex_thread_id"] = json!(thread);
+    let bytes = document.to_string().into_bytes();
+    let edit = |agents: &mut BTreeMap<String, AgentConfig>| {
+        agents.insert("worker".to_owned(), serde_json::from_value(worker.clone()).unwrap());
+    };
+    let item = with_agents(edit, |terms| read(&bytes).and_then(|contract| compile(&contract, &bytes, terms)));
+    item.map_err(|violations| said(&violations))
+}
+
+#[test]
+fn a_contract_continues_a_conversation_that_is_kept_with_an_agent_of_its_type() {
+    let codex = json!({"type": "codex"});
+    assert_eq!(continued(THREAD, &codex).unwrap().thread.as_deref(), Some(THREAD));
+    assert_eq!(continued("", &codex).unwrap().thread, None, "an empty name is none");
+    let not = |thread: &str, worker: &Value| continued(thread, worker).unwrap_err().join("\n");
+    let place = "/assigned_agent/codex_thread_id: ";
+    let kept_here =
+        |thread: &str, kind: &str| format!("{place}no conversation {thread:?} with an agent of type {kind} is");
+    assert!(not("another", &codex).starts_with(&kept_here("another", "codex")), "{}", not("another", &codex));
+    let claude = json!({"type": "claude"});
+    assert!(not(THREAD, &claude).starts_with(&kept_here(THREAD, "claude")), "{}", not(THREAD, &claude));
+    let fresh = json!({"type": "codex", "resume": false});
+    assert!(
+        not(THREAD, &fresh).starts_with(&format!("{place}agents.worker.resume is false")),
+        "{}",
+        not(THREAD, &fresh)
+    );
 }
 
 #[test]

@@ -114,6 +114,7 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
         forbidden_actions: Vec::new(),
         // A work item asks for files, not for a patch: what must be there is in `output_files`.
         audit_only: true,
+        thread: None,
         submitted,
     };
     problems.size(&item);
