@@ -225,7 +225,7 @@ pub(super) fn is_sound(files: &Path, listing: &Listing) -> bool {
         let checked = listing.check(files);
         if let Err(difference) = &checked {
             let name = files.parent().and_then(Path::file_name).unwrap_or_default().display();
-            tracing::warn!(target: "norma::workspace", "the layer {name} is not what was made, and is made anew: {difference}");
+            tracing::warn!(target: "norma::workspace", "the layer {name} was changed after it was made, and is made again: {difference}");
         }
         verdicts.insert(files.to_owned(), (listing.clone(), checked.is_ok()));
         checked.is_ok()
