@@ -6,6 +6,7 @@ mod bench;
 mod logs;
 mod packages;
 mod parts;
+mod release;
 mod seeds;
 mod soak;
 mod test;
@@ -31,6 +32,8 @@ const USAGE: &str = "usage: cargo xtask <verb>
   schemas                 rewrite schemas/ from the types
   agents [--json]         install the real agent programs that tests drive, below target/agents/
   logs [--norma PROGRAM]  write runs of this version to testing/logs/, for every later version to verify and replay
+  release [--profile P] [--allow-dirty]
+                          an archive with both programs, checksums, SBOM and provenance, in target/dist-archive/
   bench [--quick] [--write] [--dir DIR] [step|batch|agents|workspace|log|runs|concurrent|spawn|transfer|memory|bundle]…
                           measure; --write replaces docs/benchmarks.md, or the named sections of it";
 
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         "agents" => agents::run(&root, args),
         "bench" => bench::run(&root, args),
         "logs" => logs::run(&root, args),
+        "release" => release::run(&root, args),
         "help" | "--help" | "-h" => Ok(USAGE.to_owned()),
         other => Err(vec![format!("unknown verb `{other}`\n\n{USAGE}")]),
     };

@@ -80,7 +80,7 @@ pub(crate) fn test_parts(root: &Path, args: &[String], parts: &mut Parts) -> Tal
     let arguments = Arguments::read(args);
     let in_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
     let built = std::thread::scope(|scope| {
-        // They come from the network. A person may go on without; in CI they are there or the tests fail.
+        // They come from the network. A person may continue without; in CI they are there or the tests fail.
         let others = scope.spawn(|| {
             let mut others = Parts::default();
             others.offer("packages", || packages::install(in_ci));

@@ -8,6 +8,7 @@ mod map;
 mod modules;
 mod supply;
 mod text;
+mod words;
 
 use crate::Outcome;
 use crate::parts::cargo;
@@ -30,6 +31,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     let deny = files.iter().find(|file| file.path == "deny.toml").map_or("", |file| &file.text);
     problems.extend(supply::check(&build, deny));
     problems.extend(text::check(&files));
+    problems.extend(words::check(&files));
     problems.extend(links::check(&files, root));
     problems.extend(map::check(&files));
     problems.extend(modules::check(&files));
@@ -42,7 +44,7 @@ pub(crate) fn metadata(root: &Path) -> Result<serde_json::Value, String> {
 }
 
 /// What cargo knows of everything that any build of the workspace for Linux takes in, with every feature on.
-fn build(root: &Path) -> Result<serde_json::Value, String> {
+pub(crate) fn build(root: &Path) -> Result<serde_json::Value, String> {
     ask_cargo(root, &["--locked", "--all-features", "--filter-platform", "x86_64-unknown-linux-gnu"])
 }
 

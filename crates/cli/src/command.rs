@@ -5,7 +5,7 @@ mod approvals;
 mod approve;
 mod batch;
 mod cancel;
-mod completions;
+pub(crate) mod completions;
 mod contract;
 mod demo;
 mod deny;
@@ -16,11 +16,13 @@ mod exec_check;
 mod export;
 mod gc;
 mod hash;
+mod help;
 mod hooks;
 mod init;
 mod intent;
 mod keys;
 mod land;
+mod man;
 mod quarantine;
 mod reindex;
 mod replay;
@@ -28,6 +30,7 @@ mod resume;
 pub(crate) mod run;
 mod runs;
 mod sandbox;
+mod schema;
 mod show;
 mod task;
 mod trial;
@@ -42,14 +45,25 @@ use ::contract::ApprovalDecision;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
+
+/// The version, the commit that it was built from, and the newest rules by which it judges.
+pub(crate) fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let (version, commit) = (env!("CARGO_PKG_VERSION"), env!("NORMA_BUILD_COMMIT"));
+        format!("{version} (commit {commit}, rules {})", ::contract::RULES)
+    });
+    &VERSION
+}
 
 /// norma runs coding agents under contract: a change lands whole, or leaves no trace.
 #[derive(Parser)]
 #[command(
     name = "norma",
-    version,
+    version = version(),
     propagate_version = true,
-    after_help = "Start with `norma demo`, or in a repository of yours with `norma init`."
+    disable_help_subcommand = true,
+    after_help = "Start with `norma demo`; then, in a repository of yours: norma run \"what you want\"\nPages on contracts, agents, the sandbox and more: norma help"
 )]
 pub(crate) struct Cli {
     /// Print JSON for programs instead of text for people
@@ -61,7 +75,7 @@ pub(crate) struct Cli {
     /// Work in this directory
     #[arg(short = 'C', global = true, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// Tell on stderr what norma itself does; -vv and -vvv tell more (see also NORMA_LOG)
+    /// Log what norma itself is doing to stderr; -vv and -vvv log more (see also NORMA_LOG)
     #[arg(short = 'v', long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     #[command(subcommand)]
@@ -103,6 +117,10 @@ pub(crate) enum Verb {
     Reindex(reindex::Args),
     Gc(gc::Args),
     Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
+    Schema(schema::Args),
+    Help(help::Args),
 }
 
 /// Has the owner do something to one run.
@@ -162,6 +180,9 @@ impl Verb {
             Verb::Reindex(args) => args.run(here),
             Verb::Gc(args) => args.run(here),
             Verb::Completions(args) => args.run(),
+            Verb::Man(args) => args.run(here),
+            Verb::Schema(args) => args.run(here),
+            Verb::Help(args) => args.run(here),
         }
     }
 }

@@ -5,6 +5,7 @@ mod command;
 mod demo;
 mod error;
 mod log;
+mod pages;
 mod progress;
 mod session;
 mod surroundings;
@@ -29,6 +30,9 @@ fn main() -> ExitCode {
     if (first == "--version" || first == "-V") && std::env::args_os().len() == 2 {
         return version();
     }
+    if command::completions::is_asked() {
+        return command::completions::answer();
+    }
     surroundings::close_to_others();
     sandbox::share_one_pool();
     let cli = command::Cli::parse();
@@ -45,6 +49,6 @@ fn main() -> ExitCode {
 /// Scripts ask for the version often, and building the whole command line would take longer than all else.
 fn version() -> ExitCode {
     // As with any other text: whoever does not want it has closed the pipe.
-    let _ = writeln!(std::io::stdout(), "norma {}", env!("CARGO_PKG_VERSION"));
+    let _ = writeln!(std::io::stdout(), "norma {}", command::version());
     ExitCode::SUCCESS
 }

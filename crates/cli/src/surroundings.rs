@@ -133,6 +133,11 @@ impl Surroundings {
         }
     }
 
+    /// The same surroundings for a batch that nobody watches: what items do is not printed.
+    pub(crate) fn quiet(&self) -> Surroundings {
+        Surroundings { json: true, ..self.at(self.cwd.clone()) }
+    }
+
     pub(crate) fn repository(&self) -> Outcome<Repository> {
         let mut user = Repository::discover(&self.cwd, self.git.clone())?;
         if let Some(inside) = self.state.as_ref().and_then(|state| state.strip_prefix(&user.root).ok()) {
@@ -275,8 +280,8 @@ impl Surroundings {
         }
         Err(CommandError::new(
             crate::error::code::ENVIRONMENT,
-            "another norma holds the state directory but does not answer",
-            "see who it is: norma doctor",
+            "another norma owns the state directory but does not respond",
+            "find it: norma doctor",
         ))
     }
 

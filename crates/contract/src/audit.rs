@@ -128,7 +128,7 @@ pub enum Audit {
         /// Why it does not belong.
         why: String,
     },
-    /// A person set a damaged run aside: its lines stay as they are, and it is not gone on with any more.
+    /// A person set a damaged run aside: its lines stay as they are, and it is not continued any more.
     RunQuarantined {
         /// Slug.
         run_id: Slug,

@@ -251,7 +251,7 @@ impl HostConfig {
     }
 
     fn violations(&self) -> Option<Violation> {
-        let message = format!("it must be a number from 1 to {}", HostConfig::WORKERS_MAX);
+        let message = format!("must be a number from 1 to {}", HostConfig::WORKERS_MAX);
         let fits = (1..=HostConfig::WORKERS_MAX).contains(&self.workers);
         (!fits).then(|| Violation { pointer: "/host/workers".to_owned(), message })
     }
@@ -543,14 +543,14 @@ impl AgentConfig {
             (true, None) => add("", format!("an {kind} agent needs cmd, a list of program and arguments")),
             (true, Some(program)) if program.is_empty() => add("/cmd/0", "the program is empty".into()),
             (false, Some(_)) => {
-                add("/cmd", format!("cmd is not supported for type {kind}: its program is fixed; bin says where it is"))
+                add("/cmd", format!("cmd is not supported for type {kind}: its program is fixed; give its path as bin"))
             }
             _ => {}
         }
         if self.kind.has_command() {
             let others = [("/bin", self.bin.is_some()), ("/args", !self.args.is_empty())];
             for (field, _) in others.into_iter().filter(|(_, is_there)| *is_there) {
-                add(field, format!("cmd says it all for type {kind}"));
+                add(field, format!("not supported for type {kind}: cmd has the program and its arguments"));
             }
         }
         for (field, why) in self.untold() {
@@ -598,22 +598,22 @@ impl AgentConfig {
         match (self.kind, self.api) {
             (AgentType::Acp, Some(_)) => said
                 .filter(|field| *field == "/effort")
-                .map(|field| (field, "norma cannot tell an acp agent that: say it in cmd or env".to_owned()))
+                .map(|field| (field, "norma cannot set this for an acp agent: use cmd or env".to_owned()))
                 .collect(),
             (AgentType::Acp, None) => said
                 .map(|field| {
                     let why = format!(
-                        "norma tells an acp agent that only together with \"api\", which says what its model speaks ({apis}); \
-                         else say it in cmd or env, as its program wants it"
+                        "for an acp agent this needs \"api\", the API of its model ({apis}); otherwise use cmd or env, as its \
+                         program expects"
                     );
                     (field, why)
                 })
                 .collect(),
             (AgentType::Exec, api) => said
                 .chain(api.map(|_| "/api"))
-                .map(|field| (field, format!("norma cannot tell an {kind} agent that: say it in cmd or env")))
+                .map(|field| (field, format!("norma cannot set this for an {kind} agent: use cmd or env")))
                 .collect(),
-            (_, Some(_)) => vec![("/api", format!("it is known what the model of type {kind} speaks"))],
+            (_, Some(_)) => vec![("/api", format!("not supported for type {kind}: the API of its model is known"))],
             (_, None) => Vec::new(),
         }
     }

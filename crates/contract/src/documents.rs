@@ -118,7 +118,7 @@ pub struct AgentRef {
     pub role: AgentRole,
     /// The name of the agent.
     pub agent_id: String,
-    /// The session to go on with.
+    /// The session to continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub codex_thread_id: Option<String>,
 }
@@ -231,7 +231,7 @@ pub fn read<T: DeserializeOwned + Document>(bytes: &[u8]) -> Result<T, Vec<Viola
 fn read_value<T: DeserializeOwned + Document>(value: Value) -> Result<T, Vec<Violation>> {
     let schema = T::form().compiled();
     if schema.is_met_by(&value) {
-        return json::decode_checked(value);
+        return json::decode_checked(T::form().without_reference(value));
     }
     // Our own walk says best what is wrong, but leaves patterns and formats to the schema.
     json::check_value::<T>(&value)?;

@@ -101,11 +101,11 @@ pub struct StepCommitted {
     pub notes: Vec<String>,
     /// Digest of the manifest's file list: ties the directory's content to the chain.
     pub evidence: Digest,
-    /// The tree that a worker left, captured by norma. Of one that did not answer it is what somebody may go on from,
+    /// The tree that a worker left, captured by norma. Of one that did not answer it is what somebody may continue from,
     /// and is never judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeId>,
-    /// When its provider lets it go on, where it was held up and that was said.
+    /// When its provider lets it continue, where it was held up and that was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// What its model used, where there is one that somebody counted.
@@ -482,7 +482,7 @@ pub struct ChangeEnd<'f> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalWait {
-    /// The approval that would let it go on.
+    /// The approval that would let it continue.
     pub approval: ApprovalId,
     /// Why it is needed.
     pub reasons: Vec<String>,
@@ -534,7 +534,7 @@ pub enum Fact {
         /// One entry a problem.
         problems: Vec<String>,
     },
-    /// The answer of a turn was held to the schema that its contract binds, and matches it.
+    /// The answer of a turn was checked against the schema that its contract binds, and matches it.
     #[serde(rename = "OUTPUT_SCHEMA_ENFORCED")]
     OutputSchemaEnforced {
         /// Which turn.

@@ -89,7 +89,7 @@ pub fn decode<T: DeserializeOwned + Document>(bytes: &[u8], limits: &Limits) -> 
 /// As [`decode`], for a value that has been read already.
 pub fn decode_value<T: DeserializeOwned + Document>(value: Value) -> Result<T, Vec<Violation>> {
     check_value::<T>(&value)?;
-    decode_checked(value)
+    decode_checked(T::form().without_reference(value))
 }
 
 /// Everything that is wrong with a value of this type, patterns and formats aside.
@@ -135,7 +135,7 @@ fn check_numbers(value: &Value, place: &mut Place) -> Result<(), Violation> {
 
 /// What is wrong with a number that other readers would round.
 ///
-/// A double beyond 2^53 is always whole, so `1e17` is held to the rule of integers too: canonical
+/// A double beyond 2^53 is always whole, so `1e17` is checked against the rule of integers too: canonical
 /// JSON writes it with all its digits, and the next reader would take it for an integer.
 fn inexact(number: &Number) -> Option<String> {
     let exact = match (number.as_u64(), number.as_i64(), number.as_f64()) {

@@ -24,7 +24,7 @@ pub struct PromptBlocks {
 pub enum Sent {
     /// All of it: the agent knows nothing yet, or nothing any more.
     Full,
-    /// What is not the same as in the turn before, in a conversation that goes on.
+    /// What is not the same as in the turn before, in a conversation that continues.
     Delta,
 }
 

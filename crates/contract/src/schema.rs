@@ -29,7 +29,30 @@ use crate::{
 use serde_json::{Value, json};
 use std::sync::{LazyLock, OnceLock};
 
-/// What is read from outside is held to its schema before it is decoded.
+/// The member of a document that names its schema.
+const REFERENCE: &str = "$schema";
+
+/// Documents that people write in an editor, which completes and checks them by the schema that they name. The member
+/// means nothing else, and no other document may have it.
+pub const AUTHORED: [&str; 9] = [
+    "agent_registry.v1.json",
+    "command_allowlist.v1.json",
+    "config.v1.json",
+    "forbidden_actions.v1.json",
+    "mcp_allowlist.v1.json",
+    "protected_paths.v1.json",
+    "scratch_paths.v1.json",
+    "task_contract.v1.json",
+    "wide_paths.v1.json",
+];
+
+/// The text of an object with a member before all others that says where its schema is.
+pub fn with_reference(object: &str, place: &str) -> String {
+    let (before, members) = object.split_once('{').expect("BUG: a document that people write is an object");
+    format!("{before}{{\n  \"{REFERENCE}\": {},{members}", Value::from(place))
+}
+
+/// What is read from outside is checked against its schema before it is decoded.
 pub trait Document {
     /// The schema of this kind of document.
     fn form() -> &'static Form;
@@ -51,6 +74,16 @@ impl Form {
     fn built_in(name: &str) -> Form {
         let text = built_in(name).expect("BUG: documents are listed with their file");
         Form::of(serde_json::from_str(text).expect("BUG: the schemas built in are verified by a test"))
+    }
+
+    /// A document without the member by which its author told an editor where this schema is.
+    pub(crate) fn without_reference(&self, mut document: Value) -> Value {
+        if self.value["properties"].get(REFERENCE).is_some()
+            && let Some(members) = document.as_object_mut()
+        {
+            members.remove(REFERENCE);
+        }
+        document
     }
 
     /// The schema with everything that can be checked: patterns and formats too.
@@ -87,7 +120,7 @@ macro_rules! schemas {
         /// File name below `schemas/` of every schema, and what it is by its type.
         #[cfg(test)]
         pub(crate) fn all() -> Vec<(&'static str, Value)> {
-            vec![$(($name, generate::of::<$document>())),*]
+            vec![$(($name, generate::document::<$document>($name))),*]
         }
 
         $(impl Document for $document {
@@ -149,6 +182,11 @@ schemas! {
     "work_report.v1.json" => WorkReport,
 }
 
+/// The file name of every schema, sorted.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    FILES.iter().map(|(name, _)| *name)
+}
+
 /// The bytes of a schema by its file name, as `schemas/` holds them.
 pub fn built_in(name: &str) -> Option<&'static str> {
     FILES.iter().find(|(file, _)| *file == name).map(|(_, text)| *text)
@@ -201,6 +239,17 @@ mod tests {
             assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema", "{name}");
             assert!(schema["required"].as_array().is_some_and(|fields| !fields.is_empty()), "{name}");
         }
+    }
+
+    #[test]
+    fn what_people_write_may_name_its_schema_and_nothing_else_may() {
+        let with = |name: &str| {
+            let schema: Value = serde_json::from_str(built_in(name).unwrap()).unwrap();
+            schema["properties"].get(REFERENCE).is_some()
+        };
+        assert_eq!(names().filter(|name| with(name)).collect::<Vec<_>>(), AUTHORED);
+        let text = with_reference("{\n  \"a\": 1\n}\n", "schemas/x.json");
+        assert_eq!(text, "{\n  \"$schema\": \"schemas/x.json\",\n  \"a\": 1\n}\n");
     }
 
     #[test]

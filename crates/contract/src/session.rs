@@ -212,7 +212,7 @@ impl Usage {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// What of it was used since: by a count that goes on from `before`, which never counted money.
+    /// What of it was used since: by a count that continues from `before`, which never counted money.
     #[must_use]
     pub fn less(&self, before: &Usage) -> Usage {
         Usage {

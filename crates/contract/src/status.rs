@@ -53,7 +53,7 @@ pub enum Status {
     Running,
     /// Held by an approval or a question.
     Waiting,
-    /// Held; `norma resume` goes on.
+    /// Held; `norma resume` continues.
     Paused,
     /// Every gate passed.
     Succeeded,

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// | 1 | items that changed the same path conflict |
 /// | 2 | items that changed the same text are merged line by line; `gates.json` has every finding with its rule |
 /// | 3 | receipts tell of every test command; names are judged in the tree that results, and what the base has (a link, an odd name, the bytes of a binary file) is no reason to refuse; tool operations are counted by norma |
-/// | 4 | tokens of more services count as secrets; `contract.json` of a run of items is the document that was submitted; the log says that an answer was held to its schema; where a change touches what decides about its tests, they run with the base's version of it as well, and what fails there needs a person's approval; a file that a program's answer names and did not leave breaks the protocol; a worker's change is held to `limits.change_mb`; a patch says of a file over 16 MiB only that it differs; what an agent built outside of the allowed paths is left out of its change; line endings are stored as git add would; what looks like a secret in test files is asked about |
+/// | 4 | tokens of more services count as secrets; `contract.json` of a run of items is the document that was submitted; the log says that an answer was checked against its schema; where a change touches what decides about its tests, they run with the base's version of it as well, and what fails there needs a person's approval; a file that a program's answer names and did not leave breaks the protocol; a worker's change is checked against `limits.change_mb`; a patch says of a file over 16 MiB only that it differs; what an agent built outside of the allowed paths is left out of its change; line endings are stored as `git add` would; what looks like a secret in test files needs approval |
 pub const RULES: u32 = 4;
 
 /// The first version of the rules that merges texts line by line.
@@ -43,7 +43,7 @@ pub const RULES_COUNTED_OPS: u32 = 3;
 /// compiled from it.
 pub const RULES_GIVEN_CONTRACT: u32 = 4;
 
-/// The first version of the rules under which the log says that an answer was held to the schema its contract binds.
+/// The first version of the rules under which the log says that an answer was checked against the schema its contract binds.
 pub const RULES_SCHEMA_ENFORCED: u32 = 4;
 
 /// What a run was asked for, in its directory.

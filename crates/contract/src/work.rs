@@ -1,4 +1,4 @@
-//! The items of a run under contract: what a work item or a task contract comes to once everything in it is
+//! The items of a run under contract: a work item or a task contract once everything in it is
 //! resolved and checked. An item is one turn of one agent and one change; nothing outside of it says what that
 //! agent may do.
 
@@ -174,7 +174,7 @@ pub struct Constraints {
     pub max_patch_bytes: Option<u64>,
 }
 
-/// A JSON Schema that an answer is held to, with the bytes it was bound by.
+/// A JSON Schema that an answer is checked against, with the bytes it was bound by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutputSchema {

@@ -248,7 +248,7 @@ impl Live {
         }
     }
 
-    /// Puts an exchange on record. Once that failed, nothing goes on.
+    /// Puts an exchange on record. Once that failed, nothing continues.
     fn keep(&self, meter: &Meter, exchange: &Exchange) -> bool {
         if meter.totals().record_failed {
             return false;

@@ -83,7 +83,7 @@ pub struct Patience {
     pub first_byte: Duration,
     /// From one piece of an answer to the next.
     pub idle: Duration,
-    /// For the program inside to go on with what it began to send, or to take what it asked for.
+    /// For the program inside to continue what it began to send, or to take what it asked for.
     pub client: Duration,
 }
 

@@ -22,7 +22,7 @@ pub struct Upstream {
     /// Certificates in PEM form that are trusted besides the public ones: those of an endpoint of one's own, or of a
     /// company's proxy that reads TLS.
     pub extra_roots_pem: Option<String>,
-    /// `http://[user:password@]host[:port]`: a proxy that is asked for a tunnel to the provider, where TLS is spoken with it.
+    /// `http://[user:password@]host[:port]`: a proxy that is asked for a tunnel to the provider, with TLS inside of it.
     pub proxy: Option<String>,
     /// Hosts that are reached without it, as `NO_PROXY` lists them.
     pub no_proxy: Option<String>,

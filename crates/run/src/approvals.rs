@@ -57,7 +57,7 @@ impl<'a> Record<'a> {
         record
     }
 
-    /// What keeps it from having let this run go on.
+    /// What keeps it from having let this run continue.
     fn wrong(&self, run: &RunId, contract: Option<Digest>, by: &str) -> Option<&'static str> {
         let Some((run_id, reasons, bound, expires_at)) = self.asked else { return Some("nobody was asked") };
         let is_bound = contract.is_some_and(|contract| bound == approval_bound(run, &contract, reasons));
@@ -66,7 +66,7 @@ impl<'a> Record<'a> {
         }
         match self.granted {
             None => return Some("nobody granted it"),
-            Some((other, _)) if other != by => return Some("somebody else granted it"),
+            Some((other, _)) if other != by => return Some("it was granted by somebody else"),
             Some((_, at)) if at >= expires_at => return Some("it was granted after it had expired"),
             Some(_) => {}
         }
@@ -124,7 +124,7 @@ mod tests {
         use ApprovalDecision::{Denied, Granted};
         let whole = [(asked(1), 1), (answered(Granted), 2), (used(), 3)];
         assert_eq!(wrong(&whole, "Ada"), None);
-        assert_eq!(wrong(&whole, "Eve"), Some("somebody else granted it"));
+        assert_eq!(wrong(&whole, "Eve"), Some("it was granted by somebody else"));
         assert_eq!(wrong(&whole[1..], "Ada"), Some("nobody was asked"));
         assert_eq!(wrong(&[(asked(1), 1), (used(), 3)], "Ada"), Some("nobody granted it"));
         assert_eq!(wrong(&[(asked(1), 1), (answered(Denied), 2), (used(), 3)], "Ada"), Some("nobody granted it"));

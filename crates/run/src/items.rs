@@ -1,5 +1,5 @@
 //! The items of a run: where each of them is, and what may happen to it next. Items are shared between copies of a
-//! run, and what is due is found by their [`Standing`], so that a batch of ten thousand is as quick to go on with as a
+//! run, and what is due is found by their [`Standing`], so that a batch of ten thousand is as quick to continue as a
 //! batch of ten.
 
 pub(crate) mod queues;
@@ -316,7 +316,7 @@ impl ItemState {
         Ok(())
     }
 
-    /// A turn that was interrupted goes on where it was.
+    /// A turn that was interrupted continues where it was.
     fn note_turn(&mut self, record: &Arc<StepRecord>) {
         if record.end == TurnEnd::Interrupted && record.unfinished.is_some() {
             self.kept.clone_from(&record.unfinished);

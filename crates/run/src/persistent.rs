@@ -1,5 +1,5 @@
 //! A vector whose copies share what they have in common. A copy costs the same whatever its length, and a change of one
-//! element copies the few nodes that lead to it, so that a run of ten thousand items goes on as quickly as one of ten.
+//! element copies the few nodes that lead to it, so that a run of ten thousand items continues as quickly as one of ten.
 //! Every node knows the [`Summary`] of what is below it: what has some property is found without looking at the rest.
 
 use std::fmt;

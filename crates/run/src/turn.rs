@@ -230,7 +230,7 @@ fn answered(
     judged
 }
 
-/// Says that an answer was held to the schema which its contract binds.
+/// Says that an answer was checked against the schema which its contract binds.
 fn enforced(contract: &Contract, step: StepRef, item: Option<&Item>) -> Option<Fact> {
     let bound = item?.output_schema.as_ref().filter(|_| contract.rules >= RULES_SCHEMA_ENFORCED)?;
     Some(Fact::OutputSchemaEnforced { step, uri: bound.uri.clone(), sha256: bound.sha256 })

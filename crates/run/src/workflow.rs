@@ -284,7 +284,7 @@ impl Run {
             return Box::new(std::iter::once(Due::Approval));
         }
         if let Some(RateLimit { until }) = self.core.limited {
-            // What is open comes to its end first.
+            // What is open ends first.
             let is_idle = self.core.open.is_empty();
             return Box::new(is_idle.then(|| self.rest(until)).into_iter());
         }

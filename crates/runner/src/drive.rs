@@ -85,7 +85,7 @@ impl Driver<'_, '_> {
     }
 
     /// Asks for the yes that the contract needs, and leaves the run waiting for it. Whoever typed what may change has
-    /// said yes to it by that; it goes on record as any other yes.
+    /// approved it by that; it goes on record as any other approval.
     fn wait_for_approval(&mut self) -> Result<()> {
         let wait = approval::ask(self.store, &self.run, self.run.started.contract.approval_for.clone())?;
         let approval = wait.approval;
@@ -96,7 +96,7 @@ impl Driver<'_, '_> {
         self.record(vec![Fact::RunResumed { pid: std::process::id() }, used], Vec::new())
     }
 
-    /// Asks about what a change makes of its tests, and leaves the run waiting. Nobody has said yes to that before.
+    /// Asks about what a change makes of its tests, and leaves the run waiting. Nobody has approved that before.
     fn wait_for_approval_of_change(&mut self, reasons: Vec<String>) -> Result<()> {
         let wait = approval::ask(self.store, &self.run, reasons)?;
         self.record(vec![Fact::RunWaiting(wait)], Vec::new())
@@ -105,7 +105,7 @@ impl Driver<'_, '_> {
     fn stop(&mut self, stop: Stop) -> Result<()> {
         match stop {
             Stop::Interrupt => {
-                let message = "interrupted; `norma resume` goes on from the last step".to_owned();
+                let message = "interrupted; `norma resume` continues from the last step".to_owned();
                 self.record(vec![Fact::RunPaused(End { reason: Some(Reason::Interrupted), message })], Vec::new())
             }
             Stop::Cancel => {

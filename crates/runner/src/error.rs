@@ -26,8 +26,7 @@ pub mod exit {
 }
 
 /// What to do about a state directory that was rolled back.
-pub const ACCEPT: &str =
-    "put the newer one back; or, if this is the one to go on with: norma verify --accept --reason TEXT";
+pub const ACCEPT: &str = "restore the newer one; or, to continue with this one: norma verify --accept --reason TEXT";
 
 /// What keeps norma from working. Outcomes of a run are facts, never one of these.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +63,7 @@ pub enum Error {
         /// What to do next.
         hint: Option<String>,
     },
-    /// A person has to say yes first.
+    /// It needs approval first.
     #[error("{message}")]
     Waiting {
         /// To what.
@@ -141,7 +140,9 @@ impl Error {
             Error::Store(error) => store_hint(error),
             Error::Git(error) => git_hint(error),
             Error::RolledBack(_) => Some(ACCEPT),
-            Error::Panicked(_) => Some("this is a defect of norma: please report it; `norma resume RUN` goes on"),
+            Error::Panicked(_) => {
+                Some("this is a bug in norma: please report it; `norma resume RUN` continues the run")
+            }
             Error::Io { .. } | Error::Leaving => None,
         }
     }
@@ -157,12 +158,12 @@ fn store_hint(error: &store::Error) -> Option<&'static str> {
         store::Error::Damaged { .. } => Some(
             "nothing was changed; `norma verify RUN` names every problem, `norma quarantine RUN` sets a damaged run aside",
         ),
-        store::Error::Replaced(_) => Some(
-            "your branch, index and files are as they were; put the state directory back, or start anew: norma init",
-        ),
+        store::Error::Replaced(_) => {
+            Some("Your branch, index and files are unchanged. Restore the state directory, or start over: norma init")
+        }
         store::Error::NoState(_) => Some("make one: norma init"),
         error if error.is_disk_full() => {
-            Some("free some space; nothing that was acknowledged is lost, `norma resume @last` goes on")
+            Some("free some space; nothing that was acknowledged is lost, `norma resume @last` continues")
         }
         _ => None,
     }

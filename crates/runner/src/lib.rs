@@ -28,7 +28,7 @@ pub use change::observed::observed;
 pub use context::agents::{AgentChange, starting_config};
 pub use context::confinement::{LEVEL_MIN, check_sandbox, check_workspace};
 pub use context::keys::Keys;
-pub use context::policy::{load_policies, load_templates, write_policies};
+pub use context::policy::{load_policies, load_templates, write_policies, write_schemas};
 pub use context::state_dir::StateDir;
 pub use context::trust::{Settings, Trust, load_settings, require_own, trusted_settings};
 pub use context::{Context, News};

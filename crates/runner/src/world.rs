@@ -57,7 +57,7 @@ pub struct Again {
 /// Commands that an agent asked for and may run, for whoever hears what it starts.
 pub type Allowed = Arc<Mutex<Vec<String>>>;
 
-/// Who is there while an agent that is spoken with works.
+/// Who answers an agent with an interactive session while it works.
 pub trait Witness {
     /// Something happened; what is kept goes on record by itself.
     fn saw(&self, event: SessionEvent, kept: bool);
@@ -77,7 +77,7 @@ pub trait Witness {
     fn answer(&self, question: &Question) -> Option<Decision>;
 }
 
-/// What an agent's question comes to.
+/// The answer to an agent's question.
 pub enum Answered {
     /// A rule decides.
     Now(Decision),
@@ -123,7 +123,7 @@ pub struct Execution {
     pub written: Option<OwnedFd>,
     /// What a worker made of its workspace.
     pub captured: Option<Captured>,
-    /// What is kept of the conversation with an agent that was spoken with.
+    /// What is kept of the conversation with an agent.
     pub spoken: Option<Spoken>,
     /// What confined it, for the record.
     pub sandbox: serde_json::Value,

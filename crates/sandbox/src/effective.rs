@@ -1,6 +1,6 @@
 //! What holds in fact, read back from inside, and whether it is as much as was asked.
 //!
-//! The process that is about to become the program describes itself when every wall stands, from
+//! The process that is about to become the program describes itself when all isolation is in place, from
 //! the kernel's own words in `/proc` and by trying, and not from what the set-up meant to do. The
 //! caller compares; anything weaker than the policy is refused before the program starts.
 

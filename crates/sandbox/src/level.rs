@@ -73,9 +73,9 @@ impl Level {
     pub fn losses(self) -> &'static [&'static str] {
         match self {
             Self::A | Self::Refuse => &[],
-            Self::AMinus => &["the second wall around files, which also holds signals back"],
+            Self::AMinus => &["the second barrier around files, which also blocks signals"],
             Self::B => &[
-                "a mistake while the walls are built is made with root's rights",
+                "an error while the sandbox is set up happens with root's rights",
                 "the program is another user: it reads and writes only what is open to anybody or given to it",
             ],
             Self::C => &[

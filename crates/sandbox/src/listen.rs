@@ -100,7 +100,7 @@ pub(crate) struct Notes {
 }
 
 impl Listener {
-    /// Listens until everything that is heard is gone. `control` is hung up if that cannot go on.
+    /// Listens until everything that is heard is gone. `control` is hung up if that cannot continue.
     pub(crate) fn start(calls: OwnedFd, control: OwnedFd, policy: &Policy, judge: Option<Judge>) -> io::Result<Self> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let heard = Arc::new(Mutex::new(Notes::default()));

@@ -166,7 +166,7 @@ fn explain_failure(level: Level, error: &Error) -> Missing {
     Missing { what, fix }
 }
 
-/// A policy around nothing, with every wall of the level.
+/// A policy around nothing, with all isolation of the level.
 fn smallest(level: Level) -> Policy {
     let limits = Limits {
         pids: crate::policy::PIDS_MIN,

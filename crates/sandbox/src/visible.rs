@@ -5,10 +5,11 @@
 //! and with it what the tool cannot work without. Credentials that lie inside are covered.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 
 use crate::policy::{Network, Policy, Root};
@@ -16,6 +17,22 @@ use crate::policy::{Network, Policy, Root};
 /// Most directory entries looked at in the search for secrets: a large repository with its
 /// dependencies. Beyond it the search fails, and with it the start, instead of missing one.
 const ENTRIES_MAX: usize = 2_000_000;
+
+/// Largest PEM file that is looked into: the certificates of all public authorities take 300 KB.
+const PEM_BYTES_MAX: u64 = 4 << 20;
+
+/// What PEM blocks hold that everybody may read. Any other block is taken for a key.
+const PUBLIC_BLOCKS: [&str; 9] = [
+    "CERTIFICATE",
+    "TRUSTED CERTIFICATE",
+    "X509 CERTIFICATE",
+    "X509 CRL",
+    "CERTIFICATE REQUEST",
+    "NEW CERTIFICATE REQUEST",
+    "PUBLIC KEY",
+    "RSA PUBLIC KEY",
+    "PKCS7",
+];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,6 +68,9 @@ struct Named {
     /// Why a file of this name is not covered where it is part of the repository itself.
     #[serde(default)]
     shown_if_committed: Option<String>,
+    /// Why a file of this name is not covered where it holds nothing but certificates and public keys.
+    #[serde(default)]
+    shown_if_public: Option<String>,
 }
 
 impl Named {
@@ -145,7 +165,35 @@ fn secret_in(data: &Hidden, name: &str) -> Option<String> {
     data.names.iter().find(|it| it.matches(name)).map(|it| it.reason.clone())
 }
 
-/// Everything below `root` whose name says that it is a secret. `.git` is not searched: it is
+/// Whether a name that looks like a key file belongs to one that holds only certificates and public keys. What cannot be
+/// read, is too large or has no PEM block at all stays covered.
+fn is_public(data: &Hidden, name: &str, path: &Path) -> bool {
+    let judged_by_content = data.names.iter().any(|it| it.matches(name) && it.shown_if_public.is_some());
+    judged_by_content
+        && read_regular(path).is_ok_and(|bytes| holds_only_public_blocks(&String::from_utf8_lossy(&bytes)))
+}
+
+/// The content of a regular file. Its name may have become a link or a pipe since the directory was read.
+fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let found = file.metadata()?;
+    if !found.is_file() || found.len() > PEM_BYTES_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut bytes = Vec::new();
+    file.take(PEM_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn holds_only_public_blocks(text: &str) -> bool {
+    let mut labels = text.split("-----BEGIN ").skip(1).map(|rest| rest.split("-----").next().unwrap_or_default());
+    let first = labels.next();
+    let is_public = |label: &str| PUBLIC_BLOCKS.contains(&label);
+    first.is_some_and(is_public) && labels.all(is_public) && !text.contains("PRIVATE KEY")
+}
+
+/// Everything below `root` whose name says that it is a secret, apart from certificates. `.git` is not searched: it is
 /// protected as a whole. Symbolic links are not followed and not covered: what they lead to is
 /// covered, or not visible. Any failure to look is an error, never a secret that was missed.
 pub fn find_secrets(root: &Path) -> io::Result<Vec<Root>> {
@@ -163,8 +211,9 @@ pub fn find_secrets(root: &Path) -> io::Result<Vec<Root>> {
                 return Err(context(io::Error::other(format!("more than {ENTRIES_MAX} files"))));
             }
             let name = entry.file_name();
-            let secret = secret_in(data, &name.to_string_lossy()).filter(|_| kind.is_file() || kind.is_dir());
-            if let Some(reason) = secret {
+            let shown = name.to_string_lossy();
+            let secret = secret_in(data, &shown).filter(|_| kind.is_file() || kind.is_dir());
+            if let Some(reason) = secret.filter(|_| !(kind.is_file() && is_public(data, &shown, &entry.path()))) {
                 found.push(Root::new(entry.path(), reason));
             } else if kind.is_dir() && name != ".git" {
                 open.push(entry.path());
@@ -299,6 +348,29 @@ mod tests {
         let paths: Vec<_> = found.into_iter().map(|it| it.path).collect();
         assert_eq!(paths, [at("a/.env"), at("a/b/.ssh"), at("a/b/x.pem")]);
         assert!(find_secrets(&at("missing")).is_err());
+    }
+
+    #[test]
+    fn certificates_are_not_private_keys() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| directory.path().join(name);
+        let block = |label: &str| format!("-----BEGIN {label}-----\nMIIB\n-----END {label}-----\n");
+        let certificates = format!("# Some authority\n{0}\n{0}", block("CERTIFICATE"));
+        let files = [
+            ("cacert.pem", certificates.clone()),
+            ("public.pem", block("PUBLIC KEY")),
+            ("server.pem", certificates.clone() + &block("PRIVATE KEY")),
+            ("key.pem", block("EC PRIVATE KEY")),
+            ("cut.pem", certificates + "-----BEGIN RSA PRIVATE"),
+            ("empty.pem", String::new()),
+        ];
+        for (name, content) in files {
+            fs::write(at(name), content).expect("write");
+        }
+        fs::create_dir(at("directory.pem")).expect("make");
+        let found = find_secrets(directory.path()).expect("search");
+        let paths: Vec<_> = found.into_iter().map(|it| it.path).collect();
+        assert_eq!(paths, ["cut.pem", "directory.pem", "empty.pem", "key.pem", "server.pem"].map(at));
     }
 
     #[test]

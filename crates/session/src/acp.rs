@@ -214,7 +214,7 @@ impl Acp {
 
     fn greeted(&mut self, result: &Value, notes: &mut Notes, out: &mut Vec<Act>) {
         if wire::count(result, "protocolVersion") != VERSION {
-            let message = format!("the agent speaks version {} of the protocol", result["protocolVersion"]);
+            let message = format!("the agent uses version {} of the protocol", result["protocolVersion"]);
             return self.failed(trouble::protocol(&message), notes, out);
         }
         let info = &result["agentInfo"];

@@ -83,9 +83,9 @@ pub struct Brief<'a> {
     pub rights: Rights,
     /// What its answer must look like.
     pub output_schema: Option<&'a Value>,
-    /// The conversation to go on with.
+    /// The conversation to continue.
     pub resume: Option<&'a str>,
-    /// What that conversation had used before, by the command line's own count: one of them goes on counting from there.
+    /// What that conversation had used before, by the command line's own count: one of them continues counting from there.
     pub used: Usage,
     /// Further arguments from the configuration; for [`Kind::Acp`] all there are.
     pub args: &'a [String],

@@ -1,5 +1,5 @@
 //! How much of what an agent says is kept, each bound with its reason. Together they bound what a session holds,
-//! however much an agent says and however long it goes on.
+//! however much an agent says and however long it continues.
 
 /// A longer line is not read at all: no protocol needs one, and reading it costs a multiple of its size.
 pub const LINE_BYTES_MAX: usize = 16 << 20;

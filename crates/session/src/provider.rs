@@ -108,7 +108,7 @@ pub fn conversations(kind: Kind) -> &'static [&'static str] {
     of(kind).map_or(&[], |provider| &provider.conversations)
 }
 
-/// Whether a conversation can go on that was cut off in the middle of a turn. gemini (0.61) writes the file anew then, and
+/// Whether a conversation can continue that was cut off in the middle of a turn. gemini (0.61) writes the file anew then, and
 /// what was said in the turn is gone.
 pub fn resumes_when_cut_off(kind: Kind) -> bool {
     kind != Kind::Gemini && !conversations(kind).is_empty()

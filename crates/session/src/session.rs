@@ -182,7 +182,7 @@ impl Session {
         if self.turn_over() {
             return;
         }
-        let message = "its sign-in has ended and could not be renewed: it asks for somebody to sign in again";
+        let message = "its sign-in has expired and could not be renewed; sign in again";
         let problem = trouble::with(ErrorKind::Auth, message, None);
         match &mut self.talk {
             Talk::Acp(talk) => talk.failed(problem, &mut self.notes, out),
@@ -256,7 +256,7 @@ impl Session {
     }
 
     /// What the last prompt came to, if it is over and one more can be said; a turn that somebody stopped, or that failed,
-    /// is not gone on with.
+    /// is not continued.
     pub fn answered(&self) -> Option<Answered> {
         if matches!(self.talk, Talk::OneShot(_)) || self.closed.is_some() || self.notes.cancelled() {
             return None;
@@ -330,7 +330,7 @@ fn unexplained(ended: Option<bool>, exit: Exit) -> SessionError {
     };
     match ended {
         Some(true) => trouble::other(&format!("the turn ended well, but the agent {how}")),
-        Some(false) => trouble::other("the turn did not end well, and the agent does not say why"),
+        Some(false) => trouble::other("the turn failed, and the agent gave no reason"),
         // Silence and a good exit code together break every protocol; otherwise the exit is what happened.
         None => {
             let kind = if exit == Exit::Code(0) { ErrorKind::Protocol } else { ErrorKind::Other };

@@ -15,7 +15,7 @@ use rusqlite::OptionalExtension;
 const ANSWER_BYTES_MAX: usize = 2000;
 
 impl Store {
-    /// Asks whether a run may go on in spite of these reasons; answers what it waits for. Asked again before somebody
+    /// Asks whether a run may continue in spite of these reasons; answers what it waits for. Asked again before somebody
     /// said no or its time passed, it is the same question: a process may have died before the run's log named it.
     pub fn ask_approval(&self, run: &Run, reasons: Vec<String>) -> Ticket<ApprovalWait> {
         let (run_id, bound) = (run.id.slug(), approval_bound(&run.id, &run.started.contract_digest, &reasons));
@@ -75,7 +75,7 @@ pub(crate) fn require_usable(tx: &Tx<'_>, slug: &str, fact: &Fact, at: Timestamp
     }
     match asked.state_at(at) {
         ApprovalState::Granted if asked.by.as_ref() == Some(by) => Ok(()),
-        ApprovalState::Granted => refused("somebody else granted it".into()),
+        ApprovalState::Granted => refused("it was granted by somebody else".into()),
         _ => refused(standing(&asked, at)),
     }
 }
@@ -84,7 +84,7 @@ pub(crate) fn require_usable(tx: &Tx<'_>, slug: &str, fact: &Fact, at: Timestamp
 fn standing(asked: &ApprovalView, at: Timestamp) -> String {
     let by = asked.by.as_deref().unwrap_or("somebody").escape_debug().to_string();
     match asked.state_at(at) {
-        ApprovalState::Pending => "nobody has answered it yet".into(),
+        ApprovalState::Pending => "it has not been answered yet".into(),
         ApprovalState::Granted => format!("{by} granted it already"),
         ApprovalState::Denied => format!("{by} denied it already"),
         ApprovalState::Used => format!("{by} granted it, and its run has used it already"),
@@ -98,7 +98,7 @@ fn require(tx: &Tx<'_>, id: ApprovalId) -> Result<ApprovalView> {
     found.ok_or_else(|| Error::Refused(format!("there is no approval {id}; `norma approvals` lists them")))
 }
 
-/// The question with this bound that can still let its run go on.
+/// The question with this bound that can still let its run continue.
 fn open_question(tx: &Tx<'_>, bound: &Digest, at: Timestamp) -> Result<Option<ApprovalWait>> {
     let sql = format!("{} WHERE bound = ?1 ORDER BY id", read::APPROVAL_SELECT);
     let mut statement = tx.db.prepare_cached(&sql)?;

@@ -27,7 +27,7 @@ pub enum Error {
     #[error("the store has stopped after a failed commit")]
     Stopped,
     /// The database is no longer where it was opened; nothing more is written.
-    #[error("{0} was removed or replaced while norma was at work, so nothing more is written")]
+    #[error("{0} was removed or replaced while norma was running, so nothing more is written")]
     Replaced(PathBuf),
     /// The stored log contradicts itself or its state machine.
     #[error("the log of {log} is damaged: {why}")]
@@ -64,7 +64,7 @@ pub enum Error {
         known: i64,
     },
     /// There is no state directory.
-    #[error("there is no state directory at {0}")]
+    #[error("no state directory at {0}")]
     NoState(PathBuf),
     /// A request that cannot be carried out as things are.
     #[error("{0}")]
@@ -75,7 +75,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// Whether the disk is full, which a person can mend.
+    /// Whether the disk is full, which a person can fix.
     pub fn is_disk_full(&self) -> bool {
         match self {
             Error::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,

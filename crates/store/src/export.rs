@@ -42,7 +42,7 @@ pub fn export(
 ) -> Result<()> {
     if !reader.is_sealed(slug)? {
         return Err(Error::Refused(format!(
-            "run {slug} has not ended, or is not sealed yet: only a run that nothing changes any more can be exported"
+            "run {slug} has not ended, or is not sealed yet: only a sealed run can be exported"
         )));
     }
     let dir = reader.layout().run(slug);

@@ -47,12 +47,17 @@ impl Layout {
         self.state.join("config.json")
     }
 
+    /// `schemas/`: what `$schema` of the configuration and policies names, for editors.
+    pub fn schemas(&self) -> PathBuf {
+        self.state.join("schemas")
+    }
+
     /// `policies/`.
     pub fn policies(&self) -> PathBuf {
         self.state.join("policies")
     }
 
-    /// `active/contract.json`: what people's own commits are held to.
+    /// `active/contract.json`: the contract that the git hooks enforce.
     pub fn active_contract(&self) -> PathBuf {
         self.state.join("active/contract.json")
     }
@@ -127,7 +132,7 @@ impl Layout {
         self.state.join("worktrees").join(slug)
     }
 
-    /// `conversations/<slug>/`: what agents of the run were told and said, so that it can go on.
+    /// `conversations/<slug>/`: what agents of the run were told and said, so that it can continue.
     pub fn conversations(&self, slug: &str) -> PathBuf {
         self.state.join("conversations").join(slug)
     }

@@ -453,7 +453,7 @@ impl Store {
         self.end.clone()
     }
 
-    /// Refuses to go on if the database is no longer where it was opened: whatever is written now is lost.
+    /// Refuses to continue if the database is no longer where it was opened: whatever is written now is lost.
     pub fn check_place(&self) -> Result<()> {
         self.place.check()
     }

@@ -239,7 +239,7 @@ impl std::fmt::Display for Conflict {
         }
         match &self.holder {
             Some(holder) => write!(f, " by {holder}"),
-            None => f.write_str(" by somebody who cannot be named"),
+            None => f.write_str(" by an unknown process"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which file the database is. An open database goes on working after somebody removed it or put another in its
+//! Which file the database is. An open database continues working after somebody removed it or put another in its
 //! place (`git clean -fdx` does the first): commits would succeed and be lost. So the file that the name leads to is
 //! compared with the one that was opened, before anything is acknowledged.
 
@@ -21,7 +21,7 @@ impl Place {
         Ok(Place { path: path.to_owned(), device: meta.dev(), inode: meta.ino() })
     }
 
-    /// Refuses to go on if the name leads to another file now, or to none.
+    /// Refuses to continue if the name leads to another file now, or to none.
     pub(crate) fn check(&self) -> Result<()> {
         match Place::of(&self.path) {
             Ok(now) if now == *self => Ok(()),

@@ -62,7 +62,7 @@ impl Recovery {
     }
 }
 
-/// The same for one run, which its process could not go on with.
+/// The same for one run, which its process could not continue.
 pub fn recover_one(store: &Store, slug: &str, sign: Sign<'_>) -> Result<Recovery> {
     let mut found = Recovery::default();
     recover_run(store, &Reader::open(&store.layout)?, slug, sign, &mut found)?;
@@ -224,7 +224,7 @@ impl Recovering<'_> {
     }
 
     /// A change that was sealed but not recorded is rolled forward from its manifest; one that was not sealed
-    /// is judged again when the run goes on.
+    /// is judged again when the run continues.
     fn close_change(&mut self, found: &mut Recovery) -> Result<()> {
         let open = self.run.open_change().map(|(change, _)| change);
         let known = if open.is_some() { self.run.changes() - 1 } else { self.run.changes() };

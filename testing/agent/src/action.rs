@@ -108,7 +108,7 @@ fn shell(script: &str) -> Outcome {
 }
 
 /// A process in a session of its own that outlives the turn if nobody ends it; its id is in `pid_file` before the
-/// turn goes on.
+/// turn continues.
 fn daemon(pid_file: &str) -> Outcome {
     let script = format!("echo $$ > '{pid_file}.new'; mv '{pid_file}.new' '{pid_file}'; exec sleep 600");
     let null = || Stdio::null();

@@ -1,4 +1,4 @@
-//! Agents that are spoken with: what norma itself needs for each event that one streams, and what a turn of a real one
+//! Interactive sessions: what norma itself needs for each event that one streams, and what a turn of a real one
 //! takes beside the bare command line, told the same by the same model.
 
 use crate::barriers::must;

@@ -39,7 +39,7 @@ struct Entrant {
     target: Target,
 }
 
-/// What a row is held to.
+/// What a row is checked against.
 #[derive(Clone, Copy)]
 enum Target {
     /// norma's own memory.

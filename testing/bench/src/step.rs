@@ -23,7 +23,7 @@ use store::Layout;
 pub(crate) const RESPONSE: &str =
     r#"{"version":1,"status":"ok","summary":"x","files":[],"next_actions":[],"errors":[]}"#;
 
-/// A check that finds the work wanting, so that the loop goes on.
+/// A check that finds the work wanting, so that the loop continues.
 const CHECK: &str = r#"printf '{"version":1,"verdict":"FAIL","criteria":[]}' > "$NORMA_STEP_DIR/verdict.json"
 echo no > "$NORMA_STEP_DIR/scorecard.md"
 echo '"#;

@@ -1,4 +1,4 @@
-//! Every named crash point, at every visit: norma dies there by SIGKILL, the user goes on, and nothing is lost.
+//! Every named crash point, at every visit: norma dies there by SIGKILL, the user continues, and nothing is lost.
 //! A point that is never reached fails the test, and so does a call that the list does not name.
 #![allow(clippy::unwrap_used, reason = "a test that cannot make its world stops there")]
 

@@ -1,6 +1,6 @@
 //! Cutting the power. Repository, home and state are on an ext4 image; norma is killed at a point, and the image
 //! is copied while it is still mounted: the copy has what the block device was given and nothing of what only the
-//! page cache knew. It is mounted in the image's place, the user goes on, and nothing that was told is lost.
+//! page cache knew. It is mounted in the image's place, the user continues, and nothing that was told is lost.
 //! Needs root, a loop device and mkfs.ext4; not run elsewhere.
 #![allow(clippy::unwrap_used, reason = "a test that cannot make its world stops there")]
 
@@ -105,7 +105,7 @@ fn image(dir: &Path, mount: &Path) -> Result<PathBuf, &'static str> {
     Mounted::new(&image, mount).map(|_| image).ok_or("cannot mount a loop device")
 }
 
-/// Kills norma at a point, cuts the power there and has the user go on. Answers what is broken.
+/// Kills norma at a point, cuts the power there and has the user continue. Answers what is broken.
 fn cut_at(point: &str, dir: &Path, mount: &Path, start: &str) -> Vec<String> {
     let (work, cut) = (dir.join("work.img"), dir.join("cut.img"));
     copy(&dir.join("template.img"), &work);

@@ -89,7 +89,7 @@ pub enum Step {
     },
     /// Takes the request and never answers.
     Hang,
-    /// Begins an answer and never goes on.
+    /// Begins an answer and never continues.
     HangMid,
     /// Begins an answer and closes the connection.
     Drop,

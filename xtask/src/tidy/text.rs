@@ -48,8 +48,8 @@ const RULES: [Rule; 4] = [
 
 /// Words that are not left behind in anything tracked. Put together, so that this file does not hold them.
 const LEFTOVERS: [(&str, &str); 3] = [
-    (concat!("FIX", "ME"), "mend it or open an issue"),
-    (concat!("XX", "X"), "mend it or open an issue"),
+    (concat!("FIX", "ME"), "fix it or open an issue"),
+    (concat!("XX", "X"), "fix it or open an issue"),
     (concat!("todo", "!"), "write it, or do not call it"),
 ];
 
@@ -262,7 +262,7 @@ mod tests {
         check_file(
             "README.md",
             &format!("a\n{word}: later"),
-            &[&format!("README.md:2: {word}: mend it or open an issue")],
+            &[&format!("README.md:2: {word}: fix it or open an issue")],
         );
         check_file("README.md", &format!("mktemp {}{}", LEFTOVERS[1].0, LEFTOVERS[1].0), &[]);
         let path = MACHINE_PATHS[0];

@@ -42,7 +42,7 @@ fn require_own_config(here: &Surroundings) -> Outcome<()> {
         None => Ok(()),
         Some(_) => Err(CommandError::usage(
             "--config names another file than the one that would be changed",
-            "leave out --config, or edit that file yourself (docs/config.md)",
+            "leave out --config, or edit that file yourself (norma help config)",
         )),
     }
 }

@@ -6,11 +6,11 @@ use crate::text::safe;
 use contract::{ApprovalView, lines_of_reason};
 use std::process::ExitCode;
 
-/// List what runs wait for a person to approve
+/// List what needs your approval
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  norma approvals\n  norma approvals --all --json")]
 pub(crate) struct Args {
-    /// Those that were answered, used or left to expire, too
+    /// Include those that were answered, used or expired
     #[arg(long)]
     all: bool,
 }
@@ -19,8 +19,8 @@ impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         let found = here.reader()?.approvals(!self.all)?;
         Ok(here.print(&found, || match found.is_empty() {
-            true if self.all => "no approval was asked for yet".to_owned(),
-            true => "nothing waits for an approval".to_owned(),
+            true if self.all => "no approvals yet".to_owned(),
+            true => "nothing needs approval".to_owned(),
             false => found.iter().map(describe).collect::<Vec<_>>().join("\n"),
         }))
     }

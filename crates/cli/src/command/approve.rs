@@ -5,21 +5,21 @@ use crate::surroundings::Surroundings;
 use contract::{ApprovalDecision, ApprovalTerms};
 use std::process::ExitCode;
 
-/// Approve what a run waits for; it counts for that run and these reasons, once
+/// Approve what a run waits for, for that run and these reasons only
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  norma approvals\n  norma approve 019beb59 --reason \"looked at the scope\"\n  norma approve 019beb59 --contract                 # and do not ask again for the same\n  norma approve 019beb59 --instead \"cargo test -q\"   # this command, not that one"
+    after_help = "Example:\n  norma approvals\n  norma approve 019beb59 --reason \"looked at the scope\"\n  norma approve 019beb59 --contract                 # and do not ask again\n  norma approve 019beb59 --instead \"cargo test -q\"   # run this command instead"
 )]
 pub(crate) struct Args {
     /// Approval id, or a unique prefix of it
     id: String,
-    /// Let it happen this once, which is what counts unless told otherwise
+    /// Allow once (default)
     #[arg(long, conflicts_with = "contract")]
     once: bool,
-    /// Let the run do the same again without asking
+    /// Allow it for the rest of the run
     #[arg(long)]
     contract: bool,
-    /// Let this command run instead of the one that was asked for
+    /// Run this command instead of the requested one
     #[arg(long, value_name = "COMMAND")]
     instead: Option<String>,
     /// Why, for the record

@@ -14,7 +14,7 @@ use store::Reader;
 /// Run work items level by level, in parallel; each lands whole or leaves no trace
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma batch items.json --jobs 4\n  norma batch items.json        # the same again continues where it was left\n  norma batch items.json --json # an array of results, each with its id\n  norma batch more.json --into @last # while that batch is under way"
+    after_help = "Examples:\n  norma batch items.json --jobs 4\n  norma batch items.json        # run again to continue where it stopped\n  norma batch items.json --json # an array of results, each with its id\n  norma batch more.json --into @last # while that batch is under way"
 )]
 pub(crate) struct Args {
     /// A JSON array of work items
@@ -28,10 +28,10 @@ pub(crate) struct Args {
     /// Start over even if an interrupted batch of the same items could be continued
     #[arg(long)]
     new: bool,
-    /// Do nothing if another norma is at work here; exit 4
+    /// Exit with code 4 if another norma is running here
     #[arg(long)]
     no_wait: bool,
-    /// Approve what it needs approval for, such as a wide scope, as if you were asked; it goes on record as yours
+    /// Approve in advance what it needs approval for, such as a wide scope; recorded as yours
     #[arg(long)]
     yes_wide: bool,
 }
@@ -61,5 +61,5 @@ const JOBS_MAX: usize = 256;
 
 fn parse_jobs(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=JOBS_MAX).contains(number));
-    number.ok_or_else(|| format!("it must be a number from 1 to {JOBS_MAX}"))
+    number.ok_or_else(|| format!("must be a number from 1 to {JOBS_MAX}"))
 }

@@ -5,14 +5,14 @@ use crate::surroundings::Surroundings;
 use crate::text::{out, safe, short};
 use clap::Subcommand;
 use contract::Item;
-use contract::documents::Kind;
 use contract::documents::task_contract::Draft;
+use contract::documents::{AgentRole, Kind};
 use runner::git::Objects;
 use runner::{Context, Settings, Submitted, load_settings};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 /// How many names a line of the summary has.
@@ -21,7 +21,7 @@ const NAMES_SHOWN: usize = 8;
 /// Check, make and activate contracts
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma contract new --goal \"say hello\" --allow src --test \"cargo test\" -o hello.json\n  norma contract check hello.json      # everything that is wrong with it, each with its JSON pointer\n  norma contract activate hello.json   # your own commits are held to it\n\nExit codes of check: 0 good, 2 refused"
+    after_help = "Examples:\n  norma contract new --goal \"say hello\" --allow src --test \"cargo test\" -o hello.json\n  norma contract check hello.json      # every error, with its JSON pointer\n  norma contract activate hello.json   # the git hooks check your own commits against it\n\nExit codes of check: 0 valid, 2 not"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -30,12 +30,12 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Say what a task contract or a batch of work items comes to, or everything that is wrong with it
+    /// Validate a contract or a batch: print a summary or every error
     Check {
         /// The document
         file: PathBuf,
     },
-    /// Write a task contract that checks here
+    /// Write a task contract that is valid in this repository
     New {
         /// What to do
         #[arg(long, value_name = "TEXT")]
@@ -46,21 +46,21 @@ enum Verb {
         /// A command that must succeed (can be repeated)
         #[arg(long, value_name = "COMMAND", required = true)]
         test: Vec<String>,
-        /// Who is to do it, as agent_registry.json names them
-        #[arg(long, value_name = "NAME", default_value = "agent-1")]
-        agent: String,
-        /// Where to write it; without, it is printed
+        /// The agent that does it; may be left out where there is only one
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+        /// Where to write it; printed if left out
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Hold people's own commits to a task contract
+    /// Set the contract that the git hooks enforce
     Activate {
         /// The document
         file: PathBuf,
     },
-    /// Hold them to none
+    /// Clear it
     Clear,
-    /// Say what they are held to
+    /// Show it
     Show,
 }
 
@@ -71,7 +71,8 @@ impl Args {
             Verb::Check { file } => check(here, &context, &file),
             Verb::New { goal, allow, test, agent, output } => {
                 let task_id = format!("task-{}", store::new_run_id().slug());
-                let draft = Draft { task_id, goal, allowed_paths: allow, tests: test, agent_id: agent };
+                let agent_id = agent.map_or_else(|| only_agent(here, &context), Ok)?;
+                let draft = Draft { task_id, goal, allowed_paths: allow, tests: test, agent_id };
                 new(here, &context, draft, output.as_deref())
             }
             Verb::Activate { file } => activate(here, &context, &file),
@@ -92,6 +93,7 @@ fn new(here: &Surroundings, context: &Context, draft: Draft, output: Option<&Pat
     let contract = draft.contract(&policies.agent_registry(), &policies.mcp_allowlist());
     let contract = contract.map_err(|why| CommandError::usage(why, "name another one with --agent"))?;
     let text = serde_json::to_string_pretty(&contract).expect("BUG: a contract is plain data") + "\n";
+    let text = with_schema(here, context, &text, output)?;
     // What was typed is nobody's document yet, so a mistake in it is no refusal to put on record.
     let submitted = submit(here, context, text.as_bytes())?;
     if submitted.items.is_err() {
@@ -105,6 +107,49 @@ fn new(here: &Surroundings, context: &Context, draft: Draft, output: Option<&Pat
     let shown = safe(&file.to_string_lossy());
     let value = json!({"file": file, "task_id": contract.task_id});
     Ok(here.print(&value, || format!("{} written to {shown}\nnext: norma contract check {shown}", contract.task_id)))
+}
+
+/// Agents whose programs are known, by name.
+const KNOWN_AGENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
+
+/// The agent that is meant where none is named: the configured worker, the only configured agent that may be one, or the
+/// only known one that is installed.
+fn only_agent(here: &Surroundings, context: &Context) -> Outcome<String> {
+    let settings = settings(here, context)?;
+    let (agents, registry) = (&settings.config.agents, settings.policies.agent_registry());
+    if agents.contains_key("worker") {
+        return Ok("agent-1".to_owned());
+    }
+    let is_worker = |name: &&str| registry.find(name, AgentRole::Worker).is_some();
+    let configured: Vec<&str> = agents.keys().map(String::as_str).filter(is_worker).collect();
+    let path = here.agent_path();
+    let is_installed = |name: &&str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+    let installed: Vec<&str> = KNOWN_AGENTS.into_iter().filter(is_installed).collect();
+    match (&configured[..], &installed[..]) {
+        ([only], _) | ([], [only]) => Ok((*only).to_owned()),
+        ([], []) => Err(CommandError::usage("no agent given, and none is installed", "norma doctor")),
+        ([], several) | (several, _) => {
+            let hint = format!("use --agent {}", several.join("|"));
+            Err(CommandError::usage("no agent given", hint))
+        }
+    }
+}
+
+/// The contract with the place of its schema, as seen from where it is written.
+fn with_schema(here: &Surroundings, context: &Context, text: &str, output: Option<&Path>) -> Outcome<String> {
+    runner::write_schemas(&context.layout)?;
+    let file = here.cwd.join(output.unwrap_or(Path::new("-")));
+    let schema = context.layout.schemas().join("task_contract.v1.json");
+    let place = relative(file.parent().unwrap_or(&here.cwd), &schema);
+    Ok(contract::schema::with_reference(text, &place.to_string_lossy()))
+}
+
+/// The way from a directory to a file.
+fn relative(from: &Path, to: &Path) -> PathBuf {
+    let from = from.canonicalize().unwrap_or_else(|_| from.to_owned());
+    let shared = from.components().zip(to.components()).take_while(|(one, other)| one == other).count();
+    let up = from.components().skip(shared).map(|_| Component::ParentDir);
+    up.chain(to.components().skip(shared)).collect()
 }
 
 fn activate(here: &Surroundings, context: &Context, file: &Path) -> Outcome<ExitCode> {
@@ -122,19 +167,19 @@ fn activate(here: &Surroundings, context: &Context, file: &Path) -> Outcome<Exit
     };
     runner::activate(&context.layout, &bytes)?;
     let value = json!({"task_id": item.id, "sha256": submitted.sha256});
-    Ok(here.print(&value, || format!("{} is active now; end that with: norma contract clear", item.id)))
+    Ok(here.print(&value, || format!("{} is active; to end that: norma contract clear", item.id)))
 }
 
 fn clear(here: &Surroundings, context: &Context) -> Outcome<ExitCode> {
     let cleared = runner::deactivate(&context.layout)?;
-    let said = if cleared { "no contract is active any more" } else { "no contract was active" };
+    let said = if cleared { "no contract is active now" } else { "no contract was active" };
     Ok(here.print(&json!({"cleared": cleared}), || said.to_owned()))
 }
 
 fn show(here: &Surroundings, context: &Context) -> Outcome<ExitCode> {
     let path = context.layout.active_contract();
     if !path.exists() {
-        return Err(CommandError::usage("no contract is active", "make one so: norma contract activate FILE"));
+        return Err(CommandError::usage("no contract is active", "to set one: norma contract activate FILE"));
     }
     // Refused when it was submitted or not at all: looking at it again is no new submission.
     let submitted = submit(here, context, &read(&path)?)?;
@@ -207,7 +252,7 @@ fn write_new(path: &Path, text: &str) -> Outcome<()> {
     })
 }
 
-/// Says what a document comes to, or everything that is wrong with it.
+/// Prints a summary of a document, or every error in it.
 fn tell(here: &Surroundings, name: &str, submitted: Submitted) -> Outcome<ExitCode> {
     let kind = submitted.kind.map(Kind::as_str);
     match &submitted.items {
@@ -233,8 +278,8 @@ fn refusal(name: &str, submitted: Submitted) -> CommandError {
     let lines: Vec<String> =
         violations.iter().map(|violation| format!("\n  {}", safe(&violation.to_string()))).collect();
     CommandError::usage(
-        format!("{} is refused, so nothing is run:{}", safe(name), lines.concat()),
-        "fix it: docs/contracts.md says what each field may be",
+        format!("{} is not valid; nothing was run:{}", safe(name), lines.concat()),
+        "what each field may be: norma help contracts",
     )
 }
 
@@ -252,7 +297,7 @@ fn summary(name: &str, kind: &str, items: &[Item], submitted: &Submitted) -> Str
     };
     let tests = items.iter().flat_map(|item| &item.tests).map(|test| test.argv.join(" "));
     [
-        format!("good: {} ({kind}, {} item(s))", safe(name), items.len()),
+        format!("valid: {} ({kind}, {} item(s))", safe(name), items.len()),
         format!("items: {}", named(items.iter().map(after))),
         format!("agents: {}", named(items.iter().map(done_by))),
         format!("may change: {}", named(items.iter().flat_map(paths))),

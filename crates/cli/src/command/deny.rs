@@ -5,13 +5,13 @@ use crate::surroundings::Surroundings;
 use contract::{ApprovalDecision, ApprovalTerms};
 use std::process::ExitCode;
 
-/// Say no to what a run waits for, and why
+/// Deny what a run waits for
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  norma deny 019beb59 --reason \"src is too much; name the files\"")]
 pub(crate) struct Args {
     /// Approval id, or a unique prefix of it
     id: String,
-    /// Why, for the record and for whoever asked
+    /// Why, for the record and for the agent
     #[arg(long, value_name = "TEXT")]
     reason: String,
 }

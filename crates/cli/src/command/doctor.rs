@@ -13,13 +13,13 @@ use serde::Serialize;
 use std::process::ExitCode;
 use store::{Layout, Reader};
 
-/// Check that everything is in place, and say what to do where it is not
+/// Check that everything is in place, and print what to do where it is not
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma doctor\n  norma doctor --drill   # attack this machine from inside the sandbox, and see every attack fail"
+    after_help = "Examples:\n  norma doctor\n  norma doctor --drill   # try to break out of the sandbox on this machine"
 )]
 pub(crate) struct Args {
-    /// Try every known escape from inside the sandbox, on targets made for it, and say which succeed
+    /// Try every known escape from inside the sandbox, on targets made for it, and list those that succeed
     #[arg(long)]
     drill: bool,
 }
@@ -131,12 +131,12 @@ fn examine(here: &Surroundings) -> Vec<Check> {
     checks.push(ok("repository", user.root.display().to_string()));
     checks.push(head(&user));
     if user.is_partial() {
-        let message = "this is a partial clone: a run starts only if every file of the commit is here";
+        let message = "this is a partial clone: a run starts only if every file of the commit has been fetched";
         checks.push(bad("clone", Health::Warn, message, runner::REFETCH));
     }
     let layout = here.layout_of(&user);
     if !layout.exists() {
-        checks.push(bad("state", Health::Fail, "there is no state directory", "norma init"));
+        checks.push(bad("state", Health::Fail, "no state directory yet", "norma init"));
         return checks;
     }
     checks.extend(state(&layout, &here.trust_of(&layout)));
@@ -151,10 +151,10 @@ fn probe(here: &Surroundings) -> &'static Probe {
 /// A level as it is written, and what it means.
 fn meaning(level: Level) -> (&'static str, &'static str) {
     match level {
-        Level::A => ("A", "every wall stands"),
-        Level::AMinus => ("A-", "every wall but the second one around files"),
-        Level::B => ("B", "every wall but the user namespace; programs are user 65528"),
-        Level::C => ("C", "files cannot be hidden and no workspace shown, so no run starts"),
+        Level::A => ("A", "full isolation"),
+        Level::AMinus => ("A-", "full isolation without Landlock, the second barrier around files"),
+        Level::B => ("B", "full isolation without a user namespace; programs run as user 65528"),
+        Level::C => ("C", "files cannot be hidden and workspaces not mounted, so no run starts"),
         Level::Refuse => ("refused", "agents cannot be confined, so no run starts"),
     }
 }
@@ -164,13 +164,13 @@ fn sandbox_checks(probe: &Probe) -> Vec<Check> {
     let (level, means) = meaning(probe.level);
     let is_enough = probe.at_least(LEVEL_MIN).is_some();
     let memory = match probe.memory_by.filter(|_| is_enough) {
-        Some(HeldBy::Cgroup) => ", memory held by a control group",
-        Some(_) => ", memory watched",
+        Some(HeldBy::Cgroup) => ", cgroup memory limit",
+        Some(_) => ", memory polled",
         None => "",
     };
     let mut checks = Vec::new();
     if probe.missing.is_empty() {
-        checks.push(ok("sandbox", format!("level {level}: {means}{memory}; see it hold: norma doctor --drill")));
+        checks.push(ok("sandbox", format!("{means} (level {level}){memory}. Verify: norma doctor --drill")));
     }
     for missing in &probe.missing {
         let message = format!("level {level}: {means}{memory}: {}", missing.what);
@@ -206,11 +206,11 @@ fn state(layout: &Layout, trust: &Trust) -> Vec<Check> {
         Err(error) => bad("journal", Health::Fail, error.to_string(), "restore norma.db from a backup"),
     });
     checks.push(match (runner::is_owned(layout), store::owner_of(layout)) {
-        (true, Some(owner)) => ok("owner", format!("`{}` (pid {}) is at work", owner.command, owner.pid)),
-        _ => ok("owner", "nobody is at work"),
+        (true, Some(owner)) => ok("owner", format!("`{}` (pid {}) is running", owner.command, owner.pid)),
+        _ => ok("owner", "no other norma is running"),
     });
     checks.push(match runner::checkpoint_problem(&reader, trust) {
-        Ok(None) => ok("checkpoint", "the audit log continues where norma left it"),
+        Ok(None) => ok("checkpoint", "the audit log matches its last checkpoint"),
         Ok(Some(problem)) => broken("checkpoint", problem, runner::ACCEPT),
         Err(error) => broken("checkpoint", error.to_string(), "restore norma.db from a backup"),
     });
@@ -224,9 +224,7 @@ fn state(layout: &Layout, trust: &Trust) -> Vec<Check> {
 /// Runs whose log is damaged, that are missing, or that were set aside. Evidence is for `norma verify` to look at.
 fn records(reader: &Reader) -> store::Result<Vec<Check>> {
     let fix = |slug: &str| {
-        format!(
-            "see everything that is wrong: norma verify {slug}; set it aside: norma quarantine {slug} --reason TEXT"
-        )
+        format!("every problem: norma verify {slug}; to set it aside: norma quarantine {slug} --reason TEXT")
     };
     let mut checks = Vec::new();
     for (word, found) in [("damaged", reader.damaged_runs()?), ("missing", reader.missing_runs()?)] {
@@ -247,7 +245,7 @@ fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec
     let settings = match load_settings(&layout.config(), layout) {
         Ok(loaded) => loaded,
         Err(error) => {
-            return vec![bad("config", Health::Fail, error.to_string(), error.hint().unwrap_or("see docs/config.md"))];
+            return vec![bad("config", Health::Fail, error.to_string(), error.hint().unwrap_or("norma help config"))];
         }
     };
     let (config, is_trusted) = (&settings.config, here.trust_of(layout).trusts(&settings));
@@ -264,9 +262,9 @@ fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec
             let message = format!("no agent for {}", missing.join(", "));
             // Somebody who can be named on the command line is enough to work with.
             let health = if known.iter().any(|it| it.status == Health::Ok) { Health::Warn } else { Health::Fail };
-            bad("agents", health, message, "name one in .norma/config.json (docs/config.md), then: norma trust")
+            bad("agents", health, message, "add one to .norma/config.json (norma help config), then: norma trust")
         }
-        (Err(problems), true) => bad("agents", Health::Fail, problems[0].to_string(), "see docs/config.md"),
+        (Err(problems), true) => bad("agents", Health::Fail, problems[0].to_string(), "norma help config"),
     });
     checks.extend(known);
     checks
@@ -292,20 +290,20 @@ fn known_agent(agent: &Surveyed) -> Check {
     let Some(program) = &agent.program else {
         let health = if agent.configured { Health::Fail } else { Health::Info };
         let install = agent.install.map_or_else(|| "install it".to_owned(), |command| format!("install it: {command}"));
-        let fix = format!("{install}, or say where it is: \"agents\": {{ \"{name}\": {{ \"bin\": \"…\" }} }}");
+        let fix = format!("{install}, or give its path: \"agents\": {{ \"{name}\": {{ \"bin\": \"…\" }} }}");
         return bad("agent", health, format!("{name}: not installed"), &fix);
     };
-    let version = agent.version.as_deref().unwrap_or("does not say its version");
+    let version = agent.version.as_deref().unwrap_or("unknown version");
     let said = format!("{name}: {version} ({})", program.display());
     if let Some(problem) = agent.handshake.as_ref().and_then(|handshake| handshake.problem.as_ref()) {
-        let fix = format!("look at it: norma agent list; or do without: norma agent remove {name}");
+        let fix = format!("details: norma agent list; or remove it: norma agent remove {name}");
         return bad("agent", Health::Warn, format!("{said}: {}", problem.message()), &fix);
     }
     if let Some(unused) = agent.unused_address.as_ref().filter(|_| !matches!(agent.reach, Reach::Not(_))) {
         return bad("agent", Health::Warn, said, unused);
     }
     match &agent.reach {
-        Reach::Key(variable) => ok("agent", format!("{said}, key in {variable}, which agents never see")),
+        Reach::Key(variable) => ok("agent", format!("{said}, key in {variable} (never shown to agents)")),
         Reach::Address(url) => ok("agent", format!("{said}, model at {url}")),
         Reach::SignIn => ok("agent", format!("{said}, signed in")),
         Reach::Own => ok("agent", format!("{said}, opens a session")),
@@ -320,10 +318,10 @@ fn known_agent(agent: &Surveyed) -> Check {
 fn policies(policies: &contract::Policies) -> Check {
     let changed: Vec<&str> = policies.changed().into_keys().collect();
     if !policies.missing.is_empty() {
-        let message = format!("without a file, so the built-in one counts: {}", policies.missing.join(", "));
+        let message = format!("no file, so the built-in one applies: {}", policies.missing.join(", "));
         bad("policies", Health::Warn, message, "norma init")
     } else if changed.is_empty() {
-        ok("policies", "the built-in ones")
+        ok("policies", "built-in")
     } else {
         ok("policies", format!("your own: {}", changed.join(", ")))
     }
@@ -335,13 +333,13 @@ fn agent_check<'a>(here: &Surroundings, user: &Repository, programs: impl Iterat
     let absent: Vec<&str> =
         programs.filter(|program| runner::process::resolve(program, &path, &user.root).is_none()).collect();
     if absent.is_empty() {
-        ok("agents", "every program is there")
+        ok("agents", "every program was found")
     } else {
         bad(
             "agents",
             Health::Fail,
             format!("not found: {}", absent.join(", ")),
-            "install it, or name another in .norma/config.json",
+            "install it, or change .norma/config.json",
         )
     }
 }

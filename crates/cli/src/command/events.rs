@@ -18,7 +18,7 @@ const PAGE: u64 = 1000;
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
     run: String,
-    /// Go on until nobody works on the run any more, with what its agents are in the middle of
+    /// Continue until the run stops, with what its agents are doing
     #[arg(long)]
     follow: bool,
     /// Only events after this number
@@ -67,7 +67,7 @@ fn uncommitted(here: &Surroundings, delta: &Delta) {
         return out(&json!({ "uncommitted": delta }).to_string());
     }
     if let Delta::Agent { event, .. } = delta {
-        out(&format!("   ~  not on record             {:<16}  {}", "", safe(&event.message())));
+        out(&format!("   ~  not recorded              {:<16}  {}", "", safe(&event.message())));
     }
 }
 

@@ -8,10 +8,10 @@ use contract::policy::{CommandAllowlist, ForbiddenActions};
 use run::gate::command::{Decision, Origin, decide};
 use std::process::ExitCode;
 
-/// Say whether a command may be started, and by which rule; nothing is started
+/// Check whether a command may be started, and by which rule; nothing is started
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma exec-check -- git log --oneline       # may an agent have this started?\n  norma exec-check --origin contract -- make deploy\n\nExit codes: 0 allowed, 1 denied, 3 a person has to be asked, 4 a policy that cannot be used"
+    after_help = "Examples:\n  norma exec-check -- git log --oneline       # may an agent run this?\n  norma exec-check --origin contract -- make deploy\n\nExit codes: 0 allowed, 1 denied, 3 needs approval, 4 unusable policy"
 )]
 pub(crate) struct Args {
     /// Who asks: an agent, or a contract that a person supplied
@@ -53,7 +53,7 @@ impl Args {
 fn told(policies: Policies, here: &Surroundings) -> Policies {
     let asked = [CommandAllowlist::FILE, ForbiddenActions::FILE];
     for name in policies.missing.iter().filter(|name| !here.json && asked.contains(name)) {
-        crate::text::err(&format!("note: there is no policies/{name} here; the built-in one counts"));
+        crate::text::err(&format!("note: no policies/{name} here; the built-in one applies"));
     }
     policies
 }

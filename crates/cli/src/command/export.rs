@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use store::{IoContext, Reader};
 
-/// Write a sealed run into one file that can be checked elsewhere
+/// Write a sealed run to one file that can be verified elsewhere
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  norma export @last -o bundle.tar\n  norma-verify bundle.tar --trust keys/")]
+#[command(
+    after_help = "Example:\n  norma export @last -o bundle.tar\n  norma keys export -o keys/norma.pem\n  norma-verify bundle.tar --trust keys/"
+)]
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
     run: String,
@@ -32,7 +34,7 @@ impl Args {
         let value = serde_json::json!({"run_id": slug, "bundle": path, "bytes": bytes, "key_id": key});
         Ok(here.print(&value, || {
             format!(
-                "{slug} is in {} ({bytes} bytes), signed with key {key}\nnext: norma keys export -o DIR/norma.pem, and for whoever checks it: norma-verify {} --trust DIR",
+                "{slug} is in {} ({bytes} bytes), signed with key {key}\nnext: norma keys export -o keys/norma.pem; check it elsewhere: norma-verify {} --trust keys/",
                 self.output.display(),
                 self.output.display()
             )

@@ -5,7 +5,7 @@ use crate::surroundings::Surroundings;
 use runner::Request;
 use std::process::ExitCode;
 
-/// Remove what ended runs left in your repository; events and evidence stay
+/// Remove what ended runs left in your repository; events and evidence are kept
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  norma gc")]
 pub(crate) struct Args {}

@@ -16,7 +16,7 @@ const STDIN_BYTES_MAX: u64 = 16 << 20;
 /// How many findings are shown to people; `--json` has them all.
 const FINDINGS_MAX: usize = 20;
 
-/// Hold commits and pushes made by hand to the active contract
+/// Check your own commits and pushes against the active contract
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  norma hooks install\n  norma hooks install --mode advisory\n  norma hooks status\n  norma hooks uninstall"
@@ -28,13 +28,13 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Install pre-commit and pre-push; hooks that are there are kept and run first
+    /// Install pre-commit and pre-push hooks; existing hooks are kept and run first
     Install {
-        /// Whether what is outside the contract is refused, or only told
+        /// Refuse what is outside the contract, or only warn
         #[arg(long, value_enum, default_value = "enforce")]
         mode: Mode,
     },
-    /// Take them away, and put back what was there before
+    /// Remove them, and restore what was there before
     Uninstall,
     /// Show what is installed
     Status,
@@ -44,10 +44,10 @@ enum Verb {
         /// Which hook
         #[arg(value_enum)]
         hook: Hook,
-        /// Whether what is outside the contract is refused, or only told
+        /// Refuse what is outside the contract, or only warn
         #[arg(long, value_enum, default_value = "enforce")]
         mode: Mode,
-        /// What git tells the hook
+        /// What git passes to the hook
         #[arg(last = true)]
         args: Vec<String>,
     },
@@ -136,8 +136,8 @@ fn enforce(here: &Surroundings, hook: Hook, args: Vec<String>) -> Outcome<ExitCo
     }
     Err(CommandError::new(
         code::FAILED,
-        format!("refused: it is outside of the active contract {}{}", safe(&judged.task_id), listed(&judged)),
-        "take it out, or activate a contract that allows it: norma contract activate FILE (docs/hooks.md)",
+        format!("refused: outside the active contract {}{}", safe(&judged.task_id), listed(&judged)),
+        "leave it out, or activate a contract that allows it: norma contract activate FILE (norma help hooks)",
     ))
 }
 
@@ -148,7 +148,7 @@ fn advise(here: &Surroundings, hook: Hook, args: Vec<String>) -> ExitCode {
         Ok(judged) if judged.findings.is_empty() => {}
         Ok(judged) => {
             let task = safe(&judged.task_id);
-            err(&format!("warning: it is outside of the active contract {task}{}", listed(&judged)));
+            err(&format!("warning: outside the active contract {task}{}", listed(&judged)));
         }
         Err(error) => drop(error.report(here.json)),
     }
@@ -172,7 +172,8 @@ fn judge(here: &Surroundings, hook: Hook, args: Vec<String>) -> Outcome<Judged> 
     let user = here.repository()?;
     // git may have been told to work on another repository than the one around this directory.
     if here.hook.git_dir.as_ref().is_some_and(|dir| dir.canonicalize().ok().as_ref() != Some(&user.git_dir)) {
-        let message = format!("git works on another repository than {}, so nothing can be judged", user.root.display());
+        let message =
+            format!("git works on another repository than {}, so nothing can be checked", user.root.display());
         return Err(CommandError::new(code::ENVIRONMENT, message, "unset GIT_DIR, or work without --git-dir"));
     }
     let layout = hooks::layout_for(&user, here.layout_of(&user));
@@ -189,11 +190,11 @@ fn judge(here: &Surroundings, hook: Hook, args: Vec<String>) -> Outcome<Judged> 
 fn told_by_git() -> Outcome<String> {
     let mut text = String::new();
     let unreadable =
-        |why: String| CommandError::usage(format!("what git tells cannot be read: {why}"), "push fewer refs");
+        |why: String| CommandError::usage(format!("could not read the refs from git: {why}"), "push fewer refs");
     let read = std::io::stdin().lock().take(STDIN_BYTES_MAX).read_to_string(&mut text);
     match read {
         // What was cut off would not be judged.
-        Ok(bytes) if bytes as u64 == STDIN_BYTES_MAX => Err(unreadable("it is too much".into())),
+        Ok(bytes) if bytes as u64 == STDIN_BYTES_MAX => Err(unreadable("too many refs".into())),
         Ok(_) => Ok(text),
         Err(error) => Err(unreadable(error.to_string())),
     }

@@ -7,10 +7,10 @@ use serde_json::json;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Make the state directory (.norma) with a configuration and policies to start from
+/// Create the state directory (.norma) with a configuration and policies to start from
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  norma init\n  norma task add \"make the tests pass\" --ac \"cargo test passes\"\n  norma run 1"
+    after_help = "Example:\n  norma init\n  norma run \"make the tests pass\"\n\n`norma run \"what you want\"` needs no init; this is for a configuration and policies of your own."
 )]
 pub(crate) struct Args {}
 
@@ -51,18 +51,20 @@ impl Args {
         let state = context.layout.shown(&context.layout.state);
         let value = json!({"state": state, "created": fresh, "config": context.layout.shown(&path), "config_written": written, "config_trusted": trusted, "policies_written": policies});
         Ok(here.print(&value, || {
-            let what = if fresh { "made" } else { "is there already" };
+            let what = if fresh { "created" } else { "exists" };
             let config = match (written, trusted) {
-                (true, true) => "a configuration was written; name your agents in it (docs/config.md), then: norma trust",
-                (true, false) => "a configuration was written; the policies beside it were not, so read them, then: norma trust",
+                (true, true) => {
+                    "config.json written; to add agents of your own, edit it (norma help config), then: norma trust"
+                }
+                (true, false) => "config.json written; the policies were here before, so read them, then: norma trust",
                 (false, true) => "the configuration is trusted",
-                (false, false) => "the configuration or its policies were not written by you here; read them, then: norma trust",
+                (false, false) => "the configuration or its policies are not trusted yet; read them, then: norma trust",
             };
             let policies = match policies.is_empty() {
                 true => String::new(),
-                false => format!("\nwhat agents may not change is in {state}/policies (docs/gates.md)"),
+                false => format!("\nprotected paths and other policies: {state}/policies (norma help gates)"),
             };
-            format!("state directory {state} {what}\n{config}{policies}\nnext: norma task add \"what you want\" --ac \"how to tell that it is done\"")
+            format!("state directory {state} {what}\n{config}{policies}\nnext: norma run \"what you want\"")
         }))
     }
 }

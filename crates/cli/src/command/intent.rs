@@ -9,10 +9,10 @@ use crate::surroundings::Surroundings;
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// Have an intent compiled into plan, patch and tests, or see what was recorded
+/// Compile an intent into plan, patch and tests, or print the recorded result
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma intent compile intent.json --mode record   # ask the agent, and keep what it answers\n  norma intent compile intent.json                 # the same again, without asking anybody\n  norma intent compile - --seed 2 --mode live --json < intent.json\n  norma intent health\n  norma intent diff SESSION | git apply --check"
+    after_help = "Examples:\n  norma intent compile intent.json --mode record   # ask the agent, and keep what it answers\n  norma intent compile intent.json                 # the recorded answer; no agent is started\n  norma intent compile - --seed 2 --mode live --json < intent.json\n  norma intent health\n  norma intent diff SESSION | git apply --check"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -23,9 +23,9 @@ pub(crate) struct Args {
 enum Verb {
     /// Print plan, patch, tests and transcript of an intent
     Compile(compile::Args),
-    /// Say whether the agent that compiles could do so now, and what to do if not
+    /// Check whether the agent that compiles is available, and what to do if not
     Health(health::Args),
-    /// Print the patch that came of a session, as it is on record
+    /// Print the recorded patch of a session
     Diff(diff::Args),
 }
 

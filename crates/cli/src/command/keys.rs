@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use store::IoContext;
 
-/// Show the key that norma signs with here, or give its public part away
+/// Show the key that norma signs with here, or export its public part
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  norma keys\n  norma keys export -o norma.pem   # for norma-verify --trust")]
+#[command(
+    after_help = "Example:\n  norma keys\n  norma keys export -o keys/norma.pem   # for norma-verify --trust keys/"
+)]
 pub(crate) struct Args {
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -31,11 +33,14 @@ impl Args {
         let value = serde_json::json!({"key_id": id, "public_key": path, "pem": pem});
         match self.verb {
             None => Ok(here.print(&value, || {
-                format!("key {id}\npublic key {}\nnext: give it away: norma keys export -o FILE", path.display())
+                format!("key {id}\npublic key {}\nnext: norma keys export -o keys/norma.pem", path.display())
             })),
             Some(Verb::Export { output: None }) => Ok(here.print(&value, || pem)),
             Some(Verb::Export { output: Some(file) }) => {
                 let at = here.cwd.join(&file);
+                if let Some(dir) = at.parent() {
+                    std::fs::create_dir_all(dir).at("create", dir)?;
+                }
                 std::fs::write(&at, &pem).at("write", &at)?;
                 Ok(here.print(&value, || format!("the public key {id} is in {}", file.display())))
             }

@@ -22,7 +22,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         if self.reason.trim().is_empty() {
-            return Err(CommandError::usage("the reason is empty", "say why, for whoever reads the record later"));
+            return Err(CommandError::usage("the reason is empty", "give a reason for the record"));
         }
         let user = here.repository()?;
         let run = find(&Reader::open(&here.layout_of(&user))?, &self.run)?;

@@ -20,7 +20,7 @@ const SHOWN_CHARS_MAX: usize = 60;
 /// Judge a run again: on its evidence, with its tests, or by carrying it out again
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma replay @last              # nothing is started; exit 0 the same, 5 not\n  norma replay @last --reverify   # its patches and its tests, no agent\n  norma replay @last --recorded   # its agents, with the recorded answers of their models; nothing goes out\n  norma replay @last --reexec     # its agents too; lands nothing"
+    after_help = "Examples:\n  norma replay @last              # nothing is started; exit 0 the same, 5 not\n  norma replay @last --reverify   # its patches and its tests, no agent\n  norma replay @last --recorded   # its agents, with the recorded answers of their models; no network\n  norma replay @last --reexec     # its agents too; lands nothing"
 )]
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
@@ -28,16 +28,16 @@ pub(crate) struct Args {
     /// Judge everything again on the evidence that is kept; nothing is started (the default)
     #[arg(long, group = "how")]
     rehydrate: bool,
-    /// Apply its patches and run its tests again; no agent is asked
+    /// Apply its patches and run its tests again; no agent is started
     #[arg(long, group = "how")]
     reverify: bool,
-    /// Have its agents work again with the recorded answers of their models; nothing goes out, lands nothing
+    /// Run its agents again with the recorded answers of their models; no network, lands nothing
     #[arg(long, group = "how")]
     recorded: bool,
     /// Carry out its contract again from where it started, and compare; lands nothing
     #[arg(long, group = "how")]
     reexec: bool,
-    /// Do nothing if another norma is at work here; exit 4
+    /// Exit with code 4 if another norma is running here
     #[arg(long)]
     no_wait: bool,
 }
@@ -149,7 +149,7 @@ fn describe(report: &ReplayReport) -> String {
     };
     let done = match report.mode {
         ReplayMode::Rehydrate => "judged again on its evidence",
-        ReplayMode::Recorded => "with its agents at work on what is recorded",
+        ReplayMode::Recorded => "with its agents and the recorded answers of their models",
         ReplayMode::Reverify | ReplayMode::Reexec => "with its patches applied and its tests run again",
     };
     text.push_str(&format!("{verdict}: run {} {done}", report.run_id));

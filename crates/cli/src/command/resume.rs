@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// new run from its tree (can be repeated)
     #[arg(long, value_name = "NAME=N")]
     budget: Vec<String>,
-    /// Do nothing if another norma is at work here; exit 4
+    /// Exit with code 4 if another norma is running here
     #[arg(long)]
     no_wait: bool,
 }

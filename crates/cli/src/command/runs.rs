@@ -36,7 +36,7 @@ impl Args {
         let count = reader.run_count()?;
         Ok(here.print(&runs, || {
             if runs.is_empty() {
-                return "no runs yet; start one: norma run 1".to_owned();
+                return "no runs yet; start one: norma run \"what you want\"".to_owned();
             }
             let mut lines: Vec<String> = runs.iter().map(line).collect();
             if count > runs.len() as u64 {

@@ -39,8 +39,8 @@ enum Verb {
     Run {
         #[command(flatten)]
         grants: Grants,
-        /// Run it in a private workspace at HEAD, as an agent would be; say what it changed and what of that would be
-        /// refused, and drop it
+        /// Run it in a private workspace at HEAD, like an agent; list what it changed and what of that would be refused,
+        /// then discard it
         #[arg(long, conflicts_with = "write")]
         workspace: bool,
         /// With --workspace: a file or directory it may change; everything if none is named (can be repeated)
@@ -83,9 +83,7 @@ fn run(here: &Surroundings, mut policy: Policy, argv: &[String]) -> Outcome<Exit
     let sandbox = here.sandbox();
     let refused = |error: sandbox::Error| match error {
         sandbox::Error::NotStarted(why) => CommandError::usage(why, "a program is looked for on your PATH"),
-        error => {
-            CommandError::new(code::ENVIRONMENT, error.to_string(), "nothing was run; what is missing: norma doctor")
-        }
+        error => CommandError::new(code::ENVIRONMENT, error.to_string(), "nothing was run; details: norma doctor"),
     };
     policy.level = level(&sandbox)?;
     let report = sandbox.prepare(&policy, &command, &streams).and_then(|it| it.start()?.finish()).map_err(refused)?;
@@ -121,8 +119,8 @@ fn level(sandbox: &Sandbox) -> Outcome<Level> {
     let probe = sandbox::probe(sandbox);
     probe.at_least(LEVEL_MIN).ok_or_else(|| {
         let why = probe.missing.first().map_or_else(String::new, |missing| format!(": {}", missing.what));
-        let message = format!("there is no sandbox of level {LEVEL_MIN} or better on this machine{why}");
-        CommandError::new(code::ENVIRONMENT, message, "nothing was run; what is missing: norma doctor")
+        let message = format!("this machine has no sandbox of level {LEVEL_MIN} or better{why}");
+        CommandError::new(code::ENVIRONMENT, message, "nothing was run; details: norma doctor")
     })
 }
 
@@ -166,20 +164,18 @@ fn policy(here: &Surroundings, grants: &Grants) -> Outcome<Policy> {
             CommandError::new(
                 code::ENVIRONMENT,
                 e.to_string(),
-                "a directory that cannot be searched for secrets is not shown",
+                "only directories that can be searched for secrets are shown to the program",
             )
         })?;
         hidden.extend(found);
         hidden.extend(existing(root.path.join(".norma"), "norma's own state"));
     }
-    hidden.sort();
-    hidden.dedup_by(|a, b| a.path == b.path);
     Ok(Policy {
         protected: write
             .iter()
             .filter_map(|root| existing(root.path.join(".git"), "history is not for agents"))
             .collect(),
-        hidden,
+        hidden: outermost(hidden),
         read,
         write,
         placed: Vec::new(),
@@ -203,6 +199,18 @@ fn policy(here: &Surroundings, grants: &Grants) -> Outcome<Policy> {
         control_group: true,
         level: Level::A,
     })
+}
+
+/// Without what lies in something that is hidden itself: nothing is left there to cover.
+fn outermost(mut hidden: Vec<Root>) -> Vec<Root> {
+    hidden.sort();
+    let mut outer: Vec<Root> = Vec::new();
+    for root in hidden {
+        if !outer.iter().any(|other| root.path.starts_with(&other.path)) {
+            outer.push(root);
+        }
+    }
+    outer
 }
 
 fn existing(path: PathBuf, reason: &str) -> Option<Root> {

@@ -40,7 +40,7 @@ fn describe(view: &RunView) -> String {
     ));
     if let Some(why) = &view.damaged {
         let next = if view.quarantined { "" } else { "; set it aside: norma quarantine RUN --reason TEXT" };
-        text.push_str(&format!("its log is damaged, so what follows may be wrong: {}{next}\n", safe(why)));
+        text.push_str(&format!("its log is damaged, so the following may be wrong: {}{next}\n", safe(why)));
     }
     text.push_str(&format!("goal: {}\n", safe(&view.goal)));
     if let Some(message) = &view.message {
@@ -79,7 +79,7 @@ fn details(details: &RunDetails) -> String {
 fn tests(tests: &TestsView) -> String {
     let commands: Vec<String> = tests.commands.iter().map(|line| safe(line)).collect();
     match (tests.ran, tests.passed) {
-        (false, _) => "tests: none was run\n".to_owned(),
+        (false, _) => "no test was run\n".to_owned(),
         (true, true) => format!("tests: passed: {}\n", commands.join(", ")),
         (true, false) => format!("tests: not passed: {}\n", commands.join(", ")),
     }

@@ -50,7 +50,7 @@ enum Verb {
         #[arg(long, value_name = "ID", required = true, num_args = 1..)]
         depends_on: Vec<i64>,
     },
-    /// Say that a task is done
+    /// Mark a task as done
     Done {
         /// Task id
         id: i64,
@@ -69,11 +69,11 @@ impl Args {
     }
 }
 
-/// Refuses a goal or a criterion that says nothing.
+/// Refuses an empty goal or criterion.
 pub(super) fn require_words(goal: &str, criteria: &[String]) -> Outcome<()> {
     if goal.trim().is_empty() || criteria.iter().any(|text| text.trim().is_empty()) {
         return Err(CommandError::usage(
-            "a task needs a goal, and a criterion needs words",
+            "goal and criteria must not be empty",
             "norma task add \"what you want\" --ac \"how to tell\"",
         ));
     }

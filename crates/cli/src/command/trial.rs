@@ -47,7 +47,7 @@ fn report(here: &Surroundings, tried: &Tried) {
         });
         return crate::text::out(&value.to_string());
     }
-    err(&format!("norma: {} file(s) changed, {ignored} ignored one(s) left; all of it is dropped", names.len()));
+    err(&format!("norma: {} file(s) changed, {ignored} ignored file(s) left; all of it is discarded", names.len()));
     for name in names.iter().take(NAMES_MAX) {
         err(&format!("  {}", safe(name)));
     }

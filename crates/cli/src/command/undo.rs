@@ -5,7 +5,7 @@ use crate::surroundings::Surroundings;
 use runner::Request;
 use std::process::ExitCode;
 
-/// Take a landing back, if the branch is still where it was put
+/// Undo a landing, if the branch has not moved since
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  norma undo @last")]
 pub(crate) struct Args {

@@ -52,11 +52,11 @@ impl Args {
 
 fn accept(here: &Surroundings, reason: String) -> Outcome<ExitCode> {
     if reason.trim().is_empty() {
-        return Err(CommandError::usage("the reason is empty", "say why, for whoever reads the record later"));
+        return Err(CommandError::usage("the reason is empty", "give a reason for the record"));
     }
     let context = here.context()?;
     let head = Owner::accept_rollback(&context, reason, here.person(&context.user))?;
-    Ok(here.print(&head, || format!("accepted, on record as line {} of the audit log", head.seq)))
+    Ok(here.print(&head, || format!("accepted; recorded as line {} of the audit log", head.seq)))
 }
 
 /// A line for each run; of one that does not verify, everything that is wrong.

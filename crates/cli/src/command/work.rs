@@ -151,7 +151,7 @@ fn confirm(reasons: &[String]) -> bool {
 /// A document as text.
 pub(super) fn text(name: &str, bytes: Vec<u8>) -> Outcome<String> {
     String::from_utf8(bytes).map_err(|_| {
-        CommandError::usage(format!("{name} is not text"), "a contract is JSON in UTF-8 (docs/contracts.md)")
+        CommandError::usage(format!("{name} is not text"), "a contract is JSON in UTF-8 (norma help contracts)")
     })
 }
 

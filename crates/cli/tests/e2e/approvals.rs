@@ -46,7 +46,7 @@ fn redeem(env: &TestEnvironment, wait: &ApprovalWait) -> Result<Redeemed, String
 fn a_person_sees_what_is_asked_and_says_yes_once() {
     let env = with_paused_run();
     insta::assert_snapshot!(env.norma(&["approvals"]), @r"
-    nothing waits for an approval
+    nothing needs approval
     [exit 0]
     ");
     let wait = ask(&env, &["wide paths require approval: src", "hidden \u{1b}[2J\u{202e}\u{e0100}"]);
@@ -57,7 +57,7 @@ fn a_person_sees_what_is_asked_and_says_yes_once() {
     [exit 0]
     ");
     insta::assert_snapshot!(env.norma(&["approve", &wait.approval.to_string()[..20], "--reason", "looked at it"]), @r"
-    granted; go on: norma resume <run>
+    granted; to continue: norma resume <run>
     [exit 0]
     ");
     insta::assert_snapshot!(env.norma(&["approve", &wait.approval.to_string()]), @r"
@@ -83,7 +83,7 @@ fn a_no_needs_a_reason_and_an_unknown_approval_is_refused() {
     env.norma(&["deny", &wait.approval.to_string()]).exits(2);
     env.norma(&["deny", &wait.approval.to_string(), "--reason", " "]).exits(2);
     insta::assert_snapshot!(env.norma(&["deny", &wait.approval.to_string(), "--reason", "not here"]), @r"
-    denied; run <run> does not go on with it
+    denied; run <run> does not do it
     [exit 0]
     ");
     let denied = &env.json(&["approvals", "--all"])[0];

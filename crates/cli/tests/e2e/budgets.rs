@@ -1,4 +1,4 @@
-//! A batch that ran out of its minutes, and the run that goes on from it; by programs that are on every machine. What
+//! A batch that ran out of its minutes, and the run that continues from it; by programs that are on every machine. What
 //! models use up is in `real/budgets.rs`.
 
 use crate::batches::{item, with_worker};

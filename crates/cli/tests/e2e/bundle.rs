@@ -100,7 +100,7 @@ fn files(dir: &Path) -> Vec<String> {
     found
 }
 
-/// The schema that a file of a bundle is held to.
+/// The schema that a file of a bundle is checked against.
 fn schema_of(path: &str) -> Option<String> {
     let report = path.strip_prefix("reports/").and_then(|name| name.strip_suffix(".json"));
     let name = match path {

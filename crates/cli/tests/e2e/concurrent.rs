@@ -56,7 +56,7 @@ fn a_second_run_is_carried_out_by_the_first_norma_and_watched_where_it_was_asked
     let second = env.spawn(&["run", "2"]);
     env.wait_for("started");
     assert_eq!(statuses(&env), ["running", "running"]);
-    // From their next turns on there is nothing to mend, so neither is in the other's way.
+    // From their next turns on there is nothing to repair, so neither is in the other's way.
     env.script(json!({}));
     env.touch("go");
     let (first, second) = (first.wait(), second.wait());
@@ -209,7 +209,7 @@ fn a_run_that_waits_for_a_yes_goes_on_by_itself_while_its_norma_is_there() {
     let asked = env.json(&["approvals"])[0]["id"].as_str().unwrap().to_owned();
     let granted = env.norma(&["approve", &asked]);
     granted.success();
-    assert!(granted.raw.contains("goes on"), "{}", granted.raw);
+    assert!(granted.raw.contains("continues"), "{}", granted.raw);
     env.wait_for("started-wide");
     env.touch("go");
     first.wait().success();

@@ -42,7 +42,7 @@ next: norma contract check hello.json
     env.norma(&new).exits(2);
     written(&env, |_| {});
     insta::assert_snapshot!(env.norma(&["contract", "check", "contract.json"]), @r#"
-    good: contract.json (task_contract, 1 item(s))
+    valid: contract.json (task_contract, 1 item(s))
     items: task-0001
     agents: WORKER agent-1 by "worker"
     may change: src
@@ -71,14 +71,14 @@ fn everything_wrong_is_said_at_once_and_the_refusal_is_on_record() {
         contract["rollback"]["baseline_ref"] = json!("v1\u{1b}[2J");
     });
     insta::assert_snapshot!(env.norma(&["contract", "check", "contract.json"]), @r#"
-    ! error: contract.json is refused, so nothing is run:
+    ! error: contract.json is not valid; nothing was run:
     !   /assigned_agent: "mallory" is not registered as WORKER; see policies/agent_registry.json
-    !   /rollback/baseline_ref: a run starts from HEAD, which is <hash>; say "HEAD", or check it out first
+    !   /rollback/baseline_ref: a run starts from HEAD, which is <hash>; write "HEAD", or check it out first
     !   /inputs/artifacts/0/sha256: the file's SHA-256 is <hash>
     !   /allowed_paths/0: "src/**" is a glob; name a file or a directory, which stands for everything below it
     !   /allowed_paths/1: ".norma" is in the state directory, which is not for agents
     !   /acceptance_tests/0/cmd: '&' (character 6) means something to a shell, and there is none; quote it with '…', or use a script
-    ! next: fix it: docs/contracts.md says what each field may be
+    ! next: what each field may be: norma help contracts
     [exit 2]
     "#);
     let refused = env.norma(&["--json", "contract", "check", "contract.json"]);
@@ -118,10 +118,10 @@ fn what_policy_forbids_is_no_test_and_files_are_those_of_the_commit() {
         contract["inputs"]["artifacts"].as_array_mut().unwrap().push(notes);
     });
     insta::assert_snapshot!(env.norma(&["contract", "check", "contract.json"]), @r#"
-    ! error: contract.json is refused, so nothing is run:
+    ! error: contract.json is not valid; nothing was run:
     !   /inputs/artifacts/1/uri: there is no file "docs/notes.md" in the commit; commit it first
     !   /acceptance_tests/0/cmd: rule another-user of forbidden_actions.json refuses it: acts with the rights of another user
-    ! next: fix it: docs/contracts.md says what each field may be
+    ! next: what each field may be: norma help contracts
     [exit 2]
     "#);
 }
@@ -132,7 +132,7 @@ fn a_batch_is_good_or_refused_as_a_whole() {
     let item = |id: &str, after: &[&str]| json!({"id": id, "agent_id": "agent-1", "description": "Do it.", "dependencies": after});
     env.write("batch.json", &json!([item("a", &[]), item("b", &["a"])]).to_string());
     insta::assert_snapshot!(env.norma(&["contract", "check", "batch.json"]), @r#"
-    good: batch.json (work_items, 2 item(s))
+    valid: batch.json (work_items, 2 item(s))
     items: a, b (after a)
     agents: WORKER agent-1 by "worker"
     may change: everything that policy does not protect
@@ -142,11 +142,11 @@ fn a_batch_is_good_or_refused_as_a_whole() {
     "#);
     env.write("batch.json", &json!([item("a", &["b"]), item("b", &["a"]), item("B", &["c"])]).to_string());
     insta::assert_snapshot!(env.norma(&["contract", "check", "batch.json"]), @r#"
-    ! error: batch.json is refused, so nothing is run:
+    ! error: batch.json is not valid; nothing was run:
     !   /2/id: another item is called "B" too
     !   /2/dependencies/0: there is no item "c" in this batch
     !   /0/dependencies: these items wait for each other: a → b → a
-    ! next: fix it: docs/contracts.md says what each field may be
+    ! next: what each field may be: norma help contracts
     [exit 2]
     "#);
     env.norma(&["contract", "activate", "batch.json"]).exits(2);
@@ -158,12 +158,12 @@ fn only_a_contract_that_checks_becomes_active_and_it_is_kept_byte_for_byte() {
     let env = with_worker();
     insta::assert_snapshot!(env.norma(&["contract", "show"]), @r"
     ! error: no contract is active
-    ! next: make one so: norma contract activate FILE
+    ! next: to set one: norma contract activate FILE
     [exit 2]
     ");
     written(&env, |_| {});
     insta::assert_snapshot!(env.norma(&["contract", "activate", "contract.json"]), @r"
-    task-0001 is active now; end that with: norma contract clear
+    task-0001 is active; to end that: norma contract clear
     [exit 0]
     ");
     assert_eq!(env.read(".norma/active/contract.json"), env.read("contract.json"));
@@ -173,7 +173,7 @@ fn only_a_contract_that_checks_becomes_active_and_it_is_kept_byte_for_byte() {
     env.norma(&["contract", "activate", "contract.json"]).exits(2);
     assert_eq!(env.read(".norma/active/contract.json"), active);
     insta::assert_snapshot!(env.norma(&["contract", "clear"]), @r"
-    no contract is active any more
+    no contract is active now
     [exit 0]
     ");
     insta::assert_snapshot!(env.norma(&["contract", "clear"]), @r"
@@ -193,16 +193,16 @@ fn what_is_no_document_is_refused_with_what_to_do() {
     ");
     env.write("a.json", r#"{"task_id": "x", "task_id": "y"}"#);
     insta::assert_snapshot!(env.norma(&["contract", "check", "a.json"]), @r"
-    ! error: a.json is refused, so nothing is run:
+    ! error: a.json is not valid; nothing was run:
     !   /task_id: duplicate key
-    ! next: fix it: docs/contracts.md says what each field may be
+    ! next: what each field may be: norma help contracts
     [exit 2]
     ");
     env.write("a.json", "7");
     insta::assert_snapshot!(env.norma(&["contract", "check", "a.json"]), @r#"
-    ! error: a.json is refused, so nothing is run:
+    ! error: a.json is not valid; nothing was run:
     !   (document): this is neither a task contract (an object with "task_id") nor work items (an array of objects with "id")
-    ! next: fix it: docs/contracts.md says what each field may be
+    ! next: what each field may be: norma help contracts
     [exit 2]
     "#);
     env.write("a.json", &format!("\"{}\"", "x".repeat(1 << 20)));
@@ -212,9 +212,9 @@ fn what_is_no_document_is_refused_with_what_to_do() {
     [exit 2]
     ");
     insta::assert_snapshot!(env.norma(&["contract", "new", "--goal", "g", "--allow", "src", "--test", "true"]), @r"
-    ! error: that contract is refused, so nothing is run:
+    ! error: that contract is not valid; nothing was run:
     !   /acceptance_tests/0/cmd: `true` succeeds whatever was done; name a command that can fail
-    ! next: fix it: docs/contracts.md says what each field may be
+    ! next: what each field may be: norma help contracts
     [exit 2]
     ");
     let nobody = ["contract", "new", "--goal", "g", "--allow", "src", "--test", "make", "--agent", "nobody"];

@@ -1,5 +1,5 @@
 //! Somebody, or a disk, changes what is on record: one run is damaged or gone, or the whole state directory is an older
-//! one. What is not touched goes on, and what is touched is named until a person has decided.
+//! one. What is not touched continues, and what is touched is named until a person has decided.
 
 use crate::environment::{Output, TestEnvironment, eventually};
 use crate::terminals::waiting_run;
@@ -46,7 +46,7 @@ fn audit(env: &TestEnvironment, kind: &str) -> Vec<serde_json::Value> {
 fn a_damaged_run_keeps_no_other_from_going_on_and_can_be_set_aside() {
     let (env, slug) = with_paused_run();
     let healthy = env.norma(&["doctor"]);
-    let fine = "ok    checkpoint the audit log continues where norma left it";
+    let fine = "ok    checkpoint the audit log matches its last checkpoint";
     assert_eq!(records(&healthy), [fine, "ok    record     no run is damaged or missing"]);
     tamper(&env, "UPDATE events SET line = replace(line, 'make two loud', 'make two LOUD') WHERE seq = 1");
     insta::assert_snapshot!(env.norma(&["task", "add", "another"]), @"
@@ -70,7 +70,7 @@ fn a_damaged_run_keeps_no_other_from_going_on_and_can_be_set_aside() {
     let doctor = env.norma(&["doctor"]);
     doctor.exits(5);
     insta::assert_snapshot!(records(&doctor).join("\n"), @"
-    ok    checkpoint the audit log continues where norma left it
+    ok    checkpoint the audit log matches its last checkpoint
     FAIL  damaged    run <run>: event 1: differs from its hash
     ");
     env.norma(&["quarantine", &slug, "--reason", " "]).exits(2);
@@ -93,7 +93,7 @@ fn a_damaged_run_keeps_no_other_from_going_on_and_can_be_set_aside() {
     let doctor = env.norma(&["doctor"]);
     assert_eq!(doctor.code(), healthy.code(), "{doctor}");
     insta::assert_snapshot!(records(&doctor).join("\n"), @"
-    ok    checkpoint the audit log continues where norma left it
+    ok    checkpoint the audit log matches its last checkpoint
     info  quarantine run <run> was set aside by Ada <ada@example.org>: the disk lost a block
     ok    record     no run is damaged or missing
     ");

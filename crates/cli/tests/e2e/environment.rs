@@ -207,7 +207,7 @@ impl TestEnvironment {
         self.started(command).wait()
     }
 
-    /// Starts norma in the repository; it goes on while the test does something else.
+    /// Starts norma in the repository; it continues while the test does something else.
     pub(crate) fn spawn(&self, args: &[&str]) -> Running {
         self.started(self.command(args))
     }
@@ -321,19 +321,22 @@ fn walk(root: &Path, dir: &Path, found: &mut BTreeMap<String, String>) {
 /// built once, into the same target folder and profile as norma itself, unless `NORMA_SCRIPTED_AGENT` names one.
 pub(crate) fn scripted_agent() -> &'static Path {
     static AGENT: OnceLock<PathBuf> = OnceLock::new();
-    AGENT.get_or_init(|| {
-        if let Some(path) = std::env::var_os("NORMA_SCRIPTED_AGENT") {
-            return path.into();
-        }
-        let profile = Path::new(env!("CARGO_BIN_EXE_norma")).parent().unwrap();
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "--package", "scripted-agent", "--target-dir"]).arg(profile.parent().unwrap());
-        if profile.file_name() == Some(OsStr::new("release")) {
-            cargo.arg("--release");
-        }
-        assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success(), "scripted-agent");
-        profile.join("scripted-agent")
+    AGENT.get_or_init(|| match std::env::var_os("NORMA_SCRIPTED_AGENT") {
+        Some(path) => path.into(),
+        None => built("scripted-agent", "scripted-agent"),
     })
+}
+
+/// Builds a program of another package beside norma, and answers where it is.
+pub(crate) fn built(package: &str, program: &str) -> PathBuf {
+    let profile = Path::new(env!("CARGO_BIN_EXE_norma")).parent().unwrap();
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--package", package, "--target-dir"]).arg(profile.parent().unwrap());
+    if profile.file_name() == Some(OsStr::new("release")) {
+        cargo.arg("--release");
+    }
+    assert!(cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success(), "{package}");
+    profile.join(program)
 }
 
 /// A norma at work.

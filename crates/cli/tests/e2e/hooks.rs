@@ -77,9 +77,9 @@ fn a_commit_within_the_contract_is_made_and_one_outside_is_refused() {
     env.write("src/more.txt", "more\n");
     git(&env, &["add", "README.md", "src"]);
     insta::assert_snapshot!(git(&env, &["commit", "-m", "outside"]).refused("").text, @r"
-    error: refused: it is outside of the active contract task-0001
+    error: refused: outside the active contract task-0001
       commit: outside_scope: README.md: it is outside the allowed paths (src)
-    next: take it out, or activate a contract that allows it: norma contract activate FILE (docs/hooks.md)
+    next: leave it out, or activate a contract that allows it: norma contract activate FILE (norma help hooks)
     ");
     assert_eq!(env.git(&["rev-parse", "HEAD"]), head);
     git(&env, &["commit", "--no-verify", "-m", "git's own way"]).done();
@@ -201,7 +201,7 @@ fn in_advisory_mode_it_is_only_told() {
     env.norma(&["hooks", "install", "--mode", "advisory"]).success();
     env.write("README.md", "changed\n");
     let said = git(&env, &["commit", "-a", "-m", "x"]);
-    assert!(said.done().text.contains("warning: it is outside of the active contract task-0001"), "{}", said.text);
+    assert!(said.done().text.contains("warning: outside the active contract task-0001"), "{}", said.text);
     std::fs::remove_file(env.root.join(".norma/active/contract.json")).unwrap();
     let said = git(&env, &["commit", "--allow-empty", "-m", "x"]);
     assert!(said.done().text.contains("there is no active contract"), "{}", said.text);

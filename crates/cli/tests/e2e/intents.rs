@@ -90,7 +90,7 @@ fn without_a_recording_a_replay_asks_nobody_and_says_what_to_do() {
     let env = with_answer(&compiled());
     let refused = env.norma(&REPLAY);
     refused.exits(1);
-    assert!(refused.raw_err.contains("there is no recording of key "), "{refused}");
+    assert!(refused.raw_err.contains("no recording with key "), "{refused}");
     assert!(refused.raw_err.contains("--mode record"), "{refused}");
     assert_eq!(runs(&env), 0);
 }
@@ -238,7 +238,7 @@ fn a_compile_that_was_interrupted_goes_on_when_it_is_asked_for_again() {
     running.signal("INT");
     let interrupted = running.wait();
     interrupted.exits(130);
-    assert!(interrupted.raw_err.contains("the same command again continues it"), "{interrupted}");
+    assert!(interrupted.raw_err.contains("run the same command again to continue it"), "{interrupted}");
     assert_eq!(recordings(&env), Vec::<PathBuf>::new());
     env.touch("go");
     env.norma(&RECORD).success();

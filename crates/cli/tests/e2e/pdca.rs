@@ -113,7 +113,7 @@ fn a_stopped_run_is_gone_on_from_with_a_larger_budget_and_lands_as_one_change() 
     let base = env.git(&["rev-parse", "HEAD"]);
     env.norma(&["run", "1"]).exits(1);
     let parent = env.last()["run_id"].clone();
-    // Without more to use up it does not go on.
+    // Without more to use up it does not continue.
     insta::assert_snapshot!(env.norma(&["resume", "@last"]), @r"
     ! error: run <run> is stopped: its budget max_iterations is used up
     ! next: give it more: norma resume <run> --budget max_iterations=2
@@ -297,7 +297,7 @@ fn max_minutes_is_at_least_one_and_does_not_stop_a_run_within_it() {
     insta::assert_snapshot!(env.norma(&["run", "1", "--new", "--config", &env.at("zero.json")]), @r"
     ! error: $DIR/zero.json is not a valid configuration:
     !   /budgets/max_minutes: expected at least 1, found 0
-    ! next: the form is described in docs/config.md and schemas/config.v1.json
+    ! next: every setting: norma help config; schema: norma schema config
     [exit 2]
     ");
 }

@@ -1,4 +1,4 @@
-//! What is kept of agents that were spoken with, and what can be made of it: the files of the bundle, what `show` tells,
+//! What is kept of interactive sessions, and what can be made of it: the files of the bundle, what `show` tells,
 //! and a replay in which the real programs work again while the recorded answers take the model's place.
 
 use crate::batches::{batch, item, with_worker};

@@ -56,6 +56,23 @@ fn a_confined_program_sees_no_secrets_and_cannot_change_history() {
 }
 
 #[test]
+fn certificates_are_seen_and_what_norma_keeps_of_them_is_in_nobodys_way() {
+    let Some(env) = confining() else { return };
+    env.git(&["init", "--quiet"]);
+    let certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
+    let key = "-----BEGIN PRIVATE KEY-----\nMIIB\n-----END PRIVATE KEY-----\n";
+    for (path, content) in [("certifi/cacert.pem", certificate), ("server.pem", key)] {
+        env.write(path, content);
+    }
+    env.commit("certificates and a key");
+    env.norma(&["init"]).success();
+    // A run keeps a layer of the commit below .norma, with every file of it.
+    env.norma(&["sandbox", "run", "--workspace", "--", "true"]).success();
+    let kept = env.norma(&["sandbox", "run", "--", "sh", "-c", "cat certifi/cacert.pem server.pem; ls -A .norma"]);
+    assert_eq!(kept.success().raw, certificate);
+}
+
+#[test]
 fn an_explanation_has_a_reason_for_every_line() {
     let env = TestEnvironment::bare();
     let lines = env.json(&["sandbox", "explain", "--write", ".", "--net", "example.org:443"]);

@@ -101,7 +101,7 @@ fn a_scope_that_makes_no_sense_is_refused_with_every_violation() {
     insta::assert_snapshot!(env.norma(&["run", "1"]), @r#"
     ! error: $DIR/repo/.norma/config.json is not a valid configuration:
     !   /scope/allowed_paths/1: ".norma/policies" is in the state directory, which is not for agents
-    ! next: the form is described in docs/config.md and schemas/config.v1.json
+    ! next: every setting: norma help config; schema: norma schema config
     [exit 2]
     "#);
     let config = r#"{"budgets":{"max_iterations":1},"scope":{"allowed_paths":["**",".","/","","../a"]}}"#;
@@ -113,7 +113,7 @@ fn a_scope_that_makes_no_sense_is_refused_with_every_violation() {
     !   /scope/allowed_paths/2: "/" would allow the whole repository
     !   /scope/allowed_paths/3: "" would allow the whole repository
     !   /scope/allowed_paths/4: path "../a" contains a `..` component
-    ! next: the form is described in docs/config.md and schemas/config.v1.json
+    ! next: every setting: norma help config; schema: norma schema config
     [exit 2]
     "#);
     assert_eq!(env.json(&["runs"]), json!([]));
@@ -189,7 +189,7 @@ fn a_policy_that_cannot_be_used_starts_nothing_and_every_violation_is_named() {
     !   protected_paths.json /rules/1/match/0: the rule "a" does not match this example
     !   protected_paths.json /rules/1/not_match/0: the rule "a" matches this example
     !   protected_path.json (document): there is no such policy; there are agent_registry.json, command_allowlist.json, forbidden_actions.json, mcp_allowlist.json, protected_paths.json, scratch_paths.json, wide_paths.json
-    ! next: mend them (docs/gates.md), or delete a file to have the built-in one, then: norma trust
+    ! next: fix them (norma help gates), or delete a file to use the built-in one; then: norma trust
     [exit 4]
     "#);
     env.norma(&["trust"]).exits(4);
@@ -209,8 +209,8 @@ fn a_run_goes_on_only_under_the_policies_it_was_started_under() {
     env.write(".norma/policies/scratch_paths.json", r#"{"rules":[]}"#);
     env.norma(&["trust"]).success();
     insta::assert_snapshot!(env.norma(&["resume", "@last"]), @r"
-    ! error: run <run> was started under other policies than those of today: scratch_paths.json
-    ! next: put them back as they were, or start anew under those of today: norma run … --new
+    ! error: run <run> was started under other policies than the current ones: scratch_paths.json
+    ! next: restore them, or start over under the current ones: norma run … --new
     [exit 4]
     ");
     assert_eq!(env.last()["status"], "paused");

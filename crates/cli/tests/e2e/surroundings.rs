@@ -1,4 +1,4 @@
-//! What goes on around a run: a hostile environment, a full disk, strays, and users who clean up meanwhile.
+//! What happens around a run: a hostile environment, a full disk, strays, and users who clean up meanwhile.
 
 use crate::environment::{PATCH, Running, TestEnvironment};
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ fn norma_home_moves_the_state_directory() {
     let mut env = TestEnvironment::with_patch(PATCH);
     env.env.insert("NORMA_HOME".into(), env.at("state"));
     insta::assert_snapshot!(env.norma(&["runs"]), @r"
-    ! error: there is no state directory at $DIR/state
+    ! error: no state directory at $DIR/state
     ! next: make one: norma init
     [exit 4]
     ");
@@ -208,8 +208,8 @@ fn a_state_directory_that_is_cleaned_away_stops_norma() {
               patch applied: src/lib.txt
       5 plan  ok  <took>  plan did its part
       6 do    ok  <took>  do did its part
-    ! error: $DIR/repo/.norma/norma.db was removed or replaced while norma was at work, so nothing more is written
-    ! next: your branch, index and files are as they were; put the state directory back, or start anew: norma init
+    ! error: $DIR/repo/.norma/norma.db was removed or replaced while norma was running, so nothing more is written
+    ! next: Your branch, index and files are unchanged. Restore the state directory, or start over: norma init
     [exit 4]
     ");
     let mut after = env.repository();
@@ -240,8 +240,8 @@ fn a_database_that_is_replaced_underneath_stops_norma() {
               patch applied: src/lib.txt
       5 plan  ok  <took>  plan did its part
       6 do    ok  <took>  do did its part
-    ! error: $DIR/repo/.norma/norma.db was removed or replaced while norma was at work, so nothing more is written
-    ! next: your branch, index and files are as they were; put the state directory back, or start anew: norma init
+    ! error: $DIR/repo/.norma/norma.db was removed or replaced while norma was running, so nothing more is written
+    ! next: Your branch, index and files are unchanged. Restore the state directory, or start over: norma init
     [exit 4]
     ");
     assert_eq!(env.repository(), before);

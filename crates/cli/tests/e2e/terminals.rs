@@ -3,7 +3,7 @@
 use crate::environment::{PATCH, Running, TestEnvironment, eventually, is_dead};
 use serde_json::json;
 
-/// A run whose second turn waits for the test: `started` is there while it waits, `go` lets it go on.
+/// A run whose second turn waits for the test: `started` is there while it waits, `go` lets it continue.
 pub(crate) fn waiting_run(env: &TestEnvironment, args: &[&str]) -> Running {
     env.script_unconfined(json!({
         "do": [[
@@ -40,7 +40,7 @@ fn an_interrupt_ends_the_turn_and_leaves_the_run_paused_until_it_is_resumed() {
             goal: make two loud
               1 plan  ok  <took>  plan did its part
               2 do    interrupted  <took>  interrupted: norma was asked to stop
-            paused: interrupted; `norma resume` goes on from the last step
+            paused: interrupted; `norma resume` continues from the last step
             Your branch, index and files are unchanged.
             evidence: .norma/runs/<run>
             next: norma resume <run>

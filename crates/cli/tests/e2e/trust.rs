@@ -97,8 +97,8 @@ fn a_run_that_somebody_else_started_is_not_gone_on_with() {
     env.norma(&["resume", "@last"]).exits(4);
     env.norma(&["trust"]).success();
     insta::assert_snapshot!(env.norma(&["resume", "@last"]), @r"
-    ! error: run <run> was not started by you on this machine, so it is not gone on with
-    ! next: start it anew: norma run … --new
+    ! error: run <run> was not started by you on this machine, so it is not continued
+    ! next: start over: norma run … --new
     [exit 4]
     ");
     env.norma(&["run", "1"]).exits(4);
@@ -126,19 +126,19 @@ fn a_broken_configuration_is_refused_with_every_violation() {
     insta::assert_snapshot!(check(&env, "{"), @r"
     ! error: $DIR/given.json is not a valid configuration:
     !   (document): could not parse JSON: EOF while parsing an object at line 1 column 1
-    ! next: the form is described in docs/config.md and schemas/config.v1.json
+    ! next: every setting: norma help config; schema: norma schema config
     [exit 2]
     ");
     insta::assert_snapshot!(check(&env, "{}"), @r#"
     ! error: $DIR/given.json is not a valid configuration:
     !   (document): missing required key "budgets"
-    ! next: the form is described in docs/config.md and schemas/config.v1.json
+    ! next: every setting: norma help config; schema: norma schema config
     [exit 2]
     "#);
     insta::assert_snapshot!(check(&env, "{\"budgets\":{\"max_iterations\":1},\"budgets\":{\"max_iterations\":9}}"), @r"
     ! error: $DIR/given.json is not a valid configuration:
     !   /budgets: duplicate key
-    ! next: the form is described in docs/config.md and schemas/config.v1.json
+    ! next: every setting: norma help config; schema: norma schema config
     [exit 2]
     ");
     let many = json!({
@@ -150,7 +150,7 @@ fn a_broken_configuration_is_refused_with_every_violation() {
     });
     insta::assert_snapshot!(check(&env, &many.to_string()), @r#"
     ! error: $DIR/given.json is not a valid configuration:
-    !   /agent: unknown key, expected "agents", "budgets", "host", "landing", "limits", "mode", "prices", "sandbox", "scope", "tls" or "workspace"
+    !   /agent: unknown key, expected "$schema", "agents", "budgets", "host", "landing", "limits", "mode", "prices", "sandbox", "scope", "tls" or "workspace"
     !   /agents/do/type: expected "exec", "codex", "claude", "opencode", "gemini" or "acp", found "robot"
     !   /agents/plan/cmd: expected array, found string
     !   /budgets/max_iterations: expected at least 1, found 0
@@ -158,7 +158,7 @@ fn a_broken_configuration_is_refused_with_every_violation() {
     !   /landing/mode: expected "auto" or "branch", found "force"
     !   /limits/output_mb: expected at most 1024, found 99999
     !   /limits/step_seconds: expected at least 1, found 0
-    ! next: the form is described in docs/config.md and schemas/config.v1.json
+    ! next: every setting: norma help config; schema: norma schema config
     [exit 2]
     "#);
     let agents = json!({
@@ -169,7 +169,7 @@ fn a_broken_configuration_is_refused_with_every_violation() {
     ! error: $DIR/given.json is not a valid configuration:
     !   /agents/plan: an exec agent needs cmd, a list of program and arguments
     !   /agents/plan/path: path must be a directory of the repository: path "../x" contains a `..` component
-    ! next: the form is described in docs/config.md and schemas/config.v1.json
+    ! next: every setting: norma help config; schema: norma schema config
     [exit 2]
     "#);
     assert_eq!(env.json(&["runs"]), json!([]));

@@ -14,14 +14,15 @@ fn init_makes_the_state_directory_once() {
     let env = TestEnvironment::bare();
     env.git(&["init", "--quiet"]);
     insta::assert_snapshot!(env.norma(&["init"]), @r#"
-    state directory .norma made
-    a configuration was written; name your agents in it (docs/config.md), then: norma trust
-    what agents may not change is in .norma/policies (docs/gates.md)
-    next: norma task add "what you want" --ac "how to tell that it is done"
+    state directory .norma created
+    config.json written; to add agents of your own, edit it (norma help config), then: norma trust
+    protected paths and other policies: .norma/policies (norma help gates)
+    next: norma run "what you want"
     [exit 0]
     "#);
     insta::assert_snapshot!(env.read(".norma/config.json"), @r#"
     {
+      "$schema": "schemas/config.v1.json",
       "agents": {},
       "budgets": {
         "max_iterations": 5,
@@ -62,9 +63,9 @@ fn init_makes_the_state_directory_once() {
     }
     "#);
     insta::assert_snapshot!(env.norma(&["init"]), @r#"
-    state directory .norma is there already
+    state directory .norma exists
     the configuration is trusted
-    next: norma task add "what you want" --ac "how to tell that it is done"
+    next: norma run "what you want"
     [exit 0]
     "#);
     assert_eq!(
@@ -116,12 +117,12 @@ fn without_a_repository_or_a_commit_norma_says_what_to_do() {
     assert!(!env.root.join(".norma").exists());
     env.git(&["init", "--quiet"]);
     insta::assert_snapshot!(env.norma(&["task", "add", "x"]), @r"
-    ! error: there is no state directory at $DIR/repo/.norma
+    ! error: no state directory at $DIR/repo/.norma
     ! next: make one: norma init
     [exit 4]
     ");
     insta::assert_snapshot!(env.norma(&["runs"]), @r"
-    ! error: there is no state directory at $DIR/repo/.norma
+    ! error: no state directory at $DIR/repo/.norma
     ! next: make one: norma init
     [exit 4]
     ");
@@ -165,7 +166,7 @@ fn task_add_prints_the_id_alone_on_the_last_line() {
     let task = env.json(&["task", "show", "1"]);
     insta::assert_snapshot!(env.redact(&task.to_string()), @r#"{"acceptance_criteria":[{"id":"AC1","text":"one"},{"id":"AC2","text":"two"}],"created_at":"<time>","depends_on":[],"goal":"first","id":1,"run_id":null,"status":"todo","updated_at":"<time>"}"#);
     insta::assert_snapshot!(env.norma(&["task", "add", " "]), @r#"
-    ! error: a task needs a goal, and a criterion needs words
+    ! error: goal and criteria must not be empty
     ! next: norma task add "what you want" --ac "how to tell"
     [exit 2]
     "#);
@@ -307,7 +308,7 @@ fn run_with_a_goal_makes_the_task_too() {
     [exit 2]
     ");
     insta::assert_snapshot!(env.norma(&["run", "--goal", ""]), @r#"
-    ! error: a task needs a goal, and a criterion needs words
+    ! error: goal and criteria must not be empty
     ! next: norma task add "what you want" --ac "how to tell"
     [exit 2]
     "#);
@@ -560,52 +561,54 @@ fn every_verb_has_help_with_an_example() {
     Usage: norma [OPTIONS] <COMMAND>
 
     Commands:
-      init         Make the state directory (.norma) with a configuration and policies to start from
+      init         Create the state directory (.norma) with a configuration and policies to start from
       trust        Trust .norma/config.json and .norma/policies as they are now: they choose what runs
       agent        Add, list and remove agents
-      doctor       Check that everything is in place, and say what to do where it is not
+      doctor       Check that everything is in place, and print what to do where it is not
       demo         See norma work on a small repository in a temporary folder (needs only git and sh)
       task         Add, list, show, link and finish tasks
       contract     Check, make and activate contracts
       run          Run a task, a contract, a goal, or every task that is ready
       batch        Run work items level by level, in parallel; each lands whole or leaves no trace
-      intent       Have an intent compiled into plan, patch and tests, or see what was recorded
+      intent       Compile an intent into plan, patch and tests, or print the recorded result
       runs         List runs, newest first
       show         Show a run: its steps, its verdict, where its evidence is
       events       Print the log of a run
       diff         Print what a run changed, as a patch
       land         Move the result of a passed run onto your branch
-      undo         Take a landing back, if the branch is still where it was put
-      approvals    List what runs wait for a person to approve
-      approve      Approve what a run waits for; it counts for that run and these reasons, once
-      deny         Say no to what a run waits for, and why
+      undo         Undo a landing, if the branch has not moved since
+      approvals    List what needs your approval
+      approve      Approve what a run waits for, for that run and these reasons only
+      deny         Deny what a run waits for
       cancel       End a run; its evidence stays
       resume       Continue a paused run; with --budget, one that its budget holds or has stopped
       verify       Check a run's log, chain and evidence
       quarantine   Set a damaged run aside, so that its task can be run again; nothing is deleted
       replay       Judge a run again: on its evidence, with its tests, or by carrying it out again
-      export       Write a sealed run into one file that can be checked elsewhere
-      keys         Show the key that norma signs with here, or give its public part away
+      export       Write a sealed run to one file that can be verified elsewhere
+      keys         Show the key that norma signs with here, or export its public part
       hash         Print the BLAKE3 state hash of a revision or a directory
-      hooks        Hold commits and pushes made by hand to the active contract
+      hooks        Check your own commits and pushes against the active contract
       sandbox      Run a program in the sandbox, or see what the sandbox lets through
-      exec-check   Say whether a command may be started, and by which rule; nothing is started
+      exec-check   Check whether a command may be started, and by which rule; nothing is started
       reindex      Rebuild the index tables from the logs
-      gc           Remove what ended runs left in your repository; events and evidence stay
+      gc           Remove what ended runs left in your repository; events and evidence are kept
       completions  Print a completion script for your shell
-      help         Print this message or the help of the given subcommand(s)
+      schema       Print the JSON Schema of a document, or list them
+      help         Print the help of a verb, or a page of the documentation
 
     Options:
           --json           Print JSON for programs instead of text for people
           --config <FILE>  Use this configuration instead of .norma/config.json (trusted, since you
                            typed it)
       -C <DIR>             Work in this directory
-      -v, --verbose...     Tell on stderr what norma itself does; -vv and -vvv tell more (see also
+      -v, --verbose...     Log what norma itself is doing to stderr; -vv and -vvv log more (see also
                            NORMA_LOG)
       -h, --help           Print help
       -V, --version        Print version
 
-    Start with `norma demo`, or in a repository of yours with `norma init`.
+    Start with `norma demo`; then, in a repository of yours: norma run \"what you want\"
+    Pages on contracts, agents, the sandbox and more: norma help
     [exit 0]
     ");
     let listed = help.raw.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
@@ -627,16 +630,6 @@ fn every_verb_has_help_with_an_example() {
     }
 }
 
-#[test]
-fn completions_are_scripts_for_each_shell() {
-    let env = TestEnvironment::bare();
-    for shell in ["bash", "zsh", "fish"] {
-        let output = env.norma(&["completions", shell]);
-        assert!(output.success().raw.contains("norma"), "{shell}");
-    }
-    env.norma(&["completions", "basic"]).exits(2);
-}
-
 /// What a machine can confine, and which agents it has, differs from one to the next.
 fn without_sandbox(text: &str) -> String {
     let mut of_sandbox = false;
@@ -644,7 +637,7 @@ fn without_sandbox(text: &str) -> String {
     for line in text.lines() {
         // What a check has to say below its first line is indented.
         if !line.starts_with(' ') {
-            let of_machine = |rest: &str| rest.starts_with("sandbox    level ") || rest.starts_with("agent      ");
+            let of_machine = |rest: &str| rest.starts_with("sandbox    ") || rest.starts_with("agent      ");
             of_sandbox = line.get(6..).is_some_and(of_machine);
         }
         if !of_sandbox {
@@ -663,13 +656,13 @@ fn doctor_says_what_is_missing_and_how_to_mend_it() {
     ok    head       <hash> on refs/heads/main
     ok    state      .norma
     ok    journal    WAL, synced at every commit
-    ok    owner      nobody is at work
-    ok    checkpoint the audit log continues where norma left it
+    ok    owner      no other norma is running
+    ok    checkpoint the audit log matches its last checkpoint
     ok    record     no run is damaged or missing
     ok    config     valid and trusted
-    ok    policies   the built-in ones
+    ok    policies   built-in
     FAIL  agents     no agent for plan, do, check, act
-                 fix: name one in .norma/config.json (docs/config.md), then: norma trust
+                 fix: add one to .norma/config.json (norma help config), then: norma trust
     [exit 4]
     ");
     env.script(json!({}));
@@ -678,12 +671,12 @@ fn doctor_says_what_is_missing_and_how_to_mend_it() {
     ok    head       <hash> on refs/heads/main
     ok    state      .norma
     ok    journal    WAL, synced at every commit
-    ok    owner      nobody is at work
-    ok    checkpoint the audit log continues where norma left it
+    ok    owner      no other norma is running
+    ok    checkpoint the audit log matches its last checkpoint
     ok    record     no run is damaged or missing
     ok    config     valid and trusted
-    ok    policies   the built-in ones
-    ok    agents     every program is there
+    ok    policies   built-in
+    ok    agents     every program was found
     [exit 0]
     ");
     let found = env.json(&["doctor"]);
@@ -708,7 +701,11 @@ fn an_error_is_json_where_json_was_asked_for() {
 fn the_demo_runs_by_itself() {
     let env = TestEnvironment::bare();
     insta::assert_snapshot!(env.norma_in(&env.dir, &["demo"]), @"
-    repository $DIR/tmp/norma-demo-<random> · a test fails in it · agents: four shell scripts in agents/
+    repository $DIR/tmp/norma-demo-<random> · a test fails in it · agents: shell scripts in agents/
+    an agent that misbehaves, under contract:
+      edit outside its scope   denied (scope: policy_violation): README.md: it is outside the allowed paths (bin/slugify)
+      read a private key       denied (sandbox): cat: id_ed25519: No such file or directory
+      rewrite the failing test denied (tests: tests_failed): Tests failed: test_command with the baseline's tests: exit code 1
     run <run> · base main <hash> · sandbox native
     goal: slugify must drop punctuation
       1 plan  ok  <took>  run the tests, then fix what fails
@@ -725,9 +722,9 @@ fn the_demo_runs_by_itself() {
     PASS in iteration 2 · landed main <hash>→<hash>
     evidence: .norma/runs/<run>
     next: look: norma show <run> · undo: norma undo <run>
-    log and evidence verified: 22 events, 128 files
+    log, evidence and receipt verified: 22 events, 128 files
     try: cd $DIR/tmp/norma-demo-<random> && norma show @last · norma events @last · norma diff @last · norma undo @last
-    then: cd your-repository && norma init
+    then: cd your-repository && norma run \"what you want\"
     [exit 0]
     ");
 }

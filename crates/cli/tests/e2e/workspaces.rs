@@ -316,7 +316,10 @@ fn what_was_changed_in_the_cache_is_made_anew_and_named() {
     assert_eq!((said_setup(anew.success()), seen(&env).as_str()), (1, "ONE\nTWO\nTHREE\n"), "{anew}");
     for (layer, path) in [(&base, "files/src/lib.txt"), (&result, "cache/out/lib.txt")] {
         let name = layer.file_name().unwrap().display();
-        let line = format!("the layer {name} is not what was made, and is made anew: {}", layer.join(path).display());
+        let line = format!(
+            "the layer {name} was changed after it was made, and is made again: {}",
+            layer.join(path).display()
+        );
         assert!(anew.raw_err.contains(&line), "{line}\n{anew}");
     }
     assert_eq!(kept(&env).len(), 1);

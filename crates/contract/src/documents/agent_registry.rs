@@ -170,7 +170,7 @@ pub struct RoleDefaults {
     pub handoff_eligible: bool,
     /// Who must come after it.
     pub required_downstream_roles: Vec<AgentRole>,
-    /// When nothing may go on.
+    /// When nothing may continue.
     #[schemars(length(min = 1), inner(length(min = 1)))]
     pub fail_closed_conditions: Vec<String>,
 }

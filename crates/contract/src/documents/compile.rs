@@ -221,7 +221,7 @@ impl<'r> Problems<'r> {
     pub(super) fn size(&mut self, item: &Item) {
         let bytes = serde_json::to_vec(item).expect("BUG: an item is plain data").len();
         if bytes > ITEM_BYTES_MAX {
-            let message = format!("comes to {bytes} bytes, and {ITEM_BYTES_MAX} fit; move words into files");
+            let message = format!("is {bytes} bytes, larger than {ITEM_BYTES_MAX}; move text into files");
             self.add("", message);
         }
     }

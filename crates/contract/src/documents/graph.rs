@@ -1,5 +1,5 @@
 //! What the parts of a document wait for, by name: the names that are nobody's, and the rings in which nothing could ever
-//! begin. Work items and the nodes of a plan are held to the same.
+//! begin. Work items and the nodes of a plan are checked against the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! `task_contract.v1`: what one agent is to do, where, with which rights and held to which tests. Nothing else instructs
+//! `task_contract.v1`: what one agent is to do, where, with which rights and checked against which tests. Nothing else instructs
 //! an agent.
 
 mod bound;
@@ -106,7 +106,7 @@ pub struct Inputs {
     /// What to do, in words.
     #[schemars(length(min = 1))]
     pub spec: String,
-    /// Files that it relies on; the schema that its answer is held to is one of them.
+    /// Files that it relies on; the schema that its answer is checked against is one of them.
     pub artifacts: Vec<InputFile>,
 }
 
@@ -432,7 +432,7 @@ pub struct RoleContract {
     pub resolved_mcp_tool_set: Vec<String>,
     /// Who comes after it.
     pub handoff: Handoff,
-    /// When nothing may go on.
+    /// When nothing may continue.
     #[schemars(length(min = 1), inner(length(min = 1)))]
     pub fail_closed_conditions: Vec<String>,
 }

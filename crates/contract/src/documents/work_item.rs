@@ -30,7 +30,7 @@ pub struct WorkItem {
     /// How much it may come to.
     #[serde(default)]
     pub constraints: WorkConstraints,
-    /// What is expected of it; nothing is held to it.
+    /// What is expected of it; nothing enforces it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<WorkBudget>,
     /// Files that must be there before; a leading `/` is the repository's root.

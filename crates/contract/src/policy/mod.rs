@@ -22,7 +22,7 @@ pub use wide::{WIDE_PATHS_DEFAULT, WidePathRule, WidePaths, WidePathsFile};
 
 use crate::documents::AgentRegistry;
 use crate::json::Violation;
-use crate::{Digest, hash};
+use crate::{Digest, hash, schema};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,6 +39,14 @@ pub struct PolicyFile {
     pub earlier: &'static [&'static str],
     /// Everything that is wrong with such a file.
     pub check: fn(&[u8]) -> Result<(), Vec<Violation>>,
+}
+
+impl PolicyFile {
+    /// The default as it is written into a state directory, where it names its schema.
+    pub fn written(&self) -> String {
+        let schema = self.name.trim_end_matches(".json");
+        schema::with_reference(self.default, &format!("../schemas/{schema}.v1.json"))
+    }
 }
 
 /// Every policy there is, sorted by name.
@@ -174,7 +182,9 @@ impl Policies {
     pub fn changed(&self) -> BTreeMap<&'static str, Digest> {
         let digests = POLICY_FILES.iter().map(|file| (file, hash::sha256(self.bytes(file.name))));
         let written = |(file, digest): &(&PolicyFile, Digest)| {
-            self.bytes(file.name) != file.default.as_bytes() && !file.earlier.contains(&digest.to_string().as_str())
+            let bytes = self.bytes(file.name);
+            let is_default = bytes == file.default.as_bytes() || bytes == file.written().as_bytes();
+            !is_default && !file.earlier.contains(&digest.to_string().as_str())
         };
         digests.filter(written).map(|(file, digest)| (file.name, digest)).collect()
     }
@@ -246,7 +256,7 @@ impl Policies {
 /// The entries of a policy's lists, each under the name of its list.
 fn entries(bytes: &[u8]) -> Vec<(String, Value)> {
     let document: Value = serde_json::from_slice(bytes).unwrap_or_default();
-    let lists = document.as_object().into_iter().flatten();
+    let lists = document.as_object().into_iter().flatten().filter(|(list, _)| *list != "$schema");
     lists
         .flat_map(|(list, value)| match value {
             Value::Array(items) => items.iter().map(|item| (list.clone(), item.clone())).collect(),

@@ -8,12 +8,22 @@ use crate::documents::{OrNull, Sha256};
 use crate::path::PATH_BYTES_MAX;
 use crate::{ApprovalId, CommitId, Digest, ObjectId, RepoPath, RunId, Slug, Timestamp, TreeId};
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 
 /// The schema of a type.
 pub(crate) fn of<T: JsonSchema>() -> Value {
     schemars::schema_for!(T).to_value()
+}
+
+/// The schema of a document, which may name it if people write such documents.
+pub(crate) fn document<T: JsonSchema>(name: &str) -> Value {
+    let mut schema = of::<T>();
+    if super::AUTHORED.contains(&name) {
+        let about = "Where this schema is, for editors; norma does not read it.";
+        schema["properties"][super::REFERENCE] = json!({"type": "string", "description": about});
+    }
+    schema
 }
 
 /// Types that are one JSON value, whose `Serialize` is written by hand.

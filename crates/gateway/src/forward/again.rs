@@ -13,7 +13,7 @@ pub(super) struct Attempts {
     pub(super) made: u32,
 }
 
-/// What an attempt comes to.
+/// The result of an attempt.
 pub(super) enum Attempt {
     /// The program has its answer, or does not wait for one.
     Over(Next),

@@ -38,7 +38,7 @@ impl Asked {
     }
 }
 
-/// Reads what a body asks for. One that cannot be read is refused, and so is work that goes on after its answer: neither
+/// Reads what a body asks for. One that cannot be read is refused, and so is work that continues after its answer: neither
 /// could be counted.
 pub(super) fn read(body: &[u8]) -> Result<Asked, Refusal> {
     let asked: Asked = serde_json::from_slice(body).map_err(|_| Refusal::malformed("its body is not plain JSON"))?;

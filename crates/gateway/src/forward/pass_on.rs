@@ -12,7 +12,7 @@ use crate::outward::Wire;
 use crate::redact::{Redactor, redacted};
 use crate::usage::Observer;
 
-/// The status that an answer comes to that the provider did not bring to its end.
+/// The status of an answer that the provider cut off.
 const BROKE_OFF: u16 = 502;
 
 /// Bytes of an answer that are held back at most, while it says nothing yet or says that the provider failed.

@@ -1,4 +1,4 @@
-//! Which headers go on, and which end at the gateway.
+//! Which headers are passed on, and which end at the gateway.
 
 /// Names in lower case and values, in the order in which they came.
 pub(crate) type Headers = Vec<(String, String)>;

@@ -76,7 +76,7 @@ impl RequestHead {
     /// Checks what could be understood in two ways, or lead elsewhere.
     pub(crate) fn check(&self) -> Result<Checked, Refusal> {
         if !self.is_http_1_1 {
-            return Err(Refusal::new(505, "only HTTP/1.1 is spoken"));
+            return Err(Refusal::new(505, "only HTTP/1.1 is supported"));
         }
         let framing = Framing::of(&self.headers, Framing::Length(0)).map_err(Refusal::malformed)?;
         check_host(&self.headers).map_err(Refusal::malformed)?;

@@ -1,4 +1,4 @@
-//! A company's proxy on the way to the provider: it is asked for a tunnel (`CONNECT`), and TLS is spoken with the provider
+//! A company's proxy on the way to the provider: it is asked for a tunnel (`CONNECT`), and the TLS session is with the provider
 //! through it, so that it learns the provider's name and nothing else.
 
 use std::io::{self, Read as _, Write as _};

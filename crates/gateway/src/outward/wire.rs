@@ -57,7 +57,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Waits until the connection can go on.
+    /// Waits until the connection can continue.
     fn wait(&self, deadline: Instant, writing: bool) -> io::Result<()> {
         let writes = self.tls.as_ref().map_or(writing, |tls| tls.wants_write());
         let ready = if writes { PollFlags::OUT } else { PollFlags::IN };

@@ -92,7 +92,7 @@ impl Decision {
         Decision::Ask { rule: None, why }
     }
 
-    /// What it comes to where nobody may be asked: what no rule speaks of runs where it is confined, and what a rule has
+    /// The decision where nobody may be asked: what no rule covers runs where it is confined, and what a rule has
     /// somebody asked about does not.
     pub fn unasked(self) -> Decision {
         match self {
@@ -188,8 +188,8 @@ const SEEN_THROUGH: [&str; 22] = [
     "make-code",
 ];
 
-/// What programs are held to that an agent starts: nobody is asked about them when they start. Those that a build
-/// starts in turn are held to the contract's own words only: what policy says, it says of commands that somebody chose.
+/// The rules for programs that an agent starts: nobody is asked about them when they start. Those that a build
+/// starts in turn are checked against the contract alone: policy is about commands that somebody chose.
 #[derive(Debug, Clone)]
 pub struct Started {
     /// The lists.

@@ -85,7 +85,7 @@ impl<'t> Walk<'t> {
         (self.longest >= LINE_MIN).then_some(end)
     }
 
-    /// One byte or one escape further; whether it was a digit of base64. None where no block goes on.
+    /// One byte or one escape further; whether it was a digit of base64. None where no block continues.
     fn step(&mut self) -> Option<bool> {
         if self.longest < LINE_MIN && self.at - self.start > HEADERS_MAX {
             return None;

@@ -1,4 +1,4 @@
-//! Redaction of what arrives in pieces. Whole lines go on as soon as they are there; what may still be part of a secret is
+//! Redaction of what arrives in pieces. Whole lines are passed on as soon as they are there; what may still be part of a secret is
 //! held back, which is never more than one window. How the pieces were cut makes no difference.
 
 use super::scan::last_of;
@@ -36,7 +36,7 @@ impl Stream {
         Stream { redactor, held: Vec::new(), counts: Counts::new() }
     }
 
-    /// Takes what has arrived; answers what can go on.
+    /// Takes what has arrived; answers what can be passed on.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = bytes;
@@ -91,7 +91,7 @@ impl Stream {
     }
 }
 
-/// Where the last whole line ends that is no part of a block which goes on behind it.
+/// Where the last whole line ends that is no part of a block which continues behind it.
 fn whole_lines(held: &[u8]) -> usize {
     let mut cut = line_start(held, held.len());
     // A block may begin in the line in which the one before it ends, and both go on together.

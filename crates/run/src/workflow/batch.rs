@@ -172,7 +172,7 @@ impl State {
         }
     }
 
-    /// Only an answer that counts was held to a schema, and only to the one that its contract binds.
+    /// Only an answer that counts was checked against a schema, and only to the one that its contract binds.
     pub(crate) fn require_enforced(&self, step: StepRef, sha256: &Digest) -> Outcome {
         let state = self.item(step.item.unwrap_or(u32::MAX))?;
         let bound = state.item.output_schema.as_ref().is_some_and(|schema| schema.sha256 == *sha256);
@@ -311,7 +311,7 @@ fn due_without_budget(run: &Run, state: &State) -> Option<Due> {
     let (place, item) = state.lands_next()?;
     match item.is_to_be_judged() {
         true => Some(Due::Item { item: place }),
-        // What is open comes to its end first.
+        // What is open ends first.
         false if !run.core.open.is_empty() => None,
         false => Some(ask(run, run.used_up())),
     }

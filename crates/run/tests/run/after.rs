@@ -1,4 +1,4 @@
-//! Runs of items that go on from another one: what stays done, where an agent begins that comes after one that was cut off,
+//! Runs of items that continue from another one: what stays done, where an agent begins that comes after one that was cut off,
 //! and when a budget has stopped items at all.
 
 use crate::bundle::{Ends, batch, item};

@@ -507,7 +507,7 @@ fn what_was_said_with_agents_is_in_a_directory_for_each_task() {
     assert_eq!(ended.document("reports/work_report.json")["evidence"]["transcript_md"], Value::Null);
 }
 
-/// Nobody can say of an answer that it was held to a schema but right after it was given, and only to the bound one.
+/// Nobody can say of an answer that it was checked against a schema but right after it was given, and only to the bound one.
 #[test]
 fn an_answer_was_held_to_the_schema_that_its_contract_binds_or_to_none() {
     let bound = OutputSchema { uri: "schemas/own.json".into(), sha256: digest(1), text: "{}".into() };

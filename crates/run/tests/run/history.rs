@@ -160,7 +160,7 @@ impl History {
         History::after(None, contract, added)
     }
 
-    /// The same of a run that goes on from another one, with what came of each item there.
+    /// The same of a run that continues from another one, with what came of each item there.
     pub(crate) fn after(parent: Option<Slug>, contract: Contract, earlier: Vec<Option<Earlier>>) -> History {
         let (mut history, items) = History::before_items(parent, contract);
         for (index, (item, earlier)) in (0..).zip(items.into_iter().zip(earlier)) {

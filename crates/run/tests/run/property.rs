@@ -24,7 +24,7 @@ impl Script<'_> {
         self.0.next().map(|byte| byte % choices)
     }
 
-    /// Goes on with the first choice when the script is over, so that nothing stays half done.
+    /// Continues the first choice when the script is over, so that nothing stays half done.
     pub(crate) fn pick_or_first(&mut self, choices: u8) -> u8 {
         self.pick(choices).unwrap_or(0)
     }

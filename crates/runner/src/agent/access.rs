@@ -177,7 +177,7 @@ pub(crate) fn unused_address(
     let name = session::addresses(kind).iter().find(is_set).filter(|_| agent.base_url.is_none())?;
     let kind = kind.as_str();
     Some(format!(
-        "{name} is set and not used: say it in the configuration, \"agents\": {{ \"{kind}\": {{ \"type\": \"{kind}\", \"base_url\": \"…\" }} }}"
+        "{name} is set but not used: put it in the configuration, \"agents\": {{ \"{kind}\": {{ \"type\": \"{kind}\", \"base_url\": \"…\" }} }}"
     ))
 }
 

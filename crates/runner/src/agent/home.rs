@@ -36,7 +36,7 @@ pub(super) enum TurnEnd {
 }
 
 impl Home {
-    /// Makes the home with everything that the launch asks for, over the files of the conversation that goes on.
+    /// Makes the home with everything that the launch asks for, over the files of the conversation that continues.
     pub(super) fn furnish(
         dir: PathBuf,
         launch: &Launch,

@@ -1,4 +1,4 @@
-//! The known agents: how one is started for a turn, spoken with, and what is kept of that. An `exec` agent reads a request
+//! The known agents: how one is started for a turn, how norma talks to it, and what is kept of that. An `exec` agent reads a request
 //! and prints an answer; these are told a prompt, work while norma listens, and their last message is the answer.
 
 mod access;
@@ -74,7 +74,7 @@ struct Terms {
     /// Variables that the configuration says.
     own_env: BTreeMap<String, String>,
     prompt: PromptBlocks,
-    /// The conversation it goes on with.
+    /// The conversation it continues.
     ongoing: Option<Ongoing>,
     access: Access,
     /// An address that the user's environment has for it and that does not count.
@@ -86,9 +86,9 @@ pub(crate) struct Engaged {
     terms: Terms,
     launch: Launch,
     home: Home,
-    /// Where its conversation is kept, to go on.
+    /// Where its conversation is kept, to continue.
     place: Place,
-    /// Whether the next turn of its role goes on with it.
+    /// Whether the next turn of its role continues it.
     continues: bool,
     /// What keeps it beyond the run, where anything does.
     lasting: Option<Lasting>,
@@ -123,7 +123,7 @@ pub(crate) struct Ended {
     pub(crate) notes: Vec<String>,
 }
 
-/// The kind of a configured agent; none for one that is not spoken with.
+/// The kind of a configured agent; none for one without an interactive session.
 pub(crate) fn kind_of(agent: &AgentConfig) -> Option<Kind> {
     known_kind(agent.kind)
 }
@@ -384,7 +384,7 @@ fn rights(given: &TurnRights) -> Rights {
 }
 
 impl Terms {
-    /// What the conversation that it goes on with had used.
+    /// What the conversation that it continues had used.
     fn used_before(&self) -> Usage {
         self.ongoing.as_ref().map(|ongoing| ongoing.known.used).unwrap_or_default()
     }
@@ -472,7 +472,7 @@ impl Engaged {
     }
 
     /// What came of it, once nothing of the agent is alive. `home` is what it changed of its home. A conversation that came
-    /// to a good end can go on, and so can one that was cut off.
+    /// to a good end can continue, and so can one that was cut off.
     pub(crate) fn end(
         self,
         mut talk: Conversation<'_>,

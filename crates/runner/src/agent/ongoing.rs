@@ -1,4 +1,4 @@
-//! Conversations that go on: that of a role in a loop, whose next turn is told only what it does not know yet, and that of
+//! Conversations that continue: that of a role in a loop, whose next turn is told only what it does not know yet, and that of
 //! a turn which was cut off. The files in which the command line keeps its conversations are taken from the home of one
 //! turn and put into that of the next, and lie in the state directory meanwhile, so that they outlive norma's own process.
 //! Nothing else of a home lives longer than its turn. What outlives its run, too, is in [`super::threads`].
@@ -38,7 +38,7 @@ pub(super) struct Known {
     pub(super) used: Usage,
 }
 
-/// A conversation that can be gone on with.
+/// A conversation that can be continued.
 pub(super) struct Ongoing {
     pub(super) known: Known,
     /// Its files, as they lie in a home.
@@ -109,7 +109,7 @@ impl Place {
         Ok(Some(copied))
     }
 
-    /// The same of a conversation that is cut off, or may be: where such a one cannot go on, the next turn begins anew.
+    /// The same of a conversation that is cut off, or may be: where such a one cannot continue, the next turn begins anew.
     pub(super) fn keep_cut_off(&self, known: &Known, homes: &[&OwnedFd]) -> Result<()> {
         if session::resumes_when_cut_off(self.kind) { self.keep(known, homes) } else { self.forget() }
     }

@@ -1,5 +1,5 @@
 //! Keeping what an agent has made so far, while it works: its conversation and what it made of its tree. A turn that is cut
-//! off, even by the end of norma's own process, goes on from there. What is kept is never judged, so it need not be of one
+//! off, even by the end of norma's own process, continues from there. What is kept is never judged, so it need not be of one
 //! moment; and the agent may still change what is read here, which therefore happens beside the loop that watches it.
 
 use super::ongoing::{Known, Place};
@@ -114,7 +114,7 @@ impl Saving {
         Some(Busy { since, look_at: since + LOOK, thread })
     }
 
-    /// Waits for what is being kept. What could not be kept is not: the turn goes on all the same.
+    /// Waits for what is being kept. What could not be kept is not: the turn continues all the same.
     pub(super) fn finish(&mut self) -> Option<TreeId> {
         let Busy { since, thread, .. } = self.busy.take()?;
         let kept = thread.join();

@@ -72,7 +72,7 @@ impl Left {
     }
 }
 
-/// Where a change that passed its gates comes to lie.
+/// Where a change that passed its gates is put.
 pub(crate) enum Put {
     /// On the tree that its agent worked on.
     AsItIs,

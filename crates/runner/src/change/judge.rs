@@ -37,7 +37,7 @@ pub(crate) enum Verdict {
     Interrupted,
 }
 
-/// Where a change that passed comes to lie.
+/// Where a change that passed is put.
 pub(crate) enum OnLine {
     /// At the end of the run's line; nowhere new if it changes nothing.
     At(Option<Landed>),

@@ -27,7 +27,8 @@ pub struct AgentChange {
 
 /// A configuration to start from, as it is written.
 pub fn starting_config() -> Vec<u8> {
-    pretty(&Config::starting_point())
+    let text = String::from_utf8(pretty(&Config::starting_point())).expect("BUG: JSON is text");
+    contract::schema::with_reference(&text, "schemas/config.v1.json").into_bytes()
 }
 
 fn pretty(value: &impl Serialize) -> Vec<u8> {
@@ -46,7 +47,7 @@ impl AgentChange {
         }
         let mut config = document(&found);
         if config["agents"].get(name).is_some() {
-            let hint = format!("take it away first: norma agent remove {name}; or choose another name");
+            let hint = format!("remove it first: norma agent remove {name}; or choose another name");
             return Err(Error::usage(format!("there is an agent {name} already"), hint));
         }
         config["agents"][name] = serde_json::to_value(agent).expect("BUG: an agent is plain data");
@@ -93,7 +94,7 @@ impl AgentChange {
             None => policies,
             Some(bytes) => policies.with(AgentRegistry::FILE, bytes.clone()).map_err(|problems| {
                 let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
-                Error::usage(format!("the agent registry would not be valid:{}", lines.concat()), "see docs/agents.md")
+                Error::usage(format!("the agent registry would not be valid:{}", lines.concat()), "norma help agents")
             })?,
         };
         let config = pretty(config);

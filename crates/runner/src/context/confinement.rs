@@ -25,7 +25,7 @@ pub(crate) fn level(sandbox: &Sandbox) -> Result<Level> {
     let probe = sandbox::probe(sandbox);
     if probe.level != Level::A {
         let missing: Vec<&str> = probe.missing.iter().map(|missing| missing.what.as_str()).collect();
-        tracing::warn!(target: "norma::sandbox", level = ?probe.level, "not every wall is there: {}", missing.join("; "));
+        tracing::warn!(target: "norma::sandbox", level = ?probe.level, "isolation is incomplete: {}", missing.join("; "));
     }
     probe.at_least(LEVEL_MIN).ok_or_else(|| refusal(probe))
 }

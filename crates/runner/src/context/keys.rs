@@ -103,7 +103,7 @@ fn read_private(path: &Path) -> Result<Option<SigningKey>> {
     if !meta.is_file() || meta.mode() & 0o077 != 0 || meta.uid() != rustix::process::geteuid().as_raw() {
         return Err(Error::environment(
             format!("others may have read the signing key {}, so it is not used", path.display()),
-            "if you know that nobody did: chmod 600 it; else remove it, and a new one is made",
+            "if nobody else used it: chmod 600 it; otherwise remove it, and a new one is created",
         ));
     }
     let mut text = String::new();

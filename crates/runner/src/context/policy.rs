@@ -131,12 +131,13 @@ fn unusable(dir: &str, problems: &[PolicyViolation]) -> Error {
     let lines: Vec<String> = problems.iter().map(|problem| format!("\n  {problem}")).collect();
     Error::environment(
         format!("the policies in {dir} cannot be used, so nothing was run:{}", lines.concat()),
-        "mend them (docs/gates.md), or delete a file to have the built-in one, then: norma trust",
+        "fix them (norma help gates), or delete a file to use the built-in one; then: norma trust",
     )
 }
 
 /// Writes the built-in policies where there are none, for people to read and edit; answers which.
 pub fn write_policies(layout: &Layout) -> Result<Vec<&'static str>> {
+    write_schemas(layout)?;
     let dir = layout.policies();
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
     made.map_err(|source| Error::io("create", &dir, source))?;
@@ -145,7 +146,7 @@ pub fn write_policies(layout: &Layout) -> Result<Vec<&'static str>> {
         let path = dir.join(file.name);
         match File::options().write(true).create_new(true).open(&path) {
             Ok(mut new) => {
-                new.write_all(file.default.as_bytes()).map_err(|source| Error::io("write", &path, source))?;
+                new.write_all(file.written().as_bytes()).map_err(|source| Error::io("write", &path, source))?;
                 written.push(file.name);
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -155,8 +156,24 @@ pub fn write_policies(layout: &Layout) -> Result<Vec<&'static str>> {
     Ok(written)
 }
 
+/// Writes the schemas that the files of a state directory name. They are this version's own, so that what an older one
+/// left is replaced; an editor needs neither a network nor a setting to find them.
+pub fn write_schemas(layout: &Layout) -> Result<()> {
+    let dir = layout.schemas();
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+    made.map_err(|source| Error::io("create", &dir, source))?;
+    for name in contract::schema::AUTHORED {
+        let (path, text) = (dir.join(name), contract::schema::built_in(name).expect("BUG: every schema is built in"));
+        if std::fs::read(&path).is_ok_and(|found| found == text.as_bytes()) {
+            continue;
+        }
+        std::fs::write(&path, text).map_err(|source| Error::io("write", &path, source))?;
+    }
+    Ok(())
+}
+
 /// A run is judged by one set of rules and policies from its start to its end. One from before there were policies
-/// names none, and goes on under those of today.
+/// names none, and continues under those of today.
 pub(crate) fn same_policies(run: &Run, policies: &Policies) -> Result<()> {
     if let Some(why) = run.started.contract.unknown_rules() {
         let message = format!("run {} cannot be judged here: {why}", run.id.slug());
@@ -170,9 +187,6 @@ pub(crate) fn same_policies(run: &Run, policies: &Policies) -> Result<()> {
         return Ok(());
     }
     let message =
-        format!("run {} was started under other policies than those of today: {}", run.id.slug(), other.join(", "));
-    Err(Error::environment(
-        message,
-        "put them back as they were, or start anew under those of today: norma run … --new",
-    ))
+        format!("run {} was started under other policies than the current ones: {}", run.id.slug(), other.join(", "));
+    Err(Error::environment(message, "restore them, or start over under the current ones: norma run … --new"))
 }

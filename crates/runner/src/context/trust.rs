@@ -81,7 +81,7 @@ impl Trust {
         self.write("trust.json", &kept)
     }
 
-    /// Whether a run under this contract was started here: only such a run is gone on with, since a
+    /// Whether a run under this contract was started here: only such a run is continued, since a
     /// repository could carry a database that somebody else filled.
     pub fn started(&self, contract: &Digest) -> bool {
         self.kept().contracts.contains(contract)
@@ -271,7 +271,7 @@ pub fn trusted_settings(context: &Context, named: Option<&Path>) -> Result<Setti
 pub fn require_own(context: &Context, settings: &Settings, mode: Mode, run: &Run, so: &str) -> Result<()> {
     if !context.trust.started(&run.started.contract_digest) {
         let message = format!("run {} was not started by you on this machine, so {so}", run.id.slug());
-        return Err(Error::environment(message, "start it anew: norma run … --new"));
+        return Err(Error::environment(message, "start over: norma run … --new"));
     }
     let sandbox = SandboxConfig { backend: run.started.contract.sandbox, ..settings.config.sandbox.clone() };
     check_sandbox(&sandbox, settings.config.mode.max(mode), &context.sandbox)?;
@@ -282,6 +282,6 @@ pub(crate) fn invalid(path: &Path, violations: &[Violation]) -> Error {
     let lines: Vec<String> = violations.iter().map(|violation| format!("\n  {violation}")).collect();
     Error::usage(
         format!("{} is not a valid configuration:{}", path.display(), lines.concat()),
-        "the form is described in docs/config.md and schemas/config.v1.json",
+        "every setting: norma help config; schema: norma schema config",
     )
 }

@@ -26,7 +26,7 @@ pub(crate) fn work_on(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
     if driver.run.items()[place as usize].worked().is_some() {
         return judge(driver, place, Some(sealed));
     }
-    // It is tried again, by whoever comes to it when its time has come.
+    // It is tried again, by the next free worker once its time has come.
     let state = &driver.run.items()[place as usize];
     if state.turns.last().is_some_and(|turn| turn.end != TurnEnd::Interrupted) {
         let left = Duration::from_millis(state.item.retry_backoff_ms);
@@ -71,7 +71,7 @@ pub(crate) fn land(driver: &mut Driver<'_, '_>, mut judged: Judged) -> Result<()
 }
 
 /// Puts the intent of a turn on its way. Which turn it is depends on what others have opened until this moment, and whether
-/// there is one on what became of theirs: a provider that has had enough holds the whole run.
+/// there is one on what became of theirs: a rate limit of the provider pauses the whole run.
 fn open(driver: &mut Driver<'_, '_>, place: u32) -> Option<(StepRef, Pending)> {
     let mut opened = None;
     let (pending, run) = driver.shared.submit_if(driver.store, |run| {

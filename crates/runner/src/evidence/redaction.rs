@@ -72,7 +72,7 @@ impl<R: Read> Read for Cleared<R> {
             match self.ready.read(into)? {
                 0 if into.is_empty() => return Ok(0),
                 0 if self.fill()? => {}
-                // What is no text goes on as it is; at the end of a text there is nothing left to read.
+                // What is no text continues as it is; at the end of a text there is nothing left to read.
                 0 => return self.from.read(into),
                 count => return Ok(count),
             }

@@ -113,7 +113,7 @@ pub fn judge(user: &Repository, layout: &Layout, trust: &Trust, subject: &Subjec
     Ok(Judged { task_id: active.task_id, findings })
 }
 
-/// What people are held to.
+/// The contract that the hooks enforce.
 struct Active {
     task_id: String,
     allowed_paths: Vec<RepoPath>,

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The second line of every hook of norma's.
-const MARK: &str = "# A hook of norma's, see docs/hooks.md; `norma hooks uninstall` takes it away.";
+const MARK: &str = "# Installed by norma (norma help hooks); `norma hooks uninstall` removes it.";
 
 /// What begins the line that names the program.
 const PROGRAM: &[u8] = b"norma=";
@@ -120,7 +120,7 @@ mod tests {
     fn a_hook_is_a_few_lines_of_shell() {
         let text = render(Hook::PrePush, Path::new("/opt/it's/norma"), Mode::Enforce);
         let expected = r#"#!/bin/sh
-# A hook of norma's, see docs/hooks.md; `norma hooks uninstall` takes it away.
+# Installed by norma (norma help hooks); `norma hooks uninstall` removes it.
 lines=$(cat && echo .)
 if [ -x "$0.before-norma" ]; then
     printf %s "${lines%.}" | "$0.before-norma" "$@" || exit $?

@@ -2,7 +2,7 @@
 
 use contract::{Budgets, Usd, Workflow};
 
-/// Budgets that items are not held to: each says itself how large its change may be, and there are no rounds.
+/// Budgets that do not apply to items: each sets itself how large its change may be, and there are no rounds.
 const ONLY_OF_THE_LOOP: [&str; 4] = ["max_iterations", "max_patch_kb", "max_changed_files", "max_risky_files"];
 
 /// The budgets that were, with those that are given in their place, or what is wrong with one.

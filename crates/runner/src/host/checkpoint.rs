@@ -15,7 +15,7 @@ const DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// How the audit log that was found relates to the checkpoint.
 pub(crate) enum Compared {
-    /// It goes on from there, or nothing was kept yet.
+    /// It continues from there, or nothing was kept yet.
     Same,
     /// There was no log at all: the state directory was made anew.
     Anew(AuditHead),
@@ -72,7 +72,7 @@ pub fn problem(reader: &Reader, trust: &Trust) -> Result<Option<String>> {
     }))
 }
 
-/// Puts on record that the log goes on although it is another one, and keeps a checkpoint of that.
+/// Puts on record that the log continues although it is another one, and keeps a checkpoint of that.
 pub(crate) fn accept(
     store: &Store,
     trust: &Trust,

@@ -87,7 +87,7 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
             let store::Reindexed { runs, damaged } = store::reindex(&host.state.store)?;
             let left = match damaged.is_empty() {
                 true => String::new(),
-                false => format!("; damaged, so left as they were: {}", damaged.join(", ")),
+                false => format!("; damaged, so left unchanged: {}", damaged.join(", ")),
             };
             done(format!("the index was rebuilt from the logs of {runs} run(s){left}"), runs.into())
         }
@@ -125,7 +125,7 @@ fn add(host: &Host, sender: &Sender, run: &str, name: &str, text: String) -> Res
     let added = host.add(sender, run, name, text)?;
     let next = match added.under_way {
         true => String::new(),
-        false => format!("; go on with it: norma resume {run}"),
+        false => format!("; to continue it: norma resume {run}"),
     };
     let message = format!("{} item(s) added to run {run}{next}", added.items.len());
     let value = serde_json::json!({"run_id": run, "added": added.items, "contract": added.contract});
@@ -152,19 +152,19 @@ fn can_take(host: &Host, approval: ApprovalId, command: &str) -> Result<()> {
 fn answer(host: &Host, decision: ApprovalDecision, answered: &ApprovalView) -> Result<Answer> {
     let goes_on = host.go_on_with(&answered.run_id);
     let message = match decision {
-        ApprovalDecision::Granted if goes_on => format!("granted; run {} goes on", answered.run_id),
-        ApprovalDecision::Granted => format!("granted; go on: norma resume {}", answered.run_id),
-        ApprovalDecision::Denied => format!("denied; run {} does not go on with it", answered.run_id),
+        ApprovalDecision::Granted if goes_on => format!("granted; run {} continues", answered.run_id),
+        ApprovalDecision::Granted => format!("granted; to continue: norma resume {}", answered.run_id),
+        ApprovalDecision::Denied => format!("denied; run {} does not do it", answered.run_id),
     };
     Ok(Answer::Done { message, value: serde_json::to_value(answered).expect("BUG: an approval is plain data") })
 }
 
-/// Has a run that is worked on stop at its next step; it can go on later.
+/// Has a run that is worked on stop at its next step; it can continue later.
 fn pause(host: &Host, slug: &str) -> Result<Answer> {
     if host.workers.stop(slug, Stop::Interrupt) {
         return Ok(Answer::Done { message: "the run is asked to pause".to_owned(), value: slug.into() });
     }
-    let message = format!("nobody works on run {slug}, so there is nothing to pause");
+    let message = format!("run {slug} is not running, so there is nothing to pause");
     Err(Error::declined(message, format!("look at it: norma show {slug}")))
 }
 

@@ -1,4 +1,4 @@
-//! What a run of items takes over from the stopped run that it goes on from. What succeeded there stays done, and is what
+//! What a run of items takes over from the stopped run that it continues from. What succeeded there stays done, and is what
 //! this run starts from. What an agent was cut off in is only where the next one begins: it is judged with everything
 //! else that changes, whole, against the base.
 
@@ -17,15 +17,15 @@ pub(crate) fn check(store: &Store, parent: &Run) -> Result<()> {
     let slug = parent.id.slug();
     if parent.status != Status::Stopped {
         let why = format!("run {slug} is {}; only a stopped run can be given more", parent.status);
-        return Err(Error::usage(why, "a paused run goes on without --budget"));
+        return Err(Error::usage(why, "a paused run continues without --budget"));
     }
     if let Some(first) = &parent.started.replay_of {
         let why = format!("run {slug} was carried out only to be compared with {first}");
-        return Err(Error::declined(why, format!("go on from that one: norma resume {first} --budget …")));
+        return Err(Error::declined(why, format!("continue that one: norma resume {first} --budget …")));
     }
     let stands = Reader::open(&store.layout)?.run(&slug)?.is_some_and(|view| view.landing.is_some());
     if parent.landed().is_some() && !stands {
-        let why = format!("what run {slug} had landed was taken back, so there is nothing to go on from");
+        let why = format!("what run {slug} landed was undone, so there is nothing to continue from");
         return Err(Error::declined(why, "start over: norma run … --new, or norma batch … --new"));
     }
     Ok(())

@@ -20,7 +20,7 @@ pub(crate) enum Told {
     Recorded(Arc<Run>, Arc<[Event]>),
     /// This is on no record.
     Uncommitted(Delta),
-    /// Nobody works on the run any more: it has ended, is held, or could not go on for this reason.
+    /// Nobody works on the run any more: it has ended, is held, or could not continue for this reason.
     Over(Option<Answer>),
 }
 

@@ -39,7 +39,7 @@ pub enum Line {
     Event(String),
     /// This is on no record.
     Uncommitted(Delta),
-    /// Nobody works on the run any more; for this reason, if it could not go on.
+    /// Nobody works on the run any more; for this reason, if it could not continue.
     Over(Option<Answer>),
     /// The owner is gone.
     Lost,
@@ -70,13 +70,13 @@ fn read(line: &str) -> Result<Line> {
     }
 }
 
-/// What a follower comes to know.
+/// What a follower learns.
 pub enum Followed {
     /// These events are on record, and [`Follower::run`] has them.
     Recorded(Arc<[Event]>),
     /// This is on no record.
     Uncommitted(Delta),
-    /// Nobody works on the run any more; for this reason, if it could not go on.
+    /// Nobody works on the run any more; for this reason, if it could not continue.
     Over(Option<Answer>),
     /// The process that carried it out is gone.
     Lost,

@@ -75,7 +75,7 @@ fn is_compile(run: &Run) -> bool {
     run.items().first().is_some_and(bound)
 }
 
-/// The answer of a turn, held again to everything that answers are held to.
+/// The answer of a turn, checked again as answers are.
 fn answer(reader: &Reader, slug: &str, turn: &Turn<'_>) -> Result<CompileAnswer> {
     let bytes = reader.evidence(slug, turn.dir, "output.json")?;
     let bytes = bytes.ok_or_else(|| damaged(slug, "an answer is not on record"))?;

@@ -38,7 +38,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{Reader, Recovery};
 
-/// See the module. What the command line holds: dropping it has every run stop at its next step.
+/// The owner of a state directory, as the command line holds it: dropping it has every run stop at its next step.
 pub struct Hosting {
     host: Arc<Host>,
     listener: Option<Listener>,
@@ -66,7 +66,7 @@ pub(crate) struct Host {
     leaving: Mutex<bool>,
 }
 
-/// What a run that waits for a person goes on with.
+/// How a run that waits for a person continues.
 struct Held {
     sender: Arc<Sender>,
     jobs: usize,
@@ -134,7 +134,7 @@ impl Hosting {
         commands::carry_out(&self.host, request).unwrap_or_else(|error| Answer::from(&error))
     }
 
-    /// Starts a run, or goes on with one; answers who follows it, and what the one who asked should know.
+    /// Starts a run, or continues one; answers who follows it, and what the one who asked should know.
     pub fn start(&self, sender: &Sender, start: Start) -> Result<(Follower, Vec<String>)> {
         let Launched { run, told, notes } = self.host.start(sender, start)?;
         Ok((Follower::here(&self.host.state.store.layout, run, told)?, notes))
@@ -203,14 +203,14 @@ impl Host {
         if *leaving { Err(Error::Leaving) } else { Ok(leaving) }
     }
 
-    /// Goes on with a run that a person was asked about, if it waits here; a turn that waits is woken. Answers whether
+    /// Continues a run that a person was asked about, if it waits here; a turn that waits is woken. Answers whether
     /// somebody works on it.
     fn go_on_with(&self, slug: &str) -> bool {
         if self.workers.wake_turns(slug) {
             return true;
         }
         let Some(Held { sender, jobs }) = lock(&self.waiting).remove(slug) else { return false };
-        // Where it cannot go on, whoever resumes it is told why.
+        // Where it cannot continue, whoever resumes it is told why.
         self.start(&sender, Start::Resume { run: slug.to_owned(), jobs, approved_by: None }).is_ok()
     }
 

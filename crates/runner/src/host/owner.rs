@@ -63,13 +63,13 @@ impl Owner {
         Ok(Taken::Ours(Box::new(Owner { state, recovery, checkpoints, _lock: lock })))
     }
 
-    /// Puts on record that a person goes on with a state directory that was rolled back. Nothing else is done to it.
+    /// Puts on record that a person continues a state directory that was rolled back. Nothing else is done to it.
     pub fn accept_rollback(context: &Context, reason: String, by: String) -> Result<AuditHead> {
         let Context { layout, trust, .. } = context;
         let me = store::Owner { pid: std::process::id(), command: context.command.clone(), since: store::now() };
         let Some(_lock) = OwnerLock::try_take(layout, &me)? else {
             return Err(Error::environment(
-                "another norma is at work here",
+                "another norma is running here",
                 "wait for it; see who it is: norma doctor",
             ));
         };
@@ -122,7 +122,7 @@ fn require_own_history(store: &Store, context: &Context, keys: &Keys) -> Result<
     };
     let (seq, hash) = store.audit_head()?;
     let heads = (Some(expected), AuditHead { seq, hash });
-    let said = ("the state directory was made anew".to_owned(), context.command.clone());
+    let said = ("the state directory was created again".to_owned(), context.command.clone());
     checkpoint::accept(store, &context.trust, keys, heads, said)?;
     Ok(Some(format!(
         "there was a state directory here before, with {} lines in its audit log; it is gone",

@@ -42,12 +42,12 @@ pub enum Request {
         /// Slug.
         run: String,
     },
-    /// Have a run that is worked on stop at its next step, to go on later.
+    /// Have a run that is worked on stop at its next step, to continue later.
     Pause {
         /// Slug.
         run: String,
     },
-    /// Start a run, or go on with one.
+    /// Start a run, or continue one.
     Start {
         /// Who asks, and what their environment decides.
         sender: Box<Sender>,
@@ -116,7 +116,7 @@ pub enum Request {
         by: String,
         /// Why, in their words.
         reason: Option<String>,
-        /// How far a yes goes.
+        /// How far the approval goes.
         #[serde(default)]
         terms: ApprovalTerms,
     },
@@ -234,7 +234,7 @@ pub enum Start {
     Task {
         /// Its number.
         task: i64,
-        /// Start over even if an interrupted run could go on.
+        /// Start over even if an interrupted run could continue.
         new: bool,
         /// Who fills every role.
         agent: Option<String>,
@@ -285,7 +285,7 @@ pub enum Start {
         budgets: Vec<String>,
         /// How many items at once.
         jobs: usize,
-        /// Who asks; they have said yes again to what was typed for the run that it goes on from.
+        /// Who asks; they have approved again what was typed for the run that it continues.
         by: String,
     },
     /// The contract of a run once more, to be compared.

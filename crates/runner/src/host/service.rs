@@ -1,5 +1,5 @@
 //! Starting a run for somebody, or going on with one: whether their settings are trusted, what their environment decides,
-//! what there is to go on with. It is the same whoever asks, in this process or from another terminal.
+//! what there is to continue. It is the same whoever asks, in this process or from another terminal.
 
 use crate::context::Context;
 use crate::context::confinement::{check_sandbox, check_workspace};
@@ -28,7 +28,7 @@ use store::{Reader, RunLog};
 struct Begun {
     resumed: Resumed,
     jobs: usize,
-    /// Who has said yes by asking for it.
+    /// Who has approved by asking for it.
     consent: Option<String>,
 }
 
@@ -188,7 +188,7 @@ impl Service<'_> {
         }
     }
 
-    /// Runs a task, or goes on with its interrupted run.
+    /// Runs a task, or continues its interrupted run.
     fn task(&self, id: i64, new: bool, agent: Option<String>) -> Result<Begun> {
         let reader = self.host.reader()?;
         let task = reader
@@ -206,7 +206,7 @@ impl Service<'_> {
         self.started(1, |starting| starting.start(order))
     }
 
-    /// Carries out the items of a document, or goes on with them where they were left.
+    /// Carries out the items of a document, or continues them where they were left.
     fn document(
         &self,
         name: &str,
@@ -227,7 +227,7 @@ impl Service<'_> {
         self.started(jobs, |starting| starting.start_work(order))
     }
 
-    /// What a document comes to. That one was refused goes on record.
+    /// Compiles a document. A refusal goes on record.
     fn compiled(&self, name: &str, bytes: &[u8], present: &BTreeSet<String>) -> Result<(Option<Kind>, Vec<Item>)> {
         let (Host { state, .. }, Context { user, layout, .. }) = (self.host, &*self.context);
         let submitted = crate::submit(user, &state.objects, layout, &self.settings, bytes, present)?;
@@ -250,7 +250,7 @@ impl Service<'_> {
         })?;
         let item = request.item(&name, &config.limits.for_agents([&agent])).map_err(|problems| {
             let lines: String = problems.iter().map(|problem| format!("\n  {problem}")).collect();
-            Error::usage(format!("the intent cannot be asked about:{lines}"), "mend it: docs/intents.md")
+            Error::usage(format!("the intent cannot be asked about:{lines}"), "fix it: norma help intents")
         })?;
         let goal = format!("compile the intent: {}", request.intent.goal);
         if let Some((slug, run)) = self.left(&goal, std::slice::from_ref(&item))?
@@ -266,7 +266,7 @@ impl Service<'_> {
     fn left(&self, goal: &str, items: &[Item]) -> Result<Option<(Slug, Run)>> {
         let reader = self.host.reader()?;
         for slug in reader.held_runs(goal)? {
-            // A damaged run is nothing to go on with, and no reason not to start another.
+            // A damaged run is nothing to continue, and no reason not to start another.
             let Ok((run, _)) = reader.load(&slug) else { continue };
             let same = submitted(run.items().iter().map(|state| &*state.item)) == submitted(items.iter());
             if same && !run.items().is_empty() && self.host.require_idle(&slug).is_ok() {
@@ -299,7 +299,7 @@ impl Service<'_> {
     fn resume(&self, slug: &str, jobs: usize) -> Result<Begun> {
         self.host.require_idle(slug)?;
         let (run, _) = self.host.reader()?.load(slug)?;
-        self.require_own(&run, "it is not gone on with")?;
+        self.require_own(&run, "it is not continued")?;
         let resumed = start::resume(&self.host.state.store, &self.settings.policies, slug)?;
         Ok(Begun { resumed, jobs, consent: None })
     }
@@ -307,7 +307,7 @@ impl Service<'_> {
     /// A new run from the tree of a stopped one, with more to use up.
     fn extend(&self, slug: &str, given: &[String], jobs: usize, by: String) -> Result<Begun> {
         let (parent, _) = self.host.reader()?.load(slug)?;
-        self.require_own(&parent, "it is not gone on from")?;
+        self.require_own(&parent, "it is not continued from")?;
         if let Some(wait) = parent.waits_for().filter(|wait| wait.kind == WaitKind::Budget) {
             let wait = wait.id.clone();
             return self.grant(slug, &wait, given, jobs, &by);
@@ -335,7 +335,7 @@ impl Service<'_> {
         self.started(jobs, |starting| starting.start(order))
     }
 
-    /// Answers a run that asks for more of a budget, and goes on with it.
+    /// Answers a run that asks for more of a budget, and continues it.
     fn grant(&self, slug: &str, wait: &WaitId, given: &[String], jobs: usize, by: &str) -> Result<Begun> {
         self.host.require_idle(slug)?;
         let (run, mut log) = self.host.reader()?.load(slug)?;
@@ -356,7 +356,7 @@ impl Service<'_> {
         Ok(Begun { resumed: Resumed { run, log, denied: None }, jobs, consent: None })
     }
 
-    /// Whether somebody typed what a run goes on from, and it asks for nothing else.
+    /// Whether somebody typed what a run continues from, and it asks for nothing else.
     fn was_typed(&self, parent: &str, run: &Run) -> Result<bool> {
         let reasons = &run.started.contract.approval_for;
         Ok(self.host.reader()?.approvals(false)?.iter().any(|asked| {

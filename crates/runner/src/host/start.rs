@@ -37,7 +37,7 @@ pub struct Order {
     pub criteria: Vec<AcceptanceCriterion>,
     /// The task it comes from.
     pub task: Option<i64>,
-    /// The run whose tree it goes on from.
+    /// The run whose tree it continues from.
     pub parent: Option<Box<Run>>,
     /// Budgets that replace the configured ones.
     pub budgets: Option<Budgets>,
@@ -45,7 +45,7 @@ pub struct Order {
     pub agent: Option<String>,
 }
 
-/// What a contract or a batch of work items comes to.
+/// A contract or a batch of work items, compiled.
 #[derive(Debug, Clone)]
 pub struct WorkOrder {
     /// In words, for the list of runs.
@@ -58,7 +58,7 @@ pub struct WorkOrder {
     pub baseline: Option<String>,
     /// Whether a change that has landed before may land again.
     pub again: bool,
-    /// Why a person has to say yes first.
+    /// Why it needs approval first.
     pub approval_for: Vec<String>,
 }
 
@@ -279,7 +279,7 @@ impl Starting<'_> {
         submitted: Option<&[u8]>,
     ) -> Result<(Run, RunLog)> {
         check_prices(&started.contract)?;
-        // Before the run is on record: a run that its own user may not go on with would be the worse half.
+        // Before the run is on record: a run that its own user may not continue would be the worse half.
         self.trust.keep_started(started.contract_digest)?;
         let (slug, base) = (id.slug(), crate::git::id(started.base.commit));
         if let Swap::Moved { .. } = self.user.swap_ref(&base_ref(&slug), Some(base), None, "norma: run started")? {
@@ -363,7 +363,7 @@ impl Starting<'_> {
             return Ok(());
         }
         let message = format!("some agents cannot be started:{}", missing.concat());
-        Err(Error::environment(message, "mend .norma/config.json, then trust it: norma trust"))
+        Err(Error::environment(message, "fix .norma/config.json, then: norma trust"))
     }
 }
 
@@ -399,7 +399,7 @@ pub(crate) fn keep_document(
     Ok(kept.finish(slug, dir, store::now(), Vec::new(), Writing::AtOnce, points)?.files)
 }
 
-/// A run that goes on from another one's tree keeps that run's base commit: it lands as one change.
+/// A run that continues from another one's tree keeps that run's base commit: it lands as one change.
 fn base_of(head: &crate::git::Head, parent: Option<&Run>) -> Base {
     match parent {
         Some(parent) => parent.started.base.clone(),
@@ -407,7 +407,7 @@ fn base_of(head: &crate::git::Head, parent: Option<&Run>) -> Base {
     }
 }
 
-/// A run that goes on.
+/// A run that continues.
 pub struct Resumed {
     /// The run.
     pub run: Run,
@@ -417,7 +417,7 @@ pub struct Resumed {
     pub denied: Option<End>,
 }
 
-/// Takes up a paused run where it was left, or one that waited for a yes, under the policies it was started under.
+/// Takes up a paused run where it was left, or one that waited for approval, under the policies it was started under.
 pub fn resume(store: &Store, policies: &Policies, slug: &str) -> Result<Resumed> {
     let (run, log) = Reader::open(&store.layout)?.load(slug)?;
     match run.status {
@@ -440,7 +440,7 @@ pub fn resume(store: &Store, policies: &Policies, slug: &str) -> Result<Resumed>
     Ok(Resumed { run, log, denied: None })
 }
 
-/// Goes on with a run that waited for a yes, if there is one; a no is how it ends.
+/// Continues a run that waited for approval, if it was approved; a denial ends it.
 fn redeemed(store: &Store, run: Run, log: RunLog) -> Result<Resumed> {
     // Whatever else it waits for is asked again, unless it was answered.
     let Some(wait) = run.approval_wait() else {
@@ -452,10 +452,10 @@ fn redeemed(store: &Store, run: Run, log: RunLog) -> Result<Resumed> {
     let denied = |message: String| of_contract.then_some(End { reason: Some(Reason::ApprovalDenied), message });
     let (more, denied) = match approval::redeem(store, &run, &wait)? {
         Redeemed::Granted { by, .. } => (Some(Fact::ApprovalUsed { approval: wait.approval, by }), None),
-        Redeemed::Denied { by, reason } => (None, denied(format!("{by} said no: {reason}"))),
-        Redeemed::Expired => (None, denied("nobody said yes in time".to_owned())),
+        Redeemed::Denied { by, reason } => (None, denied(format!("denied by {by}: {reason}"))),
+        Redeemed::Expired => (None, denied("no approval in time".to_owned())),
         Redeemed::Pending => {
-            let hint = format!("say yes: norma approve {0}; or no: norma deny {0} --reason …", wait.approval);
+            let hint = format!("norma approve {0} · norma deny {0} --reason …", wait.approval);
             return Err(Error::waiting(format!("run {} waits for approval {}", run.id.slug(), wait.approval), hint));
         }
     };
@@ -463,7 +463,7 @@ fn redeemed(store: &Store, run: Run, log: RunLog) -> Result<Resumed> {
     Ok(Resumed { run, log, denied })
 }
 
-/// Puts on record that a paused run goes on.
+/// Puts on record that a paused run continues.
 pub(crate) fn take_up(store: &Store, run: Run, log: RunLog) -> Result<(Run, RunLog)> {
     go_on(store, run, log, None)
 }

@@ -26,7 +26,7 @@ pub struct Submitted {
     pub sha256: Digest,
     /// What it claims to be, as far as that could be told.
     pub kind: Option<Kind>,
-    /// What it comes to, or everything that is wrong with it.
+    /// Its items, or everything that is wrong with it.
     pub items: std::result::Result<Vec<Item>, Vec<Violation>>,
     /// What it is refused by; of no meaning where it is not.
     pub refused_by: RefusedBy,
@@ -47,8 +47,8 @@ impl Submitted {
         self.items.map_err(|violations| {
             let lines: Vec<String> = violations.iter().map(|violation| format!("\n  {violation}")).collect();
             Error::usage(
-                format!("{name} is refused, so nothing is run:{}", lines.concat()),
-                "mend it (docs/contracts.md), then: norma contract check",
+                format!("{name} is not valid; nothing was run:{}", lines.concat()),
+                "fix it (norma help contracts), then: norma contract check",
             )
         })
     }

@@ -60,7 +60,7 @@ pub fn survey(context: &Context, config: &Config) -> Vec<Surveyed> {
     })
 }
 
-/// Looks for one agent; none if it is not one that is spoken with.
+/// Looks for one agent; none if it has no interactive session.
 pub fn look_at(context: &Context, config: &Config, name: &str, agent: &AgentConfig) -> Option<Surveyed> {
     let kind = kind_of(agent)?;
     let path = context.agent_env.get(OsStr::new("PATH")).cloned().unwrap_or_default();

@@ -36,7 +36,7 @@ pub(crate) struct Order {
     pub(crate) jobs: usize,
     /// How many workers it may share with the others.
     pub(crate) workers: usize,
-    /// Who has said yes by asking for it.
+    /// Who has approved by asking for it.
     pub(crate) consent: Option<String>,
     /// Who watches.
     pub(crate) feed: Arc<Feed>,
@@ -54,7 +54,7 @@ pub(crate) struct LiveRun {
     feed: Arc<Feed>,
     control: Control,
     shared: Arc<SharedRun<'static>>,
-    /// What those who worked on it left for the next: an agent goes on with the conversation that it had.
+    /// What those who worked on it left for the next: an agent continues the conversation that it had.
     tools: Mutex<Vec<Tools>>,
 }
 
@@ -361,7 +361,7 @@ impl Workers {
         live.feed.end(outcome);
     }
 
-    /// Brings what a failure left of a run into a state that it can go on from, as the next owner would. Where that fails
+    /// Brings what a failure left of a run into a state that it can continue from, as the next owner would. Where that fails
     /// too, the next owner does it.
     fn recover(&self, live: &LiveRun) {
         let StateDir { store, keys, .. } = &*self.state;

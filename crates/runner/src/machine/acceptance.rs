@@ -106,7 +106,10 @@ impl Machine {
             _ => self.context.layout.root.clone(),
         };
         let Some(program) = self.find_program(&test.argv[0], tree, &root)? else {
-            let why = format!("{:?} is not an executable file here, or lies in the repository", test.argv[0]);
+            let why = format!(
+                "{} was not found; a program is looked for on PATH outside of the repository, or by its path in the commit",
+                test.argv[0]
+            );
             return Ok(Tried::not_run(End::NotStarted(why)));
         };
         let limits = limits(Duration::from_millis(item.timeout_ms));
@@ -171,7 +174,7 @@ impl Machine {
         let outcome = process::run(&command, &self.context.supervisor, &self.cancel, &mut |_| ());
         let outcome = outcome.map_err(|source| Error::io("run", &command.program, source))?;
         if outcome.end == End::Signaled(9) {
-            // The supervisor itself may have been the victim; whatever it watched over must not go on.
+            // The supervisor itself may have been the victim; whatever it watched over must not continue.
             let _ = process::leftovers::kill(TEST_MARKER, &call.marker());
         }
         let written = sweep::open_directory(&call.root).ok();

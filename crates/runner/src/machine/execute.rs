@@ -45,7 +45,7 @@ pub(crate) struct Waiting {
 struct Stage {
     ready: confined::Ready,
     policy: Policy,
-    /// An agent that is spoken with.
+    /// An agent with an interactive session.
     engaged: Option<Box<Engaged>>,
 }
 
@@ -56,7 +56,7 @@ enum Staged {
     Refused(ProcessEnd),
 }
 
-/// What an agent's command line comes to.
+/// An agent's command line, resolved.
 pub(crate) struct Call {
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<OsString>,
@@ -362,7 +362,7 @@ impl Machine {
         let (mut outcome, supervisor) = outcome.map_err(|source| Error::io("run", &command.program, source))?;
         self.waiting.supervisor = supervisor;
         if outcome.end == End::Signaled(9) {
-            // The supervisor itself may have been the victim; whatever it watched over must not go on.
+            // The supervisor itself may have been the victim; whatever it watched over must not continue.
             let _ = process::leftovers::kill(TURN_MARKER, &turn_marker(order));
         }
         let mut notes = Vec::new();

@@ -122,7 +122,7 @@ pub fn handshake(context: &Context, config: &Config, agent: &AgentConfig, patien
     let problem = error.map(|error| match (end, is_signing_in) {
         (End::WallDeadline, true) => {
             let ways = ways_to_sign_in.join(", ");
-            HandshakeProblem::NotSignedIn(format!("it waits for somebody to sign in (it offers {ways})"))
+            HandshakeProblem::NotSignedIn(format!("it asks for a sign-in (it offers {ways})"))
         }
         _ => problem(error, end, session::cause(&stderr), patience),
     });

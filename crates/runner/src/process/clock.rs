@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a program may go on before it looks again whether others have joined.
+/// How long a program may continue before it looks again whether others have joined.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// See the module. Clones are the same clock.
+/// The time that a run may still take. Clones are the same clock.
 #[derive(Clone, Debug)]
 pub struct Clock(Arc<Mutex<Used>>);
 

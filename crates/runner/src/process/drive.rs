@@ -24,7 +24,7 @@ use sandbox::Confined;
 /// taken for stuck: time for a loaded machine to schedule it.
 const SUPERVISOR_MARGIN: Duration = Duration::from_secs(2);
 
-/// How long a program that is spoken with may take for each of the first rungs of a stop: it was measured to take a
+/// How long an interactive program may take for each of the first rungs of a stop: it was measured to take a
 /// tenth of this, and a cancel is over within a second.
 const TOLD_PATIENCE: Duration = Duration::from_millis(250);
 
@@ -338,7 +338,7 @@ impl Turn<'_> {
         deadline.into_iter().chain(self.input.next_look()).min()
     }
 
-    /// The first rung: a program that is spoken with is told in its own words.
+    /// The first rung: an interactive program is asked to stop by its own protocol.
     fn begin_stop(&mut self, reason: Option<End>, now: Instant) -> io::Result<Stop> {
         let told = self.input.stop()?;
         let stop = Stop { reason, rung: Rung::Told, patience_until: now + TOLD_PATIENCE };
@@ -355,7 +355,7 @@ impl Turn<'_> {
 
     fn signal(&mut self, reason: Option<End>, now: Instant) -> io::Result<Stop> {
         let patience = self.keeper.ask_to_stop()?;
-        // One that is spoken with had its time to leave.
+        // An interactive one had its time to exit.
         let patience = if self.input.is_talk() { patience.min(SIGNAL_PATIENCE) } else { patience };
         Ok(Stop { reason, rung: Rung::Signaled, patience_until: now + patience })
     }

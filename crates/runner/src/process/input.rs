@@ -153,7 +153,7 @@ impl<'a> Input<'a> {
         matches!(&self.said, Said::Talk(talk) if talk.is_waiting())
     }
 
-    /// Whether a program that was spoken with has nothing more to do.
+    /// Whether an interactive program has nothing more to do.
     pub(super) fn is_done(&self) -> bool {
         self.pipe.is_none() && matches!(&self.said, Said::Talk(talk) if talk.is_done())
     }

@@ -16,7 +16,7 @@ use store::{Reader, Store};
 /// What came of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Redeemed {
-    /// Somebody said yes. It is used by recording [`contract::Fact::ApprovalUsed`] with this name.
+    /// It was approved. The approval is used by recording [`contract::Fact::ApprovalUsed`] with this name.
     Granted {
         /// Who.
         by: String,
@@ -36,7 +36,7 @@ pub enum Redeemed {
     Expired,
 }
 
-/// Asks whether a run may go on in spite of these reasons, exactly as its contract has them; answers what it waits for.
+/// Asks whether a run may continue in spite of these reasons, exactly as its contract has them; answers what it waits for.
 pub fn ask(store: &Store, run: &Run, reasons: Vec<String>) -> Result<ApprovalWait> {
     Ok(store.ask_approval(run, reasons).wait()?)
 }
@@ -108,7 +108,7 @@ pub(crate) fn is_denied(reader: &Reader, run: &Run, reasons: &[String]) -> Resul
 /// Longer lists of reasons are refused: what a person approves is shown and bound whole.
 const REASONS_BYTES_MAX: usize = 64 << 10;
 
-/// Why a person has to say yes to items that start from a tree.
+/// Why items that start from a tree need approval.
 pub fn reasons<'i>(
     objects: &Objects,
     tree: ObjectId,

@@ -94,7 +94,7 @@ impl Claims {
         self.not_before.insert(place, Instant::now() + left);
     }
 
-    /// Has a paused run go on by itself at a time, unless that is too long to wait for.
+    /// Has a paused run continue by itself at a time, unless that is too long to wait for.
     pub(crate) fn rest_until(&mut self, until: Timestamp) {
         let left = until.unix_ms().saturating_sub(store::now().unix_ms());
         self.resting = (left <= LONGEST_WAIT_MS).then_some(until);
@@ -249,7 +249,7 @@ impl Asking<'_> {
     }
 }
 
-/// The last thing to do about a run that is to stop, or that cannot go on.
+/// The last thing to do about a run that is to stop, or that cannot continue.
 fn last(stop: Option<Stop>, run: &Run) -> Next {
     match (stop, run.status) {
         (Some(stop), Status::Running) => Next::Do(Job::Stop(stop)),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Why the loop should stop before the run does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Leave it paused; it can go on later.
+    /// Leave it paused; it can continue later.
     Interrupt,
     /// End it.
     Cancel,

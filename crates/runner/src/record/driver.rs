@@ -39,7 +39,7 @@ pub(crate) struct Driver<'w, 'a> {
     pub(crate) lane: &'w Mutex<()>,
     /// What gates read of the turn that this one took last, where that is in no file yet.
     pub(crate) left: Option<Left>,
-    /// Who has said yes to whatever the contract needs a yes for, by typing it.
+    /// Who has approved, on the command line, whatever the contract needs approval for.
     pub(crate) consent: Option<&'w str>,
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct RunState {
     pub(crate) run: Run,
     log: RunLog,
     pub(crate) claims: Claims,
-    /// Why somebody could not go on: nobody does.
+    /// Why somebody could not continue: nobody does.
     failed: Option<Error>,
 }
 
@@ -234,7 +234,7 @@ impl RunState {
         self.failed.get_or_insert(error);
     }
 
-    /// Whether somebody could not go on.
+    /// Whether somebody could not continue.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }

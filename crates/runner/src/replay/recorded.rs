@@ -1,4 +1,4 @@
-//! Turns taken again with what is on record of them: an agent whose model was spoken with over norma's gateway works
+//! Turns taken again with what is on record of them: an agent whose model was called through norma's gateway works
 //! once more, confined as it was and on what it stood on, and the recorded answers take the place of the model's. Nothing
 //! goes out. Of other agents nothing was recorded that could answer them; the change they made is applied to its base.
 

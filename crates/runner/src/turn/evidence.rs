@@ -34,7 +34,7 @@ pub(crate) fn keep(
     into: &mut Preparing,
 ) -> Result<Vec<String>> {
     if let Some(spoken) = &execution.spoken {
-        // What an agent that is spoken with prints is its protocol; its answer is what it said last.
+        // What an agent with an interactive session prints is its protocol; its answer is what it said last.
         execution.stdout = spoken.answer.clone().unwrap_or_default().into_bytes();
         execution.stdout_truncated = false;
     }

@@ -129,7 +129,7 @@ fn seal(
     let judged = worth(driver.reader, &driver.run, step, kept)?;
     evidence.write("output.json", &pretty(&judged.response))?;
     let answered = judged.end == TurnEnd::Answered;
-    // An agent that is spoken with goes on from there; a program that is only started again starts on its base.
+    // An agent with an interactive session continues from there; a program that is only started again starts on its base.
     let is_interrupted = judged.end == TurnEnd::Interrupted && session.is_some();
     let is_cut_off = matches!(judged.reason, Some(Reason::BudgetExceeded | Reason::AgentTimeout)) || is_interrupted;
     let left = execution.captured.filter(|_| (answered || is_cut_off) && spec.product == Product::Tree);
@@ -173,7 +173,7 @@ fn lying_about(driver: &Driver<'_, '_>, spec: &TurnSpec, left: &Captured) -> Opt
     observed::lying_about(left, |path| rules.denies_ignored(scope, path))
 }
 
-/// When a provider that has had enough lets an agent go on, if it said so.
+/// When the provider's rate limit ends, if it said so.
 fn held_until(session: &contract::SessionOutcome) -> Option<Timestamp> {
     let Some(ErrorKind::RateLimited { reset_after_seconds, resets_at }) = session.error.as_ref().map(|it| it.kind)
     else {

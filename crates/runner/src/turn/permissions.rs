@@ -186,8 +186,8 @@ impl<'w, 'a> OnRecord<'w, 'a> {
         let is_asked_about = self.spec.rights.shell != ShellRight::Never;
         let Some(line) = &permission.command else {
             return match is_asked_about {
-                true => self.ask(permission, "it does not say which command"),
-                false => deny("it does not say which command".to_owned()),
+                true => self.ask(permission, "the request does not name a command"),
+                false => deny("the request does not name a command".to_owned()),
             };
         };
         if let Some(why) = self.forbidden(line) {
@@ -209,7 +209,7 @@ impl<'w, 'a> OnRecord<'w, 'a> {
         }
     }
 
-    /// Why nobody may run this, if so: the contract or policy forbids it, whoever says yes. A line for a shell is held
+    /// Why nobody may run this, if so: the contract or policy forbids it, whoever approves. A line for a shell is checked
     /// against that as the words that a shell would be given.
     fn forbidden(&self, line: &str) -> Option<String> {
         let words = &self.spec.rights.forbidden_actions;
@@ -242,7 +242,7 @@ impl<'w, 'a> OnRecord<'w, 'a> {
         Answered::Now(Decision::Allow)
     }
 
-    /// What a yes comes to. Another command than the agent's is looked at by the gates again.
+    /// What follows from an approval. Another command than the agent's is looked at by the gates again.
     fn granted(&self, question: &Question, by: String, terms: &ApprovalTerms) -> Decision {
         let permission = &question.permission;
         let decision = match &terms.instead {
@@ -383,12 +383,14 @@ impl OnRecord<'_, '_> {
     fn answered(&self, question: &Question) -> Option<Decision> {
         match approval::redeem(self.store, &self.run, &question.wait) {
             Ok(Redeemed::Pending) if Instant::now() >= question.until => {
-                Some(Decision::Deny { message: "nobody said yes in time".to_owned() })
+                Some(Decision::Deny { message: "no approval in time".to_owned() })
             }
             Ok(Redeemed::Granted { by, terms }) => Some(self.granted(question, by, &terms)),
             Ok(Redeemed::Pending) => None,
-            Ok(Redeemed::Denied { by, reason }) => Some(Decision::Deny { message: format!("{by} said no: {reason}") }),
-            Ok(Redeemed::Expired) => Some(Decision::Deny { message: "nobody said yes in time".to_owned() }),
+            Ok(Redeemed::Denied { by, reason }) => {
+                Some(Decision::Deny { message: format!("denied by {by}: {reason}") })
+            }
+            Ok(Redeemed::Expired) => Some(Decision::Deny { message: "no approval in time".to_owned() }),
             Err(error) => {
                 let message = error.to_string();
                 self.failed.borrow_mut().get_or_insert(error);

@@ -291,7 +291,7 @@ fn is_sound_now(files: &Path, listing: &Listing) -> bool {
         }
         Err(difference) => {
             let name = files.parent().and_then(Path::file_name).unwrap_or_default().display();
-            tracing::warn!(target: "norma::workspace", "the layer {name} is not what was made, and is made anew: {difference}");
+            tracing::warn!(target: "norma::workspace", "the layer {name} was changed after it was made, and is made again: {difference}");
             false
         }
     }

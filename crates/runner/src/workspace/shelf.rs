@@ -102,7 +102,7 @@ impl Shelf {
         }
     }
 
-    /// Makes the directory in which something new comes to be. Only for who holds the lock.
+    /// Makes the directory in which something new is made. Only for who holds the lock.
     pub(super) fn begin(&self) -> Result<PathBuf, GitError> {
         let new = self.dir.join("new");
         fs::create_dir(&new).context("create directory", &new)?;

@@ -62,9 +62,9 @@ fn without_a_yes_of_this_person_to_this_run_nothing_is_used() {
     let (mut driving, mut other) = (Driving::start(&store, 1, None), Driving::start(&store, 2, None));
     let wait = ask(&driving, &["network on-request requires approval"]);
     let refused = |driving: &mut Driving<'_>, by: &str| use_it(driving, wait.approval, by).unwrap_err();
-    assert!(refused(&mut driving, "Ada").ends_with("cannot be used: nobody has answered it yet"));
+    assert!(refused(&mut driving, "Ada").ends_with("cannot be used: it has not been answered yet"));
     answer(&store, wait.approval, Granted).unwrap();
-    assert!(refused(&mut driving, "Eve").ends_with("cannot be used: somebody else granted it"));
+    assert!(refused(&mut driving, "Eve").ends_with("cannot be used: it was granted by somebody else"));
     assert!(refused(&mut other, "Ada").contains("cannot be used: it is about run"));
     let unknown = use_it(&mut driving, ApprovalId::new(0, [0; 10]), "Ada").unwrap_err();
     assert!(unknown.starts_with("there is no approval "), "{unknown}");

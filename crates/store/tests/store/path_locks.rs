@@ -109,7 +109,7 @@ fn a_held_lock_that_cannot_be_read_stands_in_the_way_of_everything() {
     let file = layout.locks().join(format!("{}.lock", contract::hash::sha256(b"src")));
     std::fs::write(&file, "nonsense").unwrap();
     let conflicts = theirs(&locks, &["docs"]);
-    assert_eq!(conflicts[0].to_string(), "docs is locked by somebody who cannot be named");
+    assert_eq!(conflicts[0].to_string(), "docs is locked by an unknown process");
     drop(lock);
     std::fs::write(&file, "nonsense").unwrap();
     let told = "a path was still locked by a process that is gone";

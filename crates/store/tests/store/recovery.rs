@@ -16,7 +16,7 @@ fn cut_off(world: &World, steps: usize) -> (String, PathBuf) {
     (driving.slug(), driving.dir())
 }
 
-/// The run goes on after recovery and passes.
+/// The run continues after recovery and passes.
 #[track_caller]
 fn goes_on(world: &World, slug: &str) {
     let store = world.store();
@@ -509,7 +509,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(40), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever happened to the directory: recovery works, a second one writes nothing, and the run either is
-    /// whole and goes on, or is frozen and says what it lost.
+    /// whole and continues, or is frozen and says what it lost.
     #[test]
     fn any_damage_is_mended_or_told(
         stop in 0usize..4, steps in 1usize..4, damages in proptest::collection::vec(damage(), 1..4)

@@ -181,7 +181,7 @@ fn a_database_without_wal_is_used_and_the_store_says_so() {
     other.execute_batch("PRAGMA journal_mode=DELETE; CREATE TABLE theirs (x); BEGIN; SELECT * FROM theirs;").unwrap();
     let opened = std::thread::scope(|scope| {
         let opening = scope.spawn(|| Store::open(&world.layout));
-        // The mode cannot change while somebody reads; writing the tables can go on once they are done.
+        // The mode cannot change while somebody reads; writing the tables can continue once they are done.
         std::thread::sleep(std::time::Duration::from_millis(7_500));
         other.execute_batch("COMMIT").unwrap();
         opening.join().unwrap()

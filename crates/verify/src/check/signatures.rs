@@ -49,8 +49,9 @@ pub(crate) fn check(found: &Found<'_>, receipts: &[Kept<'_>], trusted: &[PublicK
             Err(why) => match key::open(bytes, &own) {
                 // Looked at all the same, so that every problem is named at once.
                 Ok((said, signer)) => {
-                    problems
-                        .push(format!("{path} is signed by key {signer}, which you did not say you trust (--trust)"));
+                    problems.push(format!(
+                        "{path} is signed by key {signer}, which is not among the trusted keys (--trust)"
+                    ));
                     statements.said.insert(path, said);
                 }
                 Err(_) => problems.push(format!("{path} {why}")),

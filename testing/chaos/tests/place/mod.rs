@@ -200,7 +200,7 @@ impl Place {
         String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
     }
 
-    /// The first thing a user does after a crash, and again until the run has ended: looks, then goes on with
+    /// The first thing a user does after a crash, and again until the run has ended: looks, then continues
     /// what is paused. Answers everything that was told meanwhile, or what is in the way.
     pub(crate) fn go_on(&self, by_task: bool) -> Result<Vec<Value>, String> {
         let mut told = Vec::new();

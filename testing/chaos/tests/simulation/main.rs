@@ -90,7 +90,7 @@ enum Lived {
     Broken(Vec<String>),
 }
 
-/// One process: opens, recovers, goes on with what is paused or starts what is left to do, until it ends or dies.
+/// One process: opens, recovers, continues what is paused or starts what is left to do, until it ends or dies.
 fn live(layout: &Layout, outside: &Mutex<Outside<'_>>, runs: u64) -> Lived {
     crash::simulate(next_crash(&mut outside.lock().unwrap_or_else(PoisonError::into_inner)));
     let lived = catch_unwind(AssertUnwindSafe(|| process(layout, outside, runs)));

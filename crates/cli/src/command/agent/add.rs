@@ -26,39 +26,39 @@ const FETCHERS: [(&str, &str); 4] = [
     ("pipx", "pipx install PACKAGE"),
 ];
 
-/// Add an agent: find its program, greet it in a sandbox, write its entries, trust them
+/// Add an agent: find its program, try it in a sandbox, write its entries, trust them
 #[derive(clap::Args)]
 #[command(
-    after_help = "Nothing is written if the program is not there, does not start, does not speak ACP or is not signed in, unless --unchecked says so.\n\nExamples:\n  norma agent add qwen --api openai --model qwen3-coder -- qwen --acp            # key in OPENAI_API_KEY, which norma holds\n  norma agent add claude-acp --key-env ANTHROPIC_API_KEY -- claude-agent-acp\n  norma agent add vibe --pass-env MISTRAL_API_KEY --host api.mistral.ai -- vibe-acp\n  norma agent add mine --type exec -- agents/mine"
+    after_help = "Nothing is written if the program is missing, does not start, does not use ACP or is not signed in; --unchecked skips this check.\n\nExamples:\n  norma agent add qwen --api openai --model qwen3-coder -- qwen --acp            # key in OPENAI_API_KEY, which norma holds\n  norma agent add claude-acp --key-env ANTHROPIC_API_KEY -- claude-agent-acp\n  norma agent add vibe --pass-env MISTRAL_API_KEY --host api.mistral.ai -- vibe-acp\n  norma agent add mine --type exec -- agents/mine"
 )]
 pub(super) struct Args {
     /// The name that contracts and --agent use
     name: String,
-    /// What the program speaks: the Agent Client Protocol, or one JSON request and answer
+    /// Its protocol: the Agent Client Protocol, or one JSON request and answer (exec)
     #[arg(long = "type", value_name = "TYPE", value_parser = ["acp", "exec"], default_value = "acp")]
     kind: String,
-    /// A role of the agent registry, such as WORKER or REVIEWER (can be repeated; WORKER without)
+    /// A role of the agent registry, such as WORKER or REVIEWER (can be repeated) [default: WORKER]
     #[arg(long, value_name = "ROLE")]
     role: Vec<String>,
-    /// What its model speaks; the agent then reaches it over norma, which holds the key
+    /// The API of its model; norma then forwards its calls and keeps the key
     #[arg(long, value_name = "API", value_parser = ModelApi::ALL.map(ModelApi::as_str))]
     api: Option<String>,
-    /// The variable that holds the key of its model, if it is not the usual one; norma holds the key
+    /// The variable with its model's key, if it is not the usual one; the agent never sees the key
     #[arg(long, value_name = "NAME")]
     key_env: Option<String>,
-    /// Where its model is, instead of the provider's own address
+    /// The address of its model, instead of the provider's own
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
     /// The model
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// A host that the agent itself reaches, such as its provider's (can be repeated)
+    /// A host that the agent may reach itself, such as its provider's (can be repeated)
     #[arg(long, value_name = "HOST[:PORT]")]
     host: Vec<String>,
-    /// A variable for it; {model_url}, {model_key} and {model} are filled in (can be repeated; never a key)
+    /// A variable to set; {model_url}, {model_key} and {model} are filled in (can be repeated; never a key)
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// A variable of your environment that it is given as it is (can be repeated)
+    /// A variable of your environment to pass on (can be repeated)
     #[arg(long, value_name = "NAME")]
     pass_env: Vec<String>,
     /// The directory of the repository in which it starts
@@ -101,7 +101,7 @@ impl Args {
         let mut cmd = self.cmd.clone();
         if let Some((_, install)) = FETCHERS.iter().find(|(fetcher, _)| *fetcher == cmd[0]) {
             return Err(CommandError::usage(
-                format!("{} would fetch the agent at every start, and it is confined there", cmd[0]),
+                format!("{} would download the agent at every start, which the sandbox does not allow", cmd[0]),
                 format!("install it once ({install}), and name its own program"),
             ));
         }
@@ -131,7 +131,7 @@ impl Args {
         let found = by_variable.into_iter().find(|(begin, _)| variable.starts_with(begin)).map(|(_, api)| api);
         found.map(Some).ok_or_else(|| {
             CommandError::usage(
-                format!("{variable} does not say what the model speaks"),
+                format!("{variable} does not tell which API the model has"),
                 format!(
                     "add --api anthropic, openai or gemini if norma is to hold the key; for any other provider give the agent \
                      the key and its hosts: --pass-env {variable} --host HOST"
@@ -169,7 +169,7 @@ impl Args {
             HandshakeProblem::NotStarted(_) => "does not start",
             HandshakeProblem::NotSignedIn(_) => "is not signed in",
             HandshakeProblem::TimedOut(_) => "does not answer",
-            HandshakeProblem::Protocol(_) => "does not speak ACP",
+            HandshakeProblem::Protocol(_) => "does not use ACP",
         };
         let mut causes = vec![safe(problem.message())];
         if !found.refused_hosts.is_empty() {
@@ -197,14 +197,14 @@ impl Args {
         lines.push(format!("added {} ({}){itself}", self.name, safe(&agent.cmd.join(" "))));
         match (&found.problem, agent.kind) {
             (Some(problem), _) => lines.push(format!("unchecked: {}", safe(problem.message()))),
-            (None, AgentType::Acp) => lines.push("handshake: it starts confined, and opens a session".to_owned()),
-            (None, _) => lines.push("its program is there; it was not started, since that would be a turn".to_owned()),
+            (None, AgentType::Acp) => lines.push("handshake: it starts in the sandbox and opens a session".to_owned()),
+            (None, _) => lines.push("its program was found; it was not started, since that would be a turn".to_owned()),
         }
         if let Some(api) = agent.api {
-            lines.push(format!("model: over norma ({}), which holds the key", api.as_str()));
+            lines.push(format!("model: through norma ({}), which keeps the key", api.as_str()));
         }
         if !agent.network.is_empty() {
-            lines.push(format!("reaches: {}, and so does what it starts", agent.network.join(", ")));
+            lines.push(format!("network: {}, for it and everything it starts", agent.network.join(", ")));
         }
         let roles: Vec<&str> = roles.iter().map(|role| role.as_str()).collect();
         lines.push(format!(
@@ -274,11 +274,9 @@ fn resolved(here: &Surroundings, context: &Context, agent: &AgentConfig) -> Hand
 /// What a person can do about it.
 fn advice(problem: &HandshakeProblem, found: &Handshake, agent: &AgentConfig) -> String {
     match problem {
-        HandshakeProblem::NotInstalled(_) => {
-            "install it, or name it by its path; then the same command again".to_owned()
-        }
+        HandshakeProblem::NotInstalled(_) => "install it, or give its path; then run the same command again".to_owned(),
         HandshakeProblem::NotSignedIn(_) if agent.api.is_some() || !agent.pass_env.is_empty() => {
-            "set the variable, then the same command again; without a check: --unchecked".to_owned()
+            "set the variable, then run the same command again; to skip the check: --unchecked".to_owned()
         }
         HandshakeProblem::NotSignedIn(_) => {
             "give it a key: --api anthropic, openai or gemini if norma is to hold it (in \
@@ -288,9 +286,9 @@ fn advice(problem: &HandshakeProblem, found: &Handshake, agent: &AgentConfig) ->
         }
         _ if !found.refused_hosts.is_empty() => {
             let hosts: Vec<String> = found.refused_hosts.iter().map(|host| format!("--host {host}")).collect();
-            format!("if these are its provider's: {}; without a check: --unchecked", hosts.join(" "))
+            format!("if these belong to its provider: {}; to skip the check: --unchecked", hosts.join(" "))
         }
-        _ => "see what it says when you start it yourself; without a check: --unchecked".to_owned(),
+        _ => "start it yourself to see its output; to skip the check: --unchecked".to_owned(),
     }
 }
 

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// List agents: the built-in ones and yours, with program, version, sign-in and roles
 #[derive(clap::Args)]
 #[command(
-    after_help = "Each program is asked for its version, and those that speak ACP for a session. A configuration that is not trusted runs nothing.\n\nExample:\n  norma agent list --json"
+    after_help = "Each program is started to print its version, and those that use ACP to open a session. Nothing of an untrusted configuration is started.\n\nExample:\n  norma agent list --json"
 )]
 pub(super) struct Args {}
 
@@ -71,7 +71,7 @@ fn row(agent: Surveyed, registry: &AgentRegistry) -> Row {
             (false, format!("not installed{install}"))
         }
         (_, Some(problem), _) => (false, problem.message().to_owned()),
-        (.., Reach::Key(variable)) => (true, format!("key in {variable}, held by norma")),
+        (.., Reach::Key(variable)) => (true, format!("key in {variable}, kept by norma")),
         (.., Reach::Address(url)) => (true, format!("model at {url}")),
         (.., Reach::SignIn) => (true, "signed in".to_owned()),
         (.., Reach::Own) => (true, "opens a session".to_owned()),
@@ -102,10 +102,10 @@ fn not_asked(
     let agent = &config.agents[name];
     let program = runner::process::resolve(agent.program(), &here.agent_path(), &context.user.root);
     let state = match (is_trusted, &program, agent.kind) {
-        (false, ..) => "not trusted, so it was not asked: norma trust --show",
-        (true, None, _) => "its program is not there",
-        (true, Some(_), AgentType::Exec) => "its program is there",
-        (true, Some(_), _) => "not asked",
+        (false, ..) => "not trusted, so it was not started: norma trust --show",
+        (true, None, _) => "its program was not found",
+        (true, Some(_), AgentType::Exec) => "its program was found",
+        (true, Some(_), _) => "not started",
     };
     Row {
         name: name.to_owned(),

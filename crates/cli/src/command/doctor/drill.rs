@@ -19,8 +19,8 @@ pub(super) fn run(here: &Surroundings) -> Outcome<ExitCode> {
         return Err(CommandError::new(code::ENVIRONMENT, message, fixes.join("; ")));
     }
     let failed = |error: std::io::Error| {
-        let hint = "what the sandbox needs: norma doctor; another place for the drill: TMPDIR=… norma doctor --drill";
-        CommandError::new(code::ENVIRONMENT, format!("could not hold the drill: {error}"), hint)
+        let hint = "what the sandbox needs: norma doctor; to use another directory: TMPDIR=… norma doctor --drill";
+        CommandError::new(code::ENVIRONMENT, format!("could not run the drill: {error}"), hint)
     };
     let base = tempfile::Builder::new().prefix("norma-drill-").tempdir().map_err(failed)?;
     let place = base.path().canonicalize().map_err(failed)?;

@@ -15,13 +15,13 @@ use std::process::ExitCode;
 use store::Reader;
 
 /// What is said to whoever named no intent.
-const HINT: &str = "name a file with an intent, or - for stdin (docs/intents.md)";
+const HINT: &str = "name a file with an intent, or - for stdin (norma help intents)";
 
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// A file with an intent, or - for stdin
     file: PathBuf,
-    /// Tells requests apart that are the same otherwise
+    /// Distinguishes requests that are otherwise the same
     #[arg(long, value_name = "TEXT", default_value = "")]
     seed: String,
     /// The version of your documents; a part of the key
@@ -36,7 +36,7 @@ pub(super) struct Args {
     /// Write the answer to a file, too
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Do nothing if another norma is at work here; exit 4
+    /// Exit with code 4 if another norma is running here
     #[arg(long)]
     no_wait: bool,
 }
@@ -96,8 +96,8 @@ impl Args {
 
     fn refused(&self, problems: &[Violation]) -> CommandError {
         let lines: String = problems.iter().map(|problem| format!("\n  {problem}")).collect();
-        let message = format!("{} is no intent:{lines}", safe(&self.file.to_string_lossy()));
-        CommandError::usage(message, "fix it: docs/intents.md, schemas/intent.v0.json")
+        let message = format!("{} is not a valid intent:{lines}", safe(&self.file.to_string_lossy()));
+        CommandError::usage(message, "fix it: norma help intents, norma schema intent")
     }
 
     /// Has an agent compile it. What it answered is on the disk when this answers; nothing takes its place if it fails.
@@ -143,9 +143,9 @@ fn recorded(here: &Surroundings, request: &CompileRequest) -> Outcome<CompileOut
     let anew = "have an agent compile it: norma intent compile … --mode record";
     match store::recording(&layout, &key) {
         Ok(Some(recording)) => Ok(recording.response),
-        Ok(None) => Err(CommandError::new(code::FAILED, format!("there is no recording of key {key}"), anew)),
+        Ok(None) => Err(CommandError::new(code::FAILED, format!("no recording with key {key}"), anew)),
         Err(store::Error::Damaged { log, why }) => {
-            let message = format!("{log} is not what was recorded, so it is not used: {}", safe(&why));
+            let message = format!("{log} was changed after it was recorded, so it is not used: {}", safe(&why));
             Err(CommandError::new(code::INTEGRITY, message, anew))
         }
         Err(error) => Err(error.into()),
@@ -166,8 +166,8 @@ fn unfinished(session: &Session<'_>, view: &RunView) -> Outcome<CommandError> {
     };
     let message = format!("the intent was not compiled, run {slug} is {}:{why}", view.status);
     let hint = match view.status {
-        Status::Paused => "the same command again continues it".to_owned(),
-        Status::Waiting => "see what it waits for: norma approvals; then the same command again".to_owned(),
+        Status::Paused => "run the same command again to continue it".to_owned(),
+        Status::Waiting => "see what it waits for: norma approvals; then run the same command again".to_owned(),
         _ => format!("look: norma show {slug} · evidence: {}", view.run_dir),
     };
     Ok(CommandError::new(exit_number(view), message, hint))

@@ -1,5 +1,5 @@
-//! What an agent asks for while it works: a person says yes or no from another process, or nobody does, and the command
-//! runs only with a yes.
+//! What an agent asks for while it works: a person approves or denies it from another process, or nobody does, and the command
+//! runs only with an approval.
 
 use super::contracts::task_contract;
 use super::{Agent, Lab, answer, files_with, for_each_agent, lab, shell};
@@ -134,7 +134,7 @@ fn what_is_denied_does_not_run(agent: Agent) {
     let told = decision(&lab);
     assert_eq!(told["decision"], "deny");
     assert!(told["message"].as_str().unwrap().contains("not today"), "{told}");
-    // Gemini goes on, and has no way to be told why.
+    // Gemini continues, and has no way to be told why.
     if agent != Agent::Gemini {
         let reads = files_with(&lab.step().join("gateway"), b"not today");
         assert!(!reads.is_empty(), "the model does not read why");
@@ -151,7 +151,7 @@ fn what_nobody_answers_in_time_is_denied(agent: Agent) {
     lab.configure(|config| config["limits"] = json!({"approval_seconds": 2}));
     lab.env.norma(&["run", "contract.json"]).exits(1);
     let told = decision(&lab);
-    assert_eq!((&told["decision"], &told["message"]), (&json!("deny"), &json!("nobody said yes in time")));
+    assert_eq!((&told["decision"], &told["message"]), (&json!("deny"), &json!("no approval in time")));
     assert!(!lab.env.root.join("notes/hello.txt").exists());
     assert_eq!((pending(&lab), lab.events("approval_used").len()), (None, 0));
 }

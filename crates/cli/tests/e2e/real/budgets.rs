@@ -1,4 +1,4 @@
-//! Contracts and batches that a budget stopped, and what goes on from there: what succeeded stays done, what an agent was
+//! Contracts and batches that a budget stopped, and what continues from there: what succeeded stays done, what an agent was
 //! cut off in is where the next one begins, and what lands is judged whole.
 
 use super::{Agent, Lab, for_each_agent, item, lab, shell, then_answer};

@@ -50,7 +50,7 @@ fn a_goal_is_reached_in_two_rounds(agent: Agent) {
     lab.env.norma(&["verify", "@last"]).success();
     assert!(files_with(&lab.env.root.join(".norma"), KEY.as_bytes()).is_empty());
     if matches!(agent, Agent::Codex | Agent::Claude) {
-        // Taken again, conversations go on as they did; the other two take long to start, seven times.
+        // Taken again, conversations continue as they did; the other two take long to start, seven times.
         lab.env.norma(&["replay", "@last", "--recorded"]).success();
     }
 }

@@ -1,5 +1,5 @@
 //! Runs that end before their agent does: somebody cancels, norma itself is killed, or a budget is used up. Nothing of the
-//! agent goes on.
+//! agent continues.
 
 use super::{Agent, Lab, for_each_agent, item, lab, shell, then_answer, write};
 use crate::environment::{Running, eventually};

@@ -65,7 +65,7 @@ fn flaky(times: usize, first: Step, then: Step) -> Step {
     Step::Flaky { times, first: Box::new(first), then: Box::new(then) }
 }
 
-/// The same turn goes on, and nothing that it did is done or paid for again.
+/// The same turn continues, and nothing that it did is done or paid for again.
 fn a_limit_in_the_middle_of_a_turn_is_waited_out(agent: Agent) {
     let mut script = then_answer([write("hello.txt", "hello\n"), write("more.txt", "more\n")]);
     script[1] = flaky(1, status(429, Some(1)), script[1].clone());

@@ -1,4 +1,4 @@
-//! Agents that take all they can get: the run ends and says why, norma goes on, and nothing is left running.
+//! Agents that take all they can get: the run ends and says why, norma continues, and nothing is left running.
 
 use super::confining;
 use crate::environment::TestEnvironment;

@@ -57,7 +57,7 @@ pub(super) fn inputs(
     match binding {
         0 => {
             let wanted = serde_json::to_string(&schema_artifact(role)).expect("BUG: an artifact is plain data");
-            problems.add("/inputs/artifacts", format!("nothing says what the answer must look like; add {wanted}"));
+            problems.add("/inputs/artifacts", format!("no schema for the answer; add {wanted}"));
         }
         1 => {}
         _ => problems.add("/inputs/artifacts", "more than one schema is bound"),

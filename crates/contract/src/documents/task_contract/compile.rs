@@ -81,8 +81,8 @@ fn not_carried_out(contract: &TaskContract, problems: &mut Problems<'_>) {
     for (index, role) in chain.flat_map(|chain| chain.roles.iter().flatten()).enumerate() {
         if !own.contains(role) {
             let message = format!(
-                "nobody would take over as {role}: norma carries out the assigned agent's part only; leave the role out, or \
-                 set handoff_chain.enabled to false"
+                "no agent takes over as {role}: norma runs only the assigned agent; leave the role out, or set \
+                 handoff_chain.enabled to false"
             );
             problems.add(&format!("/handoff_chain/roles/{index}"), message);
         }
@@ -143,7 +143,7 @@ fn tool_set(contract: &TaskContract, terms: &Terms<'_>, problems: &mut Problems<
 fn rollback(contract: &TaskContract, terms: &Terms<'_>, problems: &mut Problems<'_>) {
     let rollback = &contract.rollback;
     if ![terms.base, "HEAD"].contains(&rollback.baseline_ref.as_str()) {
-        let message = format!("a run starts from HEAD, which is {}; say \"HEAD\", or check it out first", terms.base);
+        let message = format!("a run starts from HEAD, which is {}; write \"HEAD\", or check it out first", terms.base);
         problems.add("/rollback/baseline_ref", message);
     }
     let Some(target) = &rollback.target_ref else { return };

@@ -198,7 +198,7 @@ fn the_answer_is_bound_to_the_schema_of_its_role() {
     let found = compiled(|document| drop(document["inputs"]["artifacts"].as_array_mut().unwrap().remove(0)));
     let found = found.unwrap_err();
     let add = serde_json::to_string(&schema_artifact(AgentRole::Worker)).unwrap();
-    assert_eq!(found, [format!("/inputs/artifacts: nothing says what the answer must look like; add {add}")]);
+    assert_eq!(found, [format!("/inputs/artifacts: no schema for the answer; add {add}")]);
 
     let rebound = |name: &str, uri: &str, text: &[u8]| {
         let artifact = json!({"name": name, "uri": uri, "sha256": hash::sha256(text).to_string()});
@@ -345,7 +345,7 @@ fn a_run_starts_from_the_commit_that_is_checked_out() {
         },
         &[
             &format!(
-                "/rollback/baseline_ref: a run starts from HEAD, which is {BASE}; say \"HEAD\", or check it out first"
+                "/rollback/baseline_ref: a run starts from HEAD, which is {BASE}; write \"HEAD\", or check it out first"
             ),
             "/rollback/target_ref: is blank",
             "/rollback/target_ref: only git_revert_commit has a target",
@@ -445,7 +445,7 @@ fn what_nobody_carries_out_is_refused_with_its_place() {
     });
     let found = found.unwrap_err();
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].starts_with("/handoff_chain/roles/0: nobody would take over as REVIEWER"), "{found:?}");
+    assert!(found[0].starts_with("/handoff_chain/roles/0: no agent takes over as REVIEWER"), "{found:?}");
 }
 
 /// The item of a contract that names a conversation, or why there is none, with a worker of this configuration.

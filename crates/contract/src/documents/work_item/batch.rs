@@ -144,7 +144,7 @@ fn tool_ops(work: &WorkItem, terms: &Terms<'_>) -> Result<Option<u64>, String> {
         (limit, true) => Ok(limit.or(Some(TOOL_OPS_MAX))),
         (None, false) => Ok(None),
         (Some(_), false) => {
-            let why = "nobody counts what an exec agent starts without a sandbox";
+            let why = "without a sandbox, what an exec agent starts cannot be counted";
             Err(format!("{why}: leave the limit out, or have sandbox.backend \"native\""))
         }
     }

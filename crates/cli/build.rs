@@ -1,0 +1,59 @@
+//! Tells norma and `norma-verify` from which commit they were built. The files of the repository are read instead of
+//! asking git: a build needs no git, and the same commit always gives the same bytes. Outside of a repository the commit
+//! is what `NORMA_COMMIT` says, else "unknown".
+
+#![expect(clippy::print_stdout, reason = "how a build script answers cargo")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Digits of the commit that `--version` shows.
+const DIGITS: usize = 12;
+
+fn main() {
+    println!("cargo::rerun-if-env-changed=NORMA_COMMIT");
+    let given = std::env::var("NORMA_COMMIT").ok().filter(|commit| is_id(commit));
+    let commit = given.or_else(head).map_or_else(|| "unknown".to_owned(), |commit| commit[..DIGITS].to_owned());
+    println!("cargo::rustc-env=NORMA_BUILD_COMMIT={commit}");
+}
+
+/// The commit that is checked out, from `HEAD` and what it names.
+fn head() -> Option<String> {
+    let package = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR")?);
+    let git_dir = git_dir(package.parent()?.parent()?)?;
+    let common = match fs::read_to_string(git_dir.join("commondir")) {
+        Ok(path) => git_dir.join(path.trim()),
+        Err(_) => git_dir.clone(),
+    };
+    let head = watched(&git_dir.join("HEAD"))?;
+    let Some(name) = head.trim().strip_prefix("ref: ") else { return is_id(head.trim()).then(|| head.trim().into()) };
+    let packed = || {
+        let refs = watched(&common.join("packed-refs"))?;
+        let line = refs.lines().find(|line| line.strip_suffix(name).is_some_and(|id| id.ends_with(' ')))?;
+        line.split(' ').next().map(str::to_owned)
+    };
+    let found = watched(&common.join(name)).map(|id| id.trim().to_owned()).or_else(packed);
+    found.filter(|id| is_id(id))
+}
+
+/// `.git` of the workspace: a directory, or, in a linked work tree, a file that names it.
+fn git_dir(root: &Path) -> Option<PathBuf> {
+    let dot_git = root.join(".git");
+    if dot_git.is_dir() {
+        return Some(dot_git);
+    }
+    let text = fs::read_to_string(&dot_git).ok()?;
+    Some(root.join(text.trim().strip_prefix("gitdir: ")?))
+}
+
+/// Reads a file; the next build looks again if it has changed. One that is not there is not watched, or every build would
+/// run this script.
+fn watched(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    println!("cargo::rerun-if-changed={}", path.display());
+    Some(text)
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
