@@ -403,7 +403,7 @@ impl<'a> Walk<'a> {
         if !self.rules.leaves_builds_out || found.before.is_some() || self.rules.speaks_of(&found.path) {
             return Ok(false);
         }
-        let lines = dir.base.map_or(Ok(Vec::new()), |base| self.reader.tree(base))?;
+        let lines = dir.base.map_or(Ok(Arc::default()), |base| self.reader.tree(base))?;
         let has = |name: &[u8]| lines.iter().any(|line| line.name == name && mode_is_file(line.entry.mode));
         Ok(build_products::is_built_directory(found.name.to_bytes(), has))
     }
