@@ -405,7 +405,7 @@ impl<'a> Walk<'a> {
             return Ok(false);
         }
         let lines = dir.base.map_or(Ok(Arc::default()), |base| self.reader.tree(base))?;
-        let has = |name: &[u8]| lines.iter().any(|line| line.name == name && mode_is_file(line.entry.mode));
+        let has = |name: &[u8]| lines.iter().any(|line| *line.name == *name && mode_is_file(line.entry.mode));
         Ok(build_products::is_built_directory(found.name.to_bytes(), has))
     }
 
