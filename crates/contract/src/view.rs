@@ -4,6 +4,9 @@
 pub mod graph;
 pub mod stream;
 
+#[cfg(test)]
+mod tests;
+
 use crate::receipt::LeftOut;
 use crate::schema::JsonSchema;
 use crate::{

@@ -19,7 +19,7 @@ use contract::view::graph::{Approval, Artifact, Edge, Node, RunGraph};
 use contract::view::stream::{NodePatch, RunPatch, StreamBody, StreamEvent};
 use contract::{AgentConfig, Event, Role, RunId, SessionEvent, StepRef, Timestamp, Workflow};
 use node::NodeState;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Follows the log of one run and tells it as a stream.
@@ -43,6 +43,8 @@ pub struct Projector {
     waiting: BTreeMap<String, Waiting>,
     /// The node whose turn was committed last: who hands over to the next one of a loop.
     last: Option<usize>,
+    /// The nodes that have changed since somebody asked for the parts that have.
+    touched: BTreeSet<usize>,
 }
 
 impl Element for Arc<NodeState> {
@@ -83,6 +85,7 @@ impl Projector {
             open: 0,
             waiting: BTreeMap::new(),
             last: None,
+            touched: BTreeSet::new(),
         }
     }
 
@@ -110,53 +113,69 @@ impl Projector {
     }
 
     /// What these events, which were just told, have changed of the graph: each part once, as it is now.
-    pub fn parts(&self, told: &[StreamEvent]) -> Vec<Part> {
-        let (mut head, mut nodes, mut parts) = (false, BTreeMap::new(), Vec::new());
+    pub fn parts(&mut self, told: &[StreamEvent]) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut has_head = false;
         for event in told {
             match &event.body {
-                StreamBody::RunPatch { patch } => {
-                    head = true;
-                    nodes.extend(patch.nodes.keys().map(|id| (id.as_str(), ())));
-                }
-                StreamBody::NodePatch { node_id, .. } => drop(nodes.insert(node_id, ())),
+                StreamBody::RunPatch { .. } => has_head = true,
                 StreamBody::EdgeCreated { edge } => parts.push(Part::Edge(edge.clone())),
-                StreamBody::ArtifactCreated { artifact, .. } => {
-                    parts.push(Part::Artifact(Box::new(artifact.clone())));
-                }
+                StreamBody::ArtifactCreated { artifact, .. } => parts.push(Part::Artifact(Box::new(artifact.clone()))),
                 StreamBody::ApprovalRequested(asked) => parts.push(Part::Asked(Box::new(asked.clone()))),
                 StreamBody::ApprovalResolved { approval_id, .. } => parts.push(Part::Settled(approval_id.clone())),
                 _ => {}
             }
         }
-        let changed = self.changed_nodes(nodes.into_keys().collect());
-        let head = self.head().filter(|_| head).map(|head| Part::Head(Box::new(head.clone())));
-        head.into_iter().chain(changed).chain(parts).collect()
-    }
-
-    fn changed_nodes(&self, ids: Vec<&str>) -> Vec<Part> {
-        let wanted: std::collections::BTreeSet<&str> = ids.into_iter().collect();
-        let is_wanted = |node: &&Node| wanted.contains(node.id.as_str());
-        self.nodes().filter(is_wanted).map(|node| Part::Node(Box::new(node.clone()))).collect()
+        let touched = std::mem::take(&mut self.touched);
+        let nodes = touched.into_iter().filter_map(|place| self.nodes.get(place));
+        parts.extend(nodes.map(|state| Part::Node(Box::new(state.node.clone()))));
+        let head = self.head().filter(|_| has_head).cloned();
+        head.map(|head| Part::Head(Box::new(head))).into_iter().chain(parts).collect()
     }
 }
 
-/// The run as a graph, from its whole log; none if that is empty.
-pub fn graph<'e>(id: RunId, root: &str, events: impl IntoIterator<Item = &'e Event>) -> Option<RunGraph> {
+/// All parts of the graph of a run, from its whole log.
+pub fn parts<'e>(id: RunId, root: &str, events: impl IntoIterator<Item = &'e Event>) -> Vec<Part> {
     let mut projector = Projector::new(id, root);
-    let (mut edges, mut artifacts, mut seq) = (BTreeMap::new(), BTreeMap::new(), 0);
+    let (mut edges, mut artifacts, mut asked) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for event in events {
-        seq = event.seq;
         for told in projector.apply(event) {
             match told.body {
                 StreamBody::EdgeCreated { edge } => drop(edges.insert(edge.id.clone(), edge)),
                 StreamBody::ArtifactCreated { artifact, .. } => drop(artifacts.insert(artifact.id.clone(), artifact)),
+                StreamBody::ApprovalRequested(wait) => drop(asked.insert(wait.approval_id.clone(), wait)),
+                StreamBody::ApprovalResolved { approval_id, .. } => drop(asked.remove(&approval_id)),
                 _ => {}
             }
         }
     }
-    let nodes = projector.nodes().map(|node| (node.id.clone(), node.clone())).collect();
-    let head = projector.head()?.clone();
-    Some(RunGraph { nodes, edges, artifacts, seq: Some(seq), ..head })
+    let head = projector.head().map(|head| Part::Head(Box::new(head.clone())));
+    let nodes = projector.nodes().map(|node| Part::Node(Box::new(node.clone())));
+    let edges = edges.into_values().map(Part::Edge);
+    let artifacts = artifacts.into_values().map(|it| Part::Artifact(Box::new(it)));
+    let asked = asked.into_values().map(|it| Part::Asked(Box::new(it)));
+    head.into_iter().chain(nodes).chain(edges).chain(artifacts).chain(asked).collect()
+}
+
+/// The run as a graph, from its whole log; none if that is empty.
+pub fn graph(id: RunId, root: &str, events: &[Event]) -> Option<RunGraph> {
+    let mut graph = None;
+    for part in parts(id, root, events) {
+        let Some(run) = graph.as_mut() else {
+            if let Part::Head(head) = part {
+                graph = Some(*head);
+            }
+            continue;
+        };
+        match part {
+            Part::Node(node) => drop(run.nodes.insert(node.id.clone(), *node)),
+            Part::Edge(edge) => drop(run.edges.insert(edge.id.clone(), edge)),
+            Part::Artifact(it) => drop(run.artifacts.insert(it.id.clone(), *it)),
+            Part::Head(_) | Part::Asked(_) | Part::Settled(_) => {}
+        }
+    }
+    let seq = events.last().map(|event| event.seq);
+    graph.map(|graph: RunGraph| RunGraph { seq, ..graph })
 }
 
 /// What an agent is in the middle of, which is on no record: a piece of a message or of a thought. `id` must be one that
@@ -241,6 +260,13 @@ impl Projector {
         out.tell(StreamBody::RunPatch { patch: Box::new(patch) });
     }
 
+    /// What is not told is not written either.
+    fn touch(&mut self, places: std::ops::Range<usize>, out: &Out) {
+        if !out.quiet {
+            self.touched.extend(places);
+        }
+    }
+
     /// Changes a node.
     fn change_node(&mut self, place: usize, out: &mut Out, change: impl FnOnce(&mut NodeState)) {
         if place >= self.nodes.len() {
@@ -252,6 +278,7 @@ impl Projector {
             difference(&before.node, &slot.node).map(|patch| (slot.node.id.clone(), patch))
         });
         if let Some((node_id, patch)) = patch {
+            self.touch(place..place + 1, out);
             out.tell(StreamBody::NodePatch { node_id, patch: Box::new(patch) });
         }
     }

@@ -106,6 +106,7 @@ impl Projector {
                 self.nodes.push(Arc::new(node));
             }
         }
+        self.touch(0..self.nodes.len(), out);
         let nodes = self.nodes().cloned().collect();
         self.change_run_and_nodes(out, nodes, |_| ());
         if contract.workflow == Workflow::Pdca {
@@ -131,6 +132,7 @@ impl Projector {
         let agent = self.workers.get(&item.worker);
         let state = NodeState::of_item(&self.id, added, agent, Arc::clone(&needs), out.ts);
         let (node, is_first, writes) = (state.node.clone(), self.nodes.is_empty(), !item.read_only);
+        self.touch(self.nodes.len()..self.nodes.len() + 1, out);
         self.nodes.push(Arc::new(state));
         let id = node.id.clone();
         self.change_run_and_nodes(out, vec![node], |run| {
