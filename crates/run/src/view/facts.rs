@@ -197,7 +197,7 @@ impl Projector {
                 payload: Payload {
                     message: last.summary.clone(),
                     structured: None,
-                    artifacts: last.diff.iter().map(refer).collect(),
+                    artifacts: vec![refer(&last.diff)],
                     status: Some(PayloadStatus { ok: last.ok, reason: last.reason.map(str::to_owned) }),
                 },
                 context_ref: None,
@@ -234,12 +234,12 @@ impl Projector {
             let file = File { kind, dir: &done.dir, path, step: Some(done.step.index), change: None };
             self.tell_artifact(self.artifact(&node.id, &file, ts), out);
         }
-        let diff = self.diff_of_turn(done, &node.id, out);
+        self.tell_diff_of_turn(done, &node.id, out);
         let last = LastTurn {
             summary: short(&done.summary),
             ok: status.is_none(),
             reason: done.reason.map(Reason::as_str),
-            diff: Some(diff.unwrap_or_else(|| self.diff_id(done.step.index))),
+            diff: self.diff_id(done.step.index),
         };
         self.last = Some(place);
         self.progress(place, out, |state| {
@@ -254,22 +254,18 @@ impl Projector {
         self.change_run(out, |run| run.phase = if judged { Phase::Verify } else { run.phase });
     }
 
-    /// The diff of a turn, unless it is told with the change that the turn leads to: what a worker left is looked at then.
-    fn diff_of_turn(&self, done: &StepCommitted, node_id: &str, out: &mut Out) -> Option<String> {
-        let (step, answered) = (done.step.index, done.end == TurnEnd::Answered);
-        if answered && done.step.item.is_some() {
-            return None;
-        }
+    /// Every turn on record has its diff at once. What a worker left is looked at when it is judged: until then nothing is
+    /// known of it but that it is there.
+    fn tell_diff_of_turn(&self, done: &StepCommitted, node_id: &str, out: &mut Out) {
+        let step = done.step.index;
         let path = if done.patch { "patch.diff" } else { "diff.patch" };
         let file = File { kind: ArtifactKind::Diff, dir: &done.dir, path, step: Some(step), change: None };
-        let diff = match done.patch {
-            true => Diff { files_changed: None, summary: short(&done.summary), empty: false },
-            false => Diff::none("no changes"),
+        let diff = match (done.patch, done.end == TurnEnd::Answered && done.step.item.is_some()) {
+            (true, _) => Diff { files_changed: None, summary: short(&done.summary), empty: false },
+            (false, true) => Diff { files_changed: None, summary: "not judged yet".to_owned(), empty: true },
+            (false, false) => Diff::none("no changes"),
         };
-        let artifact = self.diff(node_id, step, &file, diff, out.ts);
-        let id = artifact.id.clone();
-        self.tell_artifact(artifact, out);
-        Some(id)
+        self.tell_artifact(self.diff(node_id, step, &file, diff, out.ts), out);
     }
 
     fn tell_artifact(&self, artifact: Artifact, out: &mut Out) {

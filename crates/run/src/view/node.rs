@@ -43,7 +43,7 @@ pub(super) struct LastTurn {
     pub(super) ok: bool,
     pub(super) reason: Option<&'static str>,
     /// The artifact with what it changed.
-    pub(super) diff: Option<String>,
+    pub(super) diff: String,
 }
 
 impl NodeState {
