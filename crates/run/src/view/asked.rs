@@ -39,6 +39,8 @@ impl Projector {
 
     /// The run cannot continue without an approval: the first node that has not come to its end waits for it.
     pub(super) fn run_waiting(&mut self, wait: &ApprovalWait, out: &mut Out) {
+        let id = wait.approval.to_string();
+        self.lapse_where(|other, waiting| !waiting.in_turn && other != id, "something else is asked", out);
         self.ask(self.first_open(), false, wait, out);
     }
 
@@ -94,18 +96,27 @@ impl Projector {
         });
     }
 
-    /// A turn, or everything, is over: what was asked in it lapses. What nobody approved is denied.
-    pub(super) fn lapse(&mut self, of: Option<usize>, why: &str, out: &mut Out) {
-        let lapses = |waiting: &Waiting| of.is_none_or(|place| waiting.in_turn && waiting.place == place);
-        let lapsed: Vec<(String, Waiting)> =
-            self.waiting.iter().filter(|(_, it)| lapses(it)).map(|(id, it)| (id.clone(), it.clone())).collect();
+    /// The turn of a node is over: what was asked in it lapses.
+    pub(super) fn lapse_of_turn(&mut self, place: usize, out: &mut Out) {
+        self.lapse_where(|_, waiting| waiting.in_turn && waiting.place == place, "the turn is over", out);
+    }
+
+    /// The run is over, and nothing is waited for any more.
+    pub(super) fn lapse_all(&mut self, out: &mut Out) {
+        self.lapse_where(|_, _| true, "the run is over", out);
+    }
+
+    /// What nobody approved is denied.
+    fn lapse_where(&mut self, lapses: impl Fn(&str, &Waiting) -> bool, why: &str, out: &mut Out) {
+        let lapsed = self.waiting.iter().filter(|(id, waiting)| lapses(id, waiting));
+        let lapsed: Vec<(String, Waiting)> = lapsed.map(|(id, waiting)| (id.clone(), waiting.clone())).collect();
         for (id, waiting) in lapsed {
             if waiting.is_approval {
-                let resolution = resolved(ResolutionStatus::Denied, None, Some(why.to_owned()));
-                self.settle(&id, resolution, out);
+                self.settle(&id, resolved(ResolutionStatus::Denied, None, Some(why.to_owned())), out);
             }
             self.waiting.remove(&id);
-            if of.is_none() {
+            // Where a turn is over, what came of it is told of its node anyway.
+            if !waiting.in_turn {
                 self.release(waiting.place, why, out);
             }
         }

@@ -280,7 +280,7 @@ impl Projector {
             let (node_id, content) = (state.node.id.clone(), summary.to_owned());
             out.tell(StreamBody::MessageFinal { node_id, content, status });
         }
-        self.lapse(Some(place), "the turn is over", out);
+        self.lapse_of_turn(place, out);
         self.open = self.open.saturating_sub(1);
         self.change_node(place, out, |state| state.turn = None);
     }
@@ -407,7 +407,7 @@ impl Projector {
     /// The run is in another state. At its end nobody is waited for any more.
     fn run_state(&mut self, (status, reason): (Status, Option<Reason>), fact: &Fact, out: &mut Out) {
         if status.is_terminal() {
-            self.lapse(None, "the run is over", out);
+            self.lapse_all(out);
             if self.is_loop() {
                 for place in 0..self.nodes.len() {
                     self.change_node(place, out, |state| state.connect(ConnectionStatus::Disconnected));

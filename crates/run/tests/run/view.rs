@@ -173,6 +173,7 @@ fn require_sound(events: &[Event]) {
         assert_eq!(at_work, None);
     }
     require_diffs(events, &last);
+    require_uuids(&told, &last);
     // Whoever begins to listen later hears the same from there on.
     let cut = events.len() / 2;
     let mut late = Projector::new(run_id(), ROOT);
@@ -180,6 +181,22 @@ fn require_sound(events: &[Event]) {
     let rest: Vec<StreamEvent> = events[cut..].iter().flat_map(|event| late.apply(event)).collect();
     assert_eq!(rest, told.iter().filter(|event| event.seq > Some(cut as u64)).cloned().collect::<Vec<_>>());
     require_parts(events, &last);
+}
+
+/// Whatever has an id has a UUID.
+fn require_uuids(told: &[StreamEvent], graph: &RunGraph) {
+    let is_uuid = |id: &str| {
+        let parts: Vec<usize> = id.split('-').map(str::len).collect();
+        parts == [8, 4, 4, 4, 12] && id.chars().all(|c| c == '-' || matches!(c, '0'..='9' | 'a'..='f'))
+    };
+    let parts = graph.nodes.keys().chain(graph.edges.keys()).chain(graph.artifacts.keys());
+    let handoffs = told.iter().filter_map(|event| match &event.body {
+        StreamBody::HandoffSent { envelope, .. } => Some(&envelope.id),
+        _ => None,
+    });
+    for id in parts.chain(told.iter().map(|event| &event.id)).chain(handoffs) {
+        assert!(is_uuid(id), "{id}");
+    }
 }
 
 /// Every turn on record has exactly one diff, of its own node.
