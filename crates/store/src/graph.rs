@@ -74,9 +74,11 @@ pub(crate) fn write(db: &Connection, slug: &str, rows: &[GraphRow]) -> Result<()
     Ok(())
 }
 
-/// All rows of a run's graph, from its whole log.
+/// All rows of a run's graph in their order, from its whole log.
 pub(crate) fn rows(run: RunId, events: &[Event]) -> Vec<GraphRow> {
-    run::view::parts(run, "", events).iter().map(GraphRow::of).collect()
+    let mut rows: Vec<GraphRow> = run::view::parts(run, "", events).iter().map(GraphRow::of).collect();
+    rows.sort_by(|one, other| (one.kind, &one.id).cmp(&(other.kind, &other.id)));
+    rows
 }
 
 /// The parts of a run, as text.

@@ -408,11 +408,7 @@ impl Projector {
     fn run_state(&mut self, (status, reason): (Status, Option<Reason>), fact: &Fact, out: &mut Out) {
         if status.is_terminal() {
             self.lapse_all(out);
-            if self.is_loop() {
-                for place in 0..self.nodes.len() {
-                    self.change_node(place, out, |state| state.connect(ConnectionStatus::Disconnected));
-                }
-            }
+            self.leave(out);
         }
         let message = (!matches!(fact, Fact::RunResumed { .. })).then(|| short(&fact.message()));
         self.change_run(out, |run| {
@@ -422,6 +418,24 @@ impl Projector {
             run.message = message;
             run.phase = if status == Status::Succeeded { Phase::Done } else { run.phase };
         });
+    }
+}
+
+impl Projector {
+    /// Nobody works on the run any more.
+    fn leave(&mut self, out: &mut Out) {
+        let is_loop = self.is_loop();
+        for place in 0..self.nodes.len() {
+            let at_work = matches!(self.nodes[place].node.status, NodeStatus::Running | NodeStatus::Blocked);
+            if !(is_loop || at_work) {
+                continue;
+            }
+            self.change_node(place, out, |state| {
+                state.turn = None;
+                state.node.status = if at_work { NodeStatus::Idle } else { state.node.status };
+                state.connect(ConnectionStatus::Disconnected);
+            });
+        }
     }
 }
 
