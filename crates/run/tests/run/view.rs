@@ -1,6 +1,8 @@
 //! Every run as a graph and as a stream. What is told is handed to a client that knows only seed 003 and what it says of
 //! events: whatever history it follows, it ends with the snapshot that it would have been given.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use crate::bundle::{Ends, item};
 use crate::history::{self, History, budgets, committed, run_id};
 use crate::{items_property, property};
