@@ -46,6 +46,8 @@ pub enum Domain {
     AddedItem,
     /// A contract's digest, chained with what was added to it.
     ContractChain,
+    /// What a part of a run is called in views.
+    ViewId,
 }
 
 impl Domain {
@@ -64,6 +66,7 @@ impl Domain {
             Domain::Approval => "norma approval v1",
             Domain::AddedItem => "norma added item v1",
             Domain::ContractChain => "norma contract chain v1",
+            Domain::ViewId => "norma view id v1",
         }
     }
 }
@@ -296,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    const DOMAINS: [Domain; 12] = [
+    const DOMAINS: [Domain; 13] = [
         Domain::Event,
         Domain::Log,
         Domain::Audit,
@@ -309,6 +312,7 @@ mod tests {
         Domain::Approval,
         Domain::AddedItem,
         Domain::ContractChain,
+        Domain::ViewId,
     ];
 
     #[test]

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::{Builder, Uuid, Variant, Version};
 
+use crate::hash::{Domain, Hasher};
 use crate::time::Timestamp;
 
 /// The id of a run: a UUID v7, so ids sort by when they were made.
@@ -211,6 +212,19 @@ pub fn uuid_v7(unix_ms: u64, random: [u8; 10]) -> String {
     build(unix_ms, random).hyphenated().to_string()
 }
 
+/// The id of a part of a run in views: a UUID v8 that follows from the run and the part's own name, so that it is the same
+/// whenever, and by whomever, the run is looked at.
+pub fn derived_uuid(run: &RunId, name: &[&str]) -> String {
+    let mut hasher = Hasher::new(Domain::ViewId);
+    hasher.field(run.0.as_bytes());
+    for part in name {
+        hasher.field(part.as_bytes());
+    }
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hasher.finish().as_bytes()[..16]);
+    Builder::from_custom_bytes(bytes).into_uuid().hyphenated().to_string()
+}
+
 /// The layout holds 48 bits of milliseconds, which last until the year 10889.
 fn build(unix_ms: u64, random: [u8; 10]) -> Uuid {
     Builder::from_unix_timestamp_millis(unix_ms, &random).into_uuid()
@@ -256,6 +270,22 @@ mod tests {
         assert_eq!(RunId::parse("run_019beb59f9b27f018203040506abcdef"), Ok(id));
         let approval = ApprovalId::new(MADE_MS, RANDOM);
         assert_eq!((approval.to_string(), id.uuid().parse()), (id.uuid(), Ok(approval)));
+    }
+
+    #[test]
+    fn a_derived_id_is_a_uuid_that_depends_on_run_and_name() {
+        let (one, other) = (RunId::new(MADE_MS, RANDOM), RunId::new(MADE_MS + 1, RANDOM));
+        let ids = [
+            derived_uuid(&one, &["node", "plan"]),
+            derived_uuid(&one, &["node", "do"]),
+            derived_uuid(&one, &["nodeplan"]),
+            derived_uuid(&one, &["node", "plan", ""]),
+            derived_uuid(&other, &["node", "plan"]),
+        ];
+        assert_eq!(ids.iter().collect::<std::collections::BTreeSet<_>>().len(), ids.len());
+        assert_eq!(derived_uuid(&one, &["node", "plan"]), ids[0]);
+        let uuid = Uuid::try_parse(&ids[0]).unwrap();
+        assert_eq!((uuid.get_version(), uuid.get_variant()), (Some(Version::Custom), Variant::RFC4122));
     }
 
     #[test]

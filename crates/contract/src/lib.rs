@@ -26,7 +26,7 @@ pub mod session;
 mod status;
 mod terms;
 pub mod time;
-mod view;
+pub mod view;
 mod wait;
 pub mod work;
 

@@ -22,6 +22,8 @@ use crate::policy::{
 };
 use crate::receipt::BatchReceipt;
 use crate::replay::ReplayReport;
+use crate::view::graph::RunGraph;
+use crate::view::stream::StreamEvent;
 use crate::{
     AgentRequest, AgentResponse, ApprovalView, AuditLine, Config, Contract, EventLine, Fact, Manifest, PromptBlocks,
     Receipt, RunView, SessionEvent, SessionOutcome, TaskView, VerdictFile,
@@ -166,12 +168,14 @@ schemas! {
     "reexec_report.v1.json" => ReexecReport,
     "replay_report.v1.json" => ReplayReport,
     "review_report.v1.json" => ReviewReport,
+    "run_graph.v1.json" => RunGraph,
     "run_manifest.v1.json" => RunManifest,
     "run_result.v1.json" => RunResult,
     "run_view.v1.json" => RunView,
     "scratch_paths.v1.json" => ScratchPathsFile,
     "session_event.v1.json" => SessionEvent,
     "session_outcome.v1.json" => SessionOutcome,
+    "stream_event.v1.json" => StreamEvent,
     "task_contract.v1.json" => TaskContract,
     "task_result.v1.json" => TaskResult,
     "task_view.v1.json" => TaskView,

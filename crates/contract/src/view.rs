@@ -1,5 +1,11 @@
 //! What people and programs are shown of a run or a task. Views are made from the index tables; a browser or a
-//! script gets nothing it would have to compute.
+//! script gets nothing it would have to compute. [`graph`] and [`stream`] are a run as seed 003 has it.
+
+pub mod graph;
+pub mod stream;
+
+#[cfg(test)]
+mod tests;
 
 use crate::receipt::LeftOut;
 use crate::schema::JsonSchema;

@@ -13,6 +13,7 @@ pub mod redact;
 mod spec;
 mod state;
 pub mod turn;
+pub mod view;
 pub mod workflow;
 
 pub use approvals::approval_problems;

@@ -17,6 +17,8 @@ mod items_property;
 mod prompt;
 #[path = "run/property.rs"]
 mod property;
+#[path = "run/view.rs"]
+mod view;
 #[path = "run/waits.rs"]
 mod waits;
 

@@ -1,7 +1,7 @@
 //! Opening the database: pragmas, the version check, migrations, and rebuilding the index tables from the logs.
 
 use crate::log::now;
-use crate::{Error, Layout, Result, index};
+use crate::{Error, Layout, Result, graph, index};
 use contract::{Audit, EventLine};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::time::Duration;
@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0002.sql"),
     include_str!("migrations/0003.sql"),
     include_str!("migrations/0004.sql"),
+    include_str!("migrations/0005.sql"),
 ];
 
 /// How SQLite keeps its journal here.
@@ -167,7 +168,7 @@ pub fn reindex(store: &crate::Store) -> Result<Reindexed> {
 /// Rebuilds the rows of one run; if its lines cannot be read, they stay as they were. Answers which.
 fn reindex_run(db: &Connection, slug: &str) -> Result<bool> {
     db.execute_batch("SAVEPOINT one_run")?;
-    let tables = ["steps", "items", "kv_run"];
+    let tables = ["steps", "items", "kv_run", "graph"];
     let cleared = tables.iter().try_for_each(|table| {
         db.execute(&format!("DELETE FROM {table} WHERE run_id = ?1"), [slug]).map(drop).map_err(Error::from)
     });
@@ -184,14 +185,17 @@ fn reindex_run(db: &Connection, slug: &str) -> Result<bool> {
 fn replay(db: &Connection, slug: &str) -> Result<()> {
     let mut statement = db.prepare_cached("SELECT line FROM events WHERE run_id = ?1 ORDER BY seq")?;
     let lines: Vec<String> = statement.query_map([slug], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let (mut run, mut events) = (None, Vec::with_capacity(lines.len()));
     for line in lines {
         let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
         let line = EventLine::parse(line.as_bytes())
             .map_err(|violations| damaged(violations.first().map(ToString::to_string).unwrap_or_default()))?;
         let event = line.event().map_err(damaged)?;
         index::fact(db, &line.run_uuid, &event)?;
+        run = Some(line.run_uuid);
+        events.push(event);
     }
-    Ok(())
+    run.map_or(Ok(()), |run| graph::write(db, slug, &graph::rows(run, &events)))
 }
 
 fn parse_audit(kind: &str, data: &str) -> Result<Audit> {

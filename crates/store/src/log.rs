@@ -5,10 +5,12 @@
 
 use crate::crash;
 use crate::db::{self, JournalMode};
+use crate::graph::{self, GraphRow};
 use crate::mirror::Mirror;
 use crate::place::Place;
 use crate::{AuditEnd, Error, Layout, Result, StepFile, approvals, index};
 use contract::{Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX, LogName, RunId, Slug, Timestamp};
+use run::view::Projector;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -157,17 +159,17 @@ impl Tx<'_> {
 
     /// Appends to a run's log. What can be wrong with it is found before anything is written, so that it needs no
     /// savepoint; what goes wrong later breaks the whole transaction.
-    fn append(&mut self, log: &RunLog, lines: &[Prepared], files: &[(String, StepFile)]) -> Result<()> {
+    fn append(&mut self, log: &RunLog, appended: &Appended, files: &[(String, StepFile)]) -> Result<()> {
         if self.db.is_autocommit() || self.broken.is_some() {
             return Err(no_transaction());
         }
-        let slug = log.name.run.slug();
+        let (slug, lines) = (log.name.run.slug(), &appended.lines);
         require_readable(&slug, lines)?;
         for line in lines {
             approvals::require_usable(self, &slug, &line.event.fact, line.event.ts)?;
         }
         self.expect_length(log.name.run, &slug, log.seq)?;
-        if let Err(error) = self.write(&slug, log, lines, files) {
+        if let Err(error) = self.write(&slug, log, appended, files) {
             let told = Error::Commit(error.to_string());
             self.broken = Some(error);
             return Err(told);
@@ -176,9 +178,9 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn write(&mut self, slug: &Slug, log: &RunLog, lines: &[Prepared], files: &[(String, StepFile)]) -> Result<()> {
+    fn write(&mut self, slug: &Slug, log: &RunLog, appended: &Appended, files: &[(String, StepFile)]) -> Result<()> {
         let mut mirrored = Vec::new();
-        for line in lines {
+        for line in &appended.lines {
             index::fact(self.db, &log.name.run, &line.event)?;
             self.insert(slug, line)?;
             mirrored.extend_from_slice(line.text.as_bytes());
@@ -192,6 +194,7 @@ impl Tx<'_> {
                 self.audit(&Audit::RunState { run_id, task_id, status, reason, seq, head }, line.event.ts)?;
             }
         }
+        graph::write(self.db, slug, &appended.graph)?;
         for (dir, file) in files {
             insert_file(self.db, slug, dir, file)?;
         }
@@ -265,6 +268,13 @@ struct Prepared {
     hash_text: String,
 }
 
+/// What is appended at once.
+struct Appended {
+    lines: Vec<Prepared>,
+    /// What it changes of the run's graph.
+    graph: Vec<GraphRow>,
+}
+
 /// The end of a run's log, held by whoever appends to it.
 #[derive(Debug, Clone)]
 pub struct RunLog {
@@ -276,19 +286,24 @@ pub struct RunLog {
     pub head: Digest,
     /// What its items are called, for the lines about them.
     pub(crate) items: Arc<Vec<String>>,
+    /// The run's graph as it is there.
+    pub(crate) graph: Projector,
+    /// The rows of the graph, where the run is from before there were any and nobody has written them.
+    pub(crate) unwritten: Arc<Vec<GraphRow>>,
 }
 
 impl RunLog {
     /// A log without events.
     pub fn new(run: RunId, task: Option<i64>, contract: &Digest) -> RunLog {
         let head = contract::hash::chain_start(&run.uuid(), contract);
-        RunLog { name: LogName { run, task }, seq: 0, head, items: Arc::default() }
+        let graph = Projector::new(run, "");
+        RunLog { name: LogName { run, task }, seq: 0, head, items: Arc::default(), graph, unwritten: Arc::default() }
     }
 
     /// The lines of facts, and the log's end after them.
-    fn prepare(&self, facts: Vec<Fact>, ts: Timestamp) -> (Vec<Prepared>, RunLog) {
+    fn prepare(&self, facts: Vec<Fact>, ts: Timestamp) -> (Appended, RunLog) {
         let mut prev = self.head;
-        let mut items = self.items.clone();
+        let (mut items, mut graph, mut told) = (self.items.clone(), self.graph.clone(), Vec::new());
         let mut prepared = Vec::with_capacity(facts.len());
         for (seq, fact) in (self.seq + 1..).zip(facts) {
             let id = contract::id::uuid_v7(ts.unix_ms(), random10());
@@ -301,8 +316,10 @@ impl RunLog {
             }
             let bytes = line.to_bytes();
             prev = contract::hash::chain(seq, &prev, &bytes);
+            let event = Event { seq, ts, fact };
+            told.extend(graph.apply(&event));
             prepared.push(Prepared {
-                event: Event { seq, ts, fact },
+                event,
                 ts: ts.to_string(),
                 kind: line.kind,
                 message: line.message,
@@ -313,7 +330,10 @@ impl RunLog {
             });
         }
         let seq = self.seq + prepared.len() as u64;
-        (prepared, RunLog { name: self.name.clone(), seq, head: prev, items })
+        let changed = graph.parts(&told);
+        let rows = self.unwritten.iter().cloned().chain(changed.iter().map(GraphRow::of)).collect();
+        let end = RunLog { name: self.name.clone(), seq, head: prev, items, graph, unwritten: Arc::default() };
+        (Appended { lines: prepared, graph: rows }, end)
     }
 }
 
@@ -431,10 +451,10 @@ impl Store {
         facts: Vec<Fact>,
         files: Vec<(String, StepFile)>,
     ) -> (Vec<Event>, RunLog, Ticket<()>) {
-        let (lines, end) = log.prepare(facts, now());
-        let events: Vec<Event> = lines.iter().map(|line| line.event.clone()).collect();
+        let (appended, end) = log.prepare(facts, now());
+        let events: Vec<Event> = appended.lines.iter().map(|line| line.event.clone()).collect();
         let log = log.clone();
-        let ticket = self.queue_up(how, move |tx| tx.append(&log, &lines, &files));
+        let ticket = self.queue_up(how, move |tx| tx.append(&log, &appended, &files));
         (events, end, ticket)
     }
 

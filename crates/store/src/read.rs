@@ -5,11 +5,12 @@ use crate::agents::{Agents, TELLING};
 use crate::damage::Chain;
 use crate::index::QUARANTINED;
 use crate::log::now;
-use crate::{Error, IoContext, Layout, Result, RunLog, db};
+use crate::{Error, IoContext, Layout, Result, RunLog, db, graph};
 use contract::{
     ApprovalState, ApprovalView, Digest, Event, EventLine, Fact, LeftOutView, LogName, Role, RunId, RunView, Slug,
     Status, StepStatus, StepView, TaskStatus, TaskView, Verdict,
 };
+use run::view::Projector;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
@@ -244,8 +245,12 @@ impl Reader {
         let sql = "SELECT hash FROM events WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1";
         let head: String = self.db.query_row(sql, [slug], |row| row.get(0))?;
         let head = Digest::from_str(&head).map_err(|e| damaged(e.to_string()))?;
-        let name = LogName { run: last.run_uuid, task };
-        Ok((last.run_uuid, events, RunLog { name, seq: last.seq, head, items: Arc::new(items) }))
+        let run = last.run_uuid;
+        let mut graph = Projector::new(run, "");
+        events.iter().for_each(|event| graph.skip(event));
+        let unwritten = if graph::is_there(&self.db, slug)? { Vec::new() } else { graph::rows(run, &events) };
+        let (name, items, unwritten) = (LogName { run, task }, Arc::new(items), Arc::new(unwritten));
+        Ok((run, events, RunLog { name, seq: last.seq, head, items, graph, unwritten }))
     }
 
     /// Slugs of runs for this goal that are held, newest first.

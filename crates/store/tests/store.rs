@@ -13,6 +13,8 @@ mod commit;
 mod damage;
 #[path = "store/fixture.rs"]
 mod fixture;
+#[path = "store/graph.rs"]
+mod graph;
 #[path = "store/path_locks.rs"]
 mod path_locks;
 #[path = "store/recovery.rs"]

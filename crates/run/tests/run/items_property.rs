@@ -114,7 +114,7 @@ fn meet(one: &Item, other: &Item) -> bool {
     !one.read_only && !other.read_only && left.iter().any(|a| right.iter().any(|b| near(a, b)))
 }
 
-fn played(bytes: &[u8]) -> History {
+pub(crate) fn played(bytes: &[u8]) -> History {
     let mut script = Script::new(bytes);
     let mut history = History::of_items(terms(&mut script));
     while let Some(mood) = script.pick(24) {

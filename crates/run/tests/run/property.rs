@@ -30,7 +30,7 @@ impl Script<'_> {
     }
 }
 
-fn played(script: &[u8], max_iterations: u32, retries: u32) -> History {
+pub(crate) fn played(script: &[u8], max_iterations: u32, retries: u32) -> History {
     let mut history = History::new(max_iterations, retries);
     let mut script = Script::new(script);
     while let Some(mood) = script.pick(24) {
@@ -434,7 +434,7 @@ fn change_step(step: &mut StepRef, how: u8) {
     }
 }
 
-fn script() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn script() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(any::<u8>(), 0..120)
 }
 

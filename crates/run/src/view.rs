@@ -1,0 +1,338 @@
+//! Every run as a graph to look at, in seed 003's form: a loop has four nodes, a batch a node for each item. A [`Projector`]
+//! follows a run's log and tells each fact as the events of a stream; what a client makes of them is the run's graph, which
+//! is therefore never anything else than what was told. It is used for history, for those who watch, and by the store,
+//! which keeps the parts of the graph beside the log ([`Projector::parts`]).
+//!
+//! The state that is kept on the way is small and cheap to copy: the nodes, what is waited for, and nothing that only grows.
+
+mod artifact;
+mod asked;
+mod facts;
+mod node;
+mod session;
+
+use crate::persistent::{Element, PersistentVec};
+use asked::Waiting;
+pub use asked::approval;
+use contract::id::derived_uuid;
+use contract::view::graph::{Approval, Artifact, Edge, Node, RunGraph};
+use contract::view::stream::{NodePatch, RunPatch, StreamBody, StreamEvent};
+use contract::{AgentConfig, Event, Role, RunId, SessionEvent, StepRef, Timestamp, Workflow};
+use node::NodeState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Follows the log of one run and tells it as a stream.
+#[derive(Debug, Clone)]
+pub struct Projector {
+    id: RunId,
+    /// The repository, as an absolute path: where the paths of artifacts begin. Empty where they stay relative.
+    root: Arc<str>,
+    /// The directory of the run, relative to the repository where it lies inside it.
+    run_dir: Arc<str>,
+    /// The run without its nodes, edges and artifacts; none before its first fact.
+    head: Option<Arc<RunGraph>>,
+    nodes: PersistentVec<Arc<NodeState>>,
+    /// The places of items by their ids.
+    places: Arc<BTreeMap<String, u32>>,
+    /// Who carries out items, by name.
+    workers: Arc<BTreeMap<String, AgentConfig>>,
+    /// How many turns are open.
+    open: u32,
+    /// What a person was asked and has not answered, by its name.
+    waiting: BTreeMap<String, Waiting>,
+    /// The node whose turn was committed last: who hands over to the next one of a loop.
+    last: Option<usize>,
+    /// The nodes that have changed since somebody asked for the parts that have.
+    touched: BTreeSet<usize>,
+}
+
+impl Element for Arc<NodeState> {
+    type Summary = ();
+
+    fn summary(&self) {}
+}
+
+/// A part of a run's graph, as the store keeps it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
+    /// The run without its nodes, edges and artifacts.
+    Head(Box<RunGraph>),
+    /// A node as it is now.
+    Node(Box<Node>),
+    /// An edge.
+    Edge(Edge),
+    /// An artifact.
+    Artifact(Box<Artifact>),
+    /// Somebody is asked.
+    Asked(Box<Approval>),
+    /// Nobody is asked any more, by the id of the approval.
+    Settled(String),
+}
+
+impl Projector {
+    /// Before the first fact of a run. `root` is the repository as an absolute path, and empty if the paths of artifacts are
+    /// to stay relative to it.
+    pub fn new(id: RunId, root: &str) -> Projector {
+        Projector {
+            id,
+            root: root.into(),
+            run_dir: "".into(),
+            head: None,
+            nodes: PersistentVec::default(),
+            places: Arc::default(),
+            workers: Arc::default(),
+            open: 0,
+            waiting: BTreeMap::new(),
+            last: None,
+            touched: BTreeSet::new(),
+        }
+    }
+
+    /// The next fact, as it is told. The events of the same fact are the same whoever projects it, and whenever.
+    pub fn apply(&mut self, event: &Event) -> Vec<StreamEvent> {
+        let mut out = Out { run: self.id, seq: event.seq, ts: event.ts, quiet: false, events: Vec::new() };
+        self.take(event, &mut out);
+        out.events
+    }
+
+    /// The next fact, for whoever wants to hear only of what comes after it.
+    pub fn skip(&mut self, event: &Event) {
+        let mut out = Out { run: self.id, seq: event.seq, ts: event.ts, quiet: true, events: Vec::new() };
+        self.take(event, &mut out);
+    }
+
+    /// The run without its nodes, edges and artifacts; none before its first fact.
+    pub fn head(&self) -> Option<&RunGraph> {
+        self.head.as_deref()
+    }
+
+    /// Its nodes, in the order of the contract.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().map(|state| &state.node)
+    }
+
+    /// What these events, which were just told, have changed of the graph: each part once, as it is now.
+    pub fn parts(&mut self, told: &[StreamEvent]) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut has_head = false;
+        for event in told {
+            match &event.body {
+                StreamBody::RunPatch { .. } => has_head = true,
+                StreamBody::EdgeCreated { edge } => parts.push(Part::Edge(edge.clone())),
+                StreamBody::ArtifactCreated { artifact, .. } => parts.push(Part::Artifact(Box::new(artifact.clone()))),
+                StreamBody::ApprovalRequested(asked) => parts.push(Part::Asked(Box::new(asked.clone()))),
+                StreamBody::ApprovalResolved { approval_id, .. } => parts.push(Part::Settled(approval_id.clone())),
+                _ => {}
+            }
+        }
+        let touched = std::mem::take(&mut self.touched);
+        let nodes = touched.into_iter().filter_map(|place| self.nodes.get(place));
+        parts.extend(nodes.map(|state| Part::Node(Box::new(state.node.clone()))));
+        let head = self.head().filter(|_| has_head).cloned();
+        head.map(|head| Part::Head(Box::new(head))).into_iter().chain(parts).collect()
+    }
+}
+
+/// All parts of the graph of a run, from its whole log.
+pub fn parts<'e>(id: RunId, root: &str, events: impl IntoIterator<Item = &'e Event>) -> Vec<Part> {
+    let mut projector = Projector::new(id, root);
+    let (mut edges, mut artifacts, mut asked) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for event in events {
+        for told in projector.apply(event) {
+            match told.body {
+                StreamBody::EdgeCreated { edge } => drop(edges.insert(edge.id.clone(), edge)),
+                StreamBody::ArtifactCreated { artifact, .. } => drop(artifacts.insert(artifact.id.clone(), artifact)),
+                StreamBody::ApprovalRequested(wait) => drop(asked.insert(wait.approval_id.clone(), wait)),
+                StreamBody::ApprovalResolved { approval_id, .. } => drop(asked.remove(&approval_id)),
+                _ => {}
+            }
+        }
+    }
+    let head = projector.head().map(|head| Part::Head(Box::new(head.clone())));
+    let nodes = projector.nodes().map(|node| Part::Node(Box::new(node.clone())));
+    let edges = edges.into_values().map(Part::Edge);
+    let artifacts = artifacts.into_values().map(|it| Part::Artifact(Box::new(it)));
+    let asked = asked.into_values().map(|it| Part::Asked(Box::new(it)));
+    head.into_iter().chain(nodes).chain(edges).chain(artifacts).chain(asked).collect()
+}
+
+/// The run as a graph, from its whole log; none if that is empty.
+pub fn graph(id: RunId, root: &str, events: &[Event]) -> Option<RunGraph> {
+    let mut graph = None;
+    for part in parts(id, root, events) {
+        let Some(run) = graph.as_mut() else {
+            if let Part::Head(head) = part {
+                graph = Some(*head);
+            }
+            continue;
+        };
+        match part {
+            Part::Node(node) => drop(run.nodes.insert(node.id.clone(), *node)),
+            Part::Edge(edge) => drop(run.edges.insert(edge.id.clone(), edge)),
+            Part::Artifact(it) => drop(run.artifacts.insert(it.id.clone(), *it)),
+            Part::Head(_) | Part::Asked(_) | Part::Settled(_) => {}
+        }
+    }
+    let seq = events.last().map(|event| event.seq);
+    graph.map(|graph: RunGraph| RunGraph { seq, ..graph })
+}
+
+/// What an agent is in the middle of, which is on no record: a piece of a message or of a thought. `id` must be one that
+/// nothing else has.
+pub fn delta(run: &RunId, id: String, ts: Timestamp, step: StepRef, event: &SessionEvent) -> Option<StreamEvent> {
+    let node_id = node_id(run, step);
+    let body = match event {
+        SessionEvent::MessageDelta { text } => StreamBody::MessageDelta { node_id, delta: text.clone() },
+        SessionEvent::Thought { text } => StreamBody::ThinkingDelta { node_id, delta: text.clone() },
+        _ => return None,
+    };
+    Some(StreamEvent { id, run_id: *run, ts, seq: None, cause_seq: None, body })
+}
+
+/// The id of the node that takes a turn.
+pub fn node_id(run: &RunId, step: StepRef) -> String {
+    match step.item {
+        Some(place) => item_node_id(run, place),
+        None => derived_uuid(run, &["node", step.role.as_str()]),
+    }
+}
+
+fn item_node_id(run: &RunId, place: u32) -> String {
+    derived_uuid(run, &["node", "item", &place.to_string()])
+}
+
+/// What is told of one fact.
+struct Out {
+    run: RunId,
+    seq: u64,
+    ts: Timestamp,
+    /// Whether nobody listens.
+    quiet: bool,
+    events: Vec<StreamEvent>,
+}
+
+impl Out {
+    fn tell(&mut self, body: StreamBody) {
+        if self.quiet {
+            return;
+        }
+        let id = derived_uuid(&self.run, &["event", &self.seq.to_string(), &self.events.len().to_string()]);
+        let seq = Some(self.seq);
+        self.events.push(StreamEvent { id, run_id: self.run, ts: self.ts, seq, cause_seq: seq, body });
+    }
+}
+
+/// Changing what is shown, and telling the difference.
+impl Projector {
+    /// Changes the run itself. Even where nothing else differs, it was updated now.
+    fn change_run(&mut self, out: &mut Out, change: impl FnOnce(&mut RunGraph)) {
+        self.change_run_and_nodes(out, Vec::new(), change);
+    }
+
+    fn change_run_and_nodes(&mut self, out: &mut Out, nodes: Vec<Node>, change: impl FnOnce(&mut RunGraph)) {
+        let Some(head) = self.head.as_mut() else { return };
+        let before = Arc::clone(head);
+        let after = Arc::make_mut(head);
+        change(after);
+        after.updated_at = out.ts;
+        let state = (before.state, before.reason, &before.message) != (after.state, after.reason, &after.message);
+        let patch = RunPatch {
+            status: differs(&before.status, &after.status),
+            phase: differs(&before.phase, &after.phase),
+            mode: differs(&before.mode, &after.mode),
+            global_mode: differs(&before.global_mode, &after.global_mode),
+            updated_at: Some(after.updated_at),
+            state: state.then_some(after.state),
+            reason: after.reason.filter(|_| state),
+            message: after.message.clone().filter(|_| state),
+            nodes: nodes.into_iter().map(|node| (node.id.clone(), node)).collect(),
+            edges: BTreeMap::new(),
+        };
+        let (phase, previous_phase) = (after.phase, before.phase);
+        let mode = (patch.mode, patch.global_mode);
+        if phase != previous_phase {
+            out.tell(StreamBody::RunPhase { phase, previous_phase });
+        }
+        if mode != (None, None) {
+            out.tell(StreamBody::RunMode { mode: mode.0, global_mode: mode.1 });
+        }
+        out.tell(StreamBody::RunPatch { patch: Box::new(patch) });
+    }
+
+    /// What is not told is not written either.
+    fn touch(&mut self, places: std::ops::Range<usize>, out: &Out) {
+        if !out.quiet {
+            self.touched.extend(places);
+        }
+    }
+
+    /// Changes a node.
+    fn change_node(&mut self, place: usize, out: &mut Out, change: impl FnOnce(&mut NodeState)) {
+        if place >= self.nodes.len() {
+            return;
+        }
+        let patch = self.nodes.update(place, |slot| {
+            let before = Arc::clone(slot);
+            change(Arc::make_mut(slot));
+            difference(&before.node, &slot.node).map(|patch| (slot.node.id.clone(), patch))
+        });
+        if let Some((node_id, patch)) = patch {
+            self.touch(place..place + 1, out);
+            out.tell(StreamBody::NodePatch { node_id, patch: Box::new(patch) });
+        }
+    }
+
+    /// Changes a node that has come to another point of its work, and says so.
+    fn progress(&mut self, place: usize, out: &mut Out, change: impl FnOnce(&mut NodeState)) {
+        self.change_node(place, out, change);
+        if let Some(state) = self.nodes.get(place) {
+            let Node { id, status, summary, .. } = &state.node;
+            out.tell(StreamBody::NodeProgress { node_id: id.clone(), status: *status, summary: summary.clone() });
+        }
+    }
+
+    /// The place of the node that takes a turn.
+    fn place(&self, step: StepRef) -> usize {
+        match step.item {
+            Some(place) => place as usize,
+            None => Role::PDCA.iter().position(|role| *role == step.role).unwrap_or(usize::MAX),
+        }
+    }
+
+    fn is_loop(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| head.workflow == Workflow::Pdca)
+    }
+}
+
+fn differs<T: PartialEq + Clone>(before: &T, after: &T) -> Option<T> {
+    (before != after).then(|| after.clone())
+}
+
+/// What of a node has changed; none if nothing has.
+fn difference(before: &Node, after: &Node) -> Option<NodePatch> {
+    let patch = NodePatch {
+        label: differs(&before.label, &after.label),
+        status: differs(&before.status, &after.status),
+        summary: differs(&before.summary, &after.summary),
+        last_activity_at: differs(&before.last_activity_at, &after.last_activity_at),
+        capabilities: differs(&before.capabilities, &after.capabilities),
+        permissions: differs(&before.permissions, &after.permissions),
+        session: differs(&before.session, &after.session),
+        connection: differs(&before.connection, &after.connection).flatten(),
+        inbox_count: differs(&before.inbox_count, &after.inbox_count).flatten(),
+        model: differs(&before.model, &after.model).flatten(),
+    };
+    (patch != NodePatch::default()).then_some(patch)
+}
+
+/// The beginning of the first line: what fits beside a node.
+fn short(text: &str) -> String {
+    const CHARS_MAX: usize = 140;
+    let line = text.trim().lines().next().unwrap_or_default();
+    let mut short: String = line.chars().take(CHARS_MAX).collect();
+    if line.chars().count() > CHARS_MAX {
+        short.push('…');
+    }
+    short
+}

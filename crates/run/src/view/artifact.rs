@@ -1,0 +1,95 @@
+//! Artifacts: the files of a turn and of a change, as far as their being there follows from the log. Every turn that is on
+//! record has exactly one diff; one that changed nothing has an empty one, for which there is no file.
+
+use super::Projector;
+use contract::id::derived_uuid;
+use contract::view::graph::{Artifact, ArtifactKind, ArtifactMetadata};
+use contract::{AgentType, Role, StepCommitted, Timestamp};
+
+/// A file below the run's directory.
+pub(super) struct File<'f> {
+    pub(super) kind: ArtifactKind,
+    pub(super) dir: &'f str,
+    pub(super) path: &'f str,
+    pub(super) step: Option<u32>,
+    pub(super) change: Option<u32>,
+}
+
+/// What a turn changed, as its diff says it.
+pub(super) struct Diff {
+    pub(super) files_changed: Option<Vec<String>>,
+    pub(super) summary: String,
+    pub(super) empty: bool,
+}
+
+impl Diff {
+    pub(super) fn none(summary: &str) -> Diff {
+        Diff { files_changed: Some(Vec::new()), summary: summary.to_owned(), empty: true }
+    }
+}
+
+impl Projector {
+    pub(super) fn artifact(&self, node_id: &str, file: &File<'_>, ts: Timestamp) -> Artifact {
+        let File { kind, dir, path, step, change } = file;
+        Artifact {
+            id: derived_uuid(&self.id, &["artifact", dir, path]),
+            run_id: self.id,
+            node_id: node_id.to_owned(),
+            kind: *kind,
+            name: path.rsplit('/').next().unwrap_or(path).to_owned(),
+            path: self.absolute(&format!("{}/{dir}/{path}", self.run_dir)),
+            created_at: ts,
+            metadata: None,
+            step: *step,
+            change: *change,
+            empty: false,
+        }
+    }
+
+    /// The diff of a turn: one for each, under an id of its own, wherever its file is.
+    pub(super) fn diff(&self, node_id: &str, step: u32, file: &File<'_>, diff: Diff, ts: Timestamp) -> Artifact {
+        let Diff { files_changed, summary, empty } = diff;
+        Artifact {
+            id: self.diff_id(step),
+            name: "diff.patch".to_owned(),
+            metadata: Some(ArtifactMetadata { files_changed, summary: Some(summary) }),
+            step: Some(step),
+            empty,
+            ..self.artifact(node_id, file, ts)
+        }
+    }
+
+    pub(super) fn diff_id(&self, step: u32) -> String {
+        derived_uuid(&self.id, &["diff", &step.to_string()])
+    }
+
+    /// Where the run lies outside of its repository, its directory is absolute already.
+    fn absolute(&self, path: &str) -> String {
+        match self.root.is_empty() || path.starts_with('/') {
+            true => path.to_owned(),
+            false => format!("{}/{path}", self.root),
+        }
+    }
+}
+
+/// The files that a turn on record has left, besides its diff.
+pub(super) fn of_turn(done: &StepCommitted, kind: Option<AgentType>) -> Vec<(ArtifactKind, &'static str)> {
+    use ArtifactKind::{Log, Prompt, Report, Transcript};
+    let mut files = vec![(Log, "logs/stdout.txt"), (Log, "logs/stderr.txt")];
+    let was_told = !matches!(
+        done.process,
+        contract::ProcessEnd::NotStarted(_) | contract::ProcessEnd::NotConfined(_) | contract::ProcessEnd::NotSetUp(_)
+    );
+    if was_told && kind.is_some_and(|kind| kind != AgentType::Exec) {
+        files.extend([
+            (Prompt, "prompt.full.txt"),
+            (Prompt, "prompt.blocks.json"),
+            (Transcript, "session/events.jsonl"),
+        ]);
+    }
+    if done.step.role == Role::Check && done.end == contract::TurnEnd::Answered {
+        files.extend([(Report, "verdict.json"), (Report, "scorecard.md")]);
+    }
+    files.push((Report, "output.json"));
+    files
+}

@@ -1,0 +1,183 @@
+//! Nodes: who fills the roles of a loop and who carries out the items of a batch, with what they may do. Rights are those
+//! that a turn is given (`spec.rs`), so a node never shows more than its agent has.
+
+use contract::view::graph::{
+    Capabilities, Connection, ConnectionStatus, Node, NodeStatus, Permissions, PermissionsMode, Provider, Session,
+};
+use contract::work::ShellRight;
+use contract::{AgentConfig, AgentType, Earlier, Item, ItemAdded, Role, RunId, StepRef, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A node, and what is remembered of it.
+#[derive(Debug, Clone)]
+pub(super) struct NodeState {
+    pub(super) node: Node,
+    /// What it is asked for.
+    pub(super) goal: Arc<str>,
+    /// The places of the items that it needs.
+    pub(super) needs: Arc<[u32]>,
+    /// Whether it was told its goal.
+    pub(super) briefed: bool,
+    /// The turn that is open.
+    pub(super) turn: Option<Turn>,
+    /// What came of its last turn.
+    pub(super) last: Option<LastTurn>,
+    /// Whether its item has come to its end.
+    pub(super) ended: bool,
+}
+
+/// A turn that is open.
+#[derive(Debug, Clone)]
+pub(super) struct Turn {
+    /// Whether its agent has said something.
+    pub(super) said: bool,
+    /// The approvals that its agent waits for, by its own name for the request.
+    pub(super) asked: BTreeMap<String, String>,
+}
+
+/// What came of a turn, for whoever is handed it.
+#[derive(Debug, Clone)]
+pub(super) struct LastTurn {
+    pub(super) summary: String,
+    pub(super) ok: bool,
+    pub(super) reason: Option<&'static str>,
+    /// The artifact with what it changed.
+    pub(super) diff: String,
+}
+
+impl NodeState {
+    pub(super) fn of_role(
+        run: &RunId,
+        role: Role,
+        goal: &Arc<str>,
+        agent: Option<&AgentConfig>,
+        ts: Timestamp,
+    ) -> NodeState {
+        let step = StepRef { index: 0, role, iteration: 1, attempt: 1, item: None };
+        let works = matches!(role, Role::Do | Role::Act);
+        let kind = agent.map_or(AgentType::Exec, |agent| agent.kind);
+        let shell = if works || kind == AgentType::Exec { ShellRight::Never } else { ShellRight::Deny };
+        let (label, template) = match role {
+            Role::Plan => ("Plan", "planner"),
+            Role::Do => ("Do", "implementer"),
+            Role::Check => ("Check", "reviewer"),
+            Role::Act => ("Act", "implementer"),
+            Role::Worker => ("Worker", "implementer"),
+        };
+        let node =
+            node(run, super::node_id(run, step), (label.to_owned(), template.to_owned()), agent, (works, shell), ts);
+        NodeState::new(node, Arc::clone(goal), Arc::default())
+    }
+
+    pub(super) fn of_item(
+        run: &RunId,
+        added: &ItemAdded,
+        agent: Option<&AgentConfig>,
+        needs: Arc<[u32]>,
+        ts: Timestamp,
+    ) -> NodeState {
+        let item = &added.item;
+        let (id, names) = (super::item_node_id(run, added.index), (item.id.clone(), template(item)));
+        let mut node = node(run, id, names, agent, (!item.read_only, item.rights.shell), ts);
+        let done = match &added.earlier {
+            Some(Earlier::Done { run, .. }) => Some(format!("done in run {run}")),
+            Some(Earlier::Unfinished { .. }) | None => None,
+        };
+        let ended = done.is_some();
+        if let Some(summary) = done {
+            node.summary = summary;
+            node.connection = Some(connection(ConnectionStatus::Disconnected, None));
+        }
+        NodeState { ended, ..NodeState::new(node, item.goal.as_str().into(), needs) }
+    }
+
+    fn new(node: Node, goal: Arc<str>, needs: Arc<[u32]>) -> NodeState {
+        NodeState { node, goal, needs, briefed: false, turn: None, last: None, ended: false }
+    }
+
+    /// Has it be at work, or not.
+    pub(super) fn connect(&mut self, status: ConnectionStatus) {
+        let heard = self.node.connection.as_ref().and_then(|before| before.last_output_at);
+        self.node.connection = Some(connection(status, heard));
+    }
+
+    /// It did something.
+    pub(super) fn touch(&mut self, ts: Timestamp) {
+        self.node.last_activity_at = ts;
+    }
+
+    /// Its agent was heard.
+    pub(super) fn hear(&mut self, ts: Timestamp) {
+        self.touch(ts);
+        self.node.connection = Some(connection(ConnectionStatus::Connected, Some(ts)));
+    }
+}
+
+/// Workers implement; what else a document calls a role is what it is called here.
+fn template(item: &Item) -> String {
+    match item.role.to_ascii_lowercase() {
+        role if role == "worker" || role.is_empty() => "implementer".to_owned(),
+        role => role,
+    }
+}
+
+fn node(
+    run: &RunId,
+    id: String,
+    (label, role_template): (String, String),
+    agent: Option<&AgentConfig>,
+    (write, shell): (bool, ShellRight),
+    ts: Timestamp,
+) -> Node {
+    let kind = agent.map(|agent| agent.kind);
+    Node {
+        id,
+        run_id: *run,
+        label,
+        role_template,
+        provider: kind.map_or(Provider::Custom, Provider::from),
+        status: NodeStatus::Idle,
+        summary: "waiting".to_owned(),
+        last_activity_at: ts,
+        capabilities: Capabilities {
+            spawn_nodes: false,
+            write_code: write,
+            write_docs: write,
+            run_commands: shell != ShellRight::Deny,
+            delegate_only: false,
+        },
+        permissions: Permissions { cli_permissions_mode: mode(shell), spawn_requires_approval: true },
+        session: Session { session_id: String::new(), reset_commands: reset_commands(kind) },
+        connection: Some(connection(ConnectionStatus::Idle, None)),
+        inbox_count: Some(0),
+        custom_system_prompt: None,
+        agent: kind,
+        model: agent.and_then(|agent| agent.model.clone()),
+    }
+}
+
+/// Under `never` nobody is asked; where there are no commands at all, there is nothing to skip.
+fn mode(shell: ShellRight) -> PermissionsMode {
+    match shell {
+        ShellRight::Never => PermissionsMode::Skip,
+        ShellRight::Deny | ShellRight::Untrusted | ShellRight::OnRequest => PermissionsMode::Gated,
+    }
+}
+
+/// A program has no conversation that it could forget.
+fn reset_commands(kind: Option<AgentType>) -> Vec<String> {
+    match kind {
+        None | Some(AgentType::Exec) => Vec::new(),
+        Some(_) => ["/new", "/clear"].map(str::to_owned).to_vec(),
+    }
+}
+
+fn connection(status: ConnectionStatus, heard: Option<Timestamp>) -> Connection {
+    Connection {
+        status,
+        streaming: status == ConnectionStatus::Connected,
+        last_heartbeat_at: heard,
+        last_output_at: heard,
+    }
+}

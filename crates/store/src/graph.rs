@@ -1,0 +1,259 @@
+//! The graph of every run, part by part, beside its log: written in the transaction that appends the facts, so that a
+//! snapshot is read and never folded, whatever the length of the log, and is that of the last committed fact. What the
+//! parts are is `run::view`'s to say; here they are rows of text that are put together again without being read.
+
+use crate::{Reader, Result};
+use contract::view::graph::{Approval, Artifact, RunGraph};
+use contract::{Event, RunId, Slug};
+use run::view::{Part, Projector};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::Serialize;
+
+/// The kinds of rows, in the order in which a graph has them.
+const HEAD: u8 = 0;
+const NODE: u8 = 1;
+const EDGE: u8 = 2;
+const ARTIFACT: u8 = 3;
+const ASKED: u8 = 4;
+
+/// How much of a run's graph a list shows: of a run that has more, nodes, edges and artifacts are left out of the list.
+const LISTED_BYTES_MAX: usize = 64 << 10;
+
+/// How the text of a run ends that has no nodes, edges and artifacts.
+const NO_PARTS: &str = r#","nodes":{},"edges":{},"artifacts":{}}"#;
+
+/// Where the path of an artifact begins in its text.
+const PATH: &str = r#""path":""#;
+
+/// A row that is put in place of another one, or removed.
+#[derive(Debug, Clone)]
+pub(crate) struct GraphRow {
+    kind: u8,
+    id: String,
+    json: Option<String>,
+}
+
+impl GraphRow {
+    pub(crate) fn of(part: &Part) -> GraphRow {
+        let text = |value: &dyn ErasedPart| Some(value.text());
+        let (kind, id, json) = match part {
+            Part::Head(head) => (HEAD, String::new(), text(&**head)),
+            Part::Node(node) => (NODE, node.id.clone(), text(&**node)),
+            Part::Edge(edge) => (EDGE, edge.id.clone(), text(edge)),
+            Part::Artifact(it) => (ARTIFACT, it.id.clone(), text(&**it)),
+            Part::Asked(asked) => (ASKED, asked.approval_id.clone(), text(&**asked)),
+            Part::Settled(id) => (ASKED, id.clone(), None),
+        };
+        GraphRow { kind, id, json }
+    }
+}
+
+/// A part as its text.
+trait ErasedPart {
+    fn text(&self) -> String;
+}
+
+impl<T: Serialize> ErasedPart for T {
+    fn text(&self) -> String {
+        serde_json::to_string(self).expect("BUG: a part of a graph is plain data")
+    }
+}
+
+/// Writes rows of a run's graph.
+pub(crate) fn write(db: &Connection, slug: &str, rows: &[GraphRow]) -> Result<()> {
+    for row in rows {
+        match &row.json {
+            Some(json) => db
+                .prepare_cached("INSERT OR REPLACE INTO graph (run_id, kind, id, json) VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![slug, row.kind, row.id, json])?,
+            None => db
+                .prepare_cached("DELETE FROM graph WHERE run_id = ?1 AND kind = ?2 AND id = ?3")?
+                .execute(params![slug, row.kind, row.id])?,
+        };
+    }
+    Ok(())
+}
+
+/// All rows of a run's graph in their order, from its whole log.
+pub(crate) fn rows(run: RunId, events: &[Event]) -> Vec<GraphRow> {
+    let mut rows: Vec<GraphRow> = run::view::parts(run, "", events).iter().map(GraphRow::of).collect();
+    rows.sort_by(|one, other| (one.kind, &one.id).cmp(&(other.kind, &other.id)));
+    rows
+}
+
+/// The parts of a run, as text.
+#[derive(Default)]
+struct Parts {
+    head: Option<String>,
+    /// Nodes, edges and artifacts, each as `"id":{…},…`.
+    maps: [String; 3],
+}
+
+impl Parts {
+    fn add(&mut self, row: &GraphRow, root: &str) {
+        let Some(json) = &row.json else { return };
+        let Some(map) = row.kind.checked_sub(NODE).and_then(|kind| self.maps.get_mut(usize::from(kind))) else {
+            if row.kind == HEAD {
+                self.head = Some(json.clone());
+            }
+            return;
+        };
+        if !map.is_empty() {
+            map.push(',');
+        }
+        map.push('"');
+        map.push_str(&row.id);
+        map.push_str("\":");
+        match row.kind {
+            ARTIFACT => absolute(map, json, root),
+            _ => map.push_str(json),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.maps.iter().map(String::len).sum()
+    }
+
+    /// The whole, as it would be written at once.
+    fn joined(self, seq: u64, partial: bool) -> Option<String> {
+        let head: RunGraph = serde_json::from_str(&self.head?).ok()?;
+        let head = RunGraph { seq: Some(seq), partial, ..head }.text();
+        let [nodes, edges, artifacts] = if partial { Default::default() } else { self.maps };
+        let start = head.strip_suffix(NO_PARTS)?;
+        Some(format!(r#"{start},"nodes":{{{nodes}}},"edges":{{{edges}}},"artifacts":{{{artifacts}}}}}"#))
+    }
+}
+
+/// Puts the repository before the path of an artifact. Within a JSON text a quotation mark is always escaped, so the name of
+/// the member is found nowhere else.
+fn absolute(into: &mut String, json: &str, root: &str) {
+    match json.split_once(PATH) {
+        Some((before, path)) if !path.starts_with('/') => {
+            for text in [before, PATH, root, "/", path] {
+                into.push_str(text);
+            }
+        }
+        _ => into.push_str(json),
+    }
+}
+
+/// A page of a list of runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GraphPage {
+    /// Each as the text of a [`RunGraph`], newest first.
+    pub runs: Vec<String>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<Slug>,
+}
+
+/// The graphs of runs, as they are at the last committed fact.
+impl Reader {
+    /// One run, as the text of a [`RunGraph`]; none if there is no such run.
+    pub fn graph(&self, slug: &str) -> Result<Option<String>> {
+        let _moment = self.snapshot()?;
+        self.graph_within(slug, usize::MAX)
+    }
+
+    /// Runs, newest first, after the one that a page ended with. A run with a large graph is listed without it, and says so.
+    pub fn graphs(&self, after: Option<&str>, limit: u32) -> Result<GraphPage> {
+        let _moment = self.snapshot()?;
+        let sql = "SELECT run_id FROM runs
+                   WHERE ?1 IS NULL OR rowid < (SELECT rowid FROM runs WHERE run_id = ?1) ORDER BY rowid DESC LIMIT ?2";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let found = statement.query_map(params![after, i64::from(limit) + 1], |row| row.get(0))?;
+        let mut slugs: Vec<String> = found.collect::<rusqlite::Result<_>>()?;
+        let has_more = slugs.len() > limit as usize;
+        slugs.truncate(limit as usize);
+        let next = slugs.last().filter(|_| has_more).map(|slug| slug.parse()).transpose()?;
+        let mut runs = Vec::with_capacity(slugs.len());
+        for slug in &slugs {
+            runs.extend(self.graph_within(slug, LISTED_BYTES_MAX)?);
+        }
+        Ok(GraphPage { runs, next })
+    }
+
+    /// The same, without the parts if they are larger than this.
+    fn graph_within(&self, slug: &str, bytes_max: usize) -> Result<Option<String>> {
+        let root = self.json_root();
+        let mut statement = self
+            .db
+            .prepare_cached("SELECT kind, id, json FROM graph WHERE run_id = ?1 AND kind < ?2 ORDER BY kind, id")?;
+        let mut rows = statement.query(params![slug, ASKED])?;
+        let (mut parts, mut partial) = (Parts::default(), false);
+        while let Some(row) = rows.next()? {
+            parts.add(&GraphRow { kind: row.get(0)?, id: row.get(1)?, json: Some(row.get(2)?) }, &root);
+            if parts.bytes() > bytes_max {
+                partial = true;
+                break;
+            }
+        }
+        if parts.head.is_none() {
+            return self.graph_folded(slug, &root, bytes_max);
+        }
+        Ok(parts.joined(self.length(slug)?, partial))
+    }
+
+    /// The graph of a run from before there were graphs: `norma reindex` makes it one that is read.
+    fn graph_folded(&self, slug: &str, root: &str, bytes_max: usize) -> Result<Option<String>> {
+        // A log that cannot be relied on has nothing to show; `norma verify` says why.
+        let Ok((id, events, _)) = self.log(slug) else { return Ok(None) };
+        let mut parts = Parts::default();
+        rows(id, &events).iter().for_each(|row| parts.add(row, root));
+        let partial = parts.bytes() > bytes_max;
+        Ok(parts.joined(events.len() as u64, partial))
+    }
+
+    fn length(&self, slug: &str) -> Result<u64> {
+        let mut last = self.db.prepare_cached("SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?1")?;
+        Ok(last.query_row([slug], |row| row.get::<_, i64>(0))? as u64)
+    }
+
+    /// The repository as it is spelled within a JSON text.
+    fn json_root(&self) -> String {
+        let quoted = self.layout().root.to_string_lossy().text();
+        quoted.trim_matches('"').to_owned()
+    }
+
+    /// An artifact of a run by its id; none if there is no such artifact.
+    pub fn graph_artifact(&self, slug: &str, id: &str) -> Result<Option<Artifact>> {
+        let sql = "SELECT json FROM graph WHERE run_id = ?1 AND kind = ?2 AND id = ?3";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let json: Option<String> = statement.query_row(params![slug, ARTIFACT, id], |row| row.get(0)).optional()?;
+        let mut text = String::new();
+        json.iter().for_each(|json| absolute(&mut text, json, &self.json_root()));
+        Ok(serde_json::from_str(&text).ok())
+    }
+
+    /// What people are asked and can still answer, of every run that waits for it, oldest first.
+    pub fn asked(&self) -> Result<Vec<(RunId, Approval)>> {
+        let sql = "SELECT runs.id, graph.json FROM approvals
+                   JOIN graph ON graph.run_id = approvals.run_id AND graph.kind = ?1 AND graph.id = approvals.id
+                   JOIN runs ON runs.run_id = approvals.run_id
+                   WHERE decision IS NULL AND expires_at > ?2 AND runs.ended_at IS NULL AND runs.sealed = 0
+                   ORDER BY approvals.id";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let now = crate::log::now().to_string();
+        let rows = statement.query_map(params![ASKED, now], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut asked = Vec::new();
+        for row in rows {
+            let (id, json): (String, String) = row?;
+            asked.extend(RunId::parse(&id).ok().zip(serde_json::from_str(&json).ok()));
+        }
+        Ok(asked)
+    }
+
+    /// Who tells a run from after this fact on. Everything before it is read for that: what is told of a fact is the same
+    /// wherever one begins to listen.
+    pub fn projector(&self, slug: &str, after: u64) -> Result<Projector> {
+        let (id, events, _) = self.log(slug)?;
+        let mut projector = Projector::new(id, &self.layout().root.to_string_lossy());
+        events.iter().take_while(|event| event.seq <= after).for_each(|event| projector.skip(event));
+        Ok(projector)
+    }
+}
+
+/// Whether the rows of a run's graph are there.
+pub(crate) fn is_there(db: &Connection, slug: &str) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM graph WHERE run_id = ?1 AND kind = ?2)";
+    Ok(db.prepare_cached(sql)?.query_row(params![slug, HEAD], |row| row.get(0))?)
+}
