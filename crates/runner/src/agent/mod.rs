@@ -193,21 +193,11 @@ impl Engaging<'_> {
             None => blocks(order.request, &context.templates, repository),
         };
         let kept = Place::of(kind, &conversations(context, order), spec.step);
-        let ongoing = match order.again {
-            Some(again) if again.prompt.sent == Sent::Full => None,
-            _ if agent.resume == Some(false) => None,
-            _ => kept.find(&prompt),
+        let (ongoing, sent) = match resumed(context, order, agent, &kept, &prompt) {
+            Ok(resumed) => resumed,
+            Err(why) => return Ok(Engagement::Refused(why)),
         };
-        if order.again.is_some_and(|again| again.prompt.sent == Sent::Delta) && ongoing.is_none() {
-            let why = "the conversation that it went on with was cut off, and is not on record";
-            return Ok(Engagement::Refused(why.to_owned()));
-        }
-        prompt.sent = if ongoing.is_some() { Sent::Delta } else { Sent::Full };
-        let ongoing = match (ongoing, named(context, order, kind)) {
-            (None, Err(why)) => return Ok(Engagement::Refused(why)),
-            (None, Ok(named)) => named,
-            (own, _) => own,
-        };
+        prompt.sent = sent;
         let told = Told::new(&access, agent, port, &context.user_env);
         let terms = Terms {
             kind,
@@ -271,13 +261,35 @@ fn conversations(context: &Context, order: &TurnOrder<'_>) -> PathBuf {
     }
 }
 
+/// The conversation that a turn goes on with, and how much of its prompt is said in it. The error says what keeps it from that.
+fn resumed(
+    context: &Context,
+    order: &TurnOrder<'_>,
+    agent: &AgentConfig,
+    kept: &Place,
+    prompt: &PromptBlocks,
+) -> std::result::Result<(Option<Ongoing>, Sent), String> {
+    let own = match order.again {
+        Some(again) if again.prompt.sent == Sent::Full => None,
+        _ if agent.resume == Some(false) => None,
+        _ => kept.find(prompt),
+    };
+    match own {
+        Some(own) => Ok((Some(own), Sent::Delta)),
+        None if order.again.is_some_and(|again| again.prompt.sent == Sent::Delta) => {
+            Err("the conversation that it went on with was cut off, and is not on record".to_owned())
+        }
+        None => Ok((named(context, order, kept)?, Sent::Full)),
+    }
+}
+
 /// The conversation that the contract of a turn names. All is told in it: what was said there before is no instruction.
-fn named(context: &Context, order: &TurnOrder<'_>, kind: Kind) -> std::result::Result<Option<Ongoing>, String> {
+fn named(context: &Context, order: &TurnOrder<'_>, kept: &Place) -> std::result::Result<Option<Ongoing>, String> {
     let Some(thread) = order.spec.item.as_ref().and_then(|item| item.thread.as_deref()) else { return Ok(None) };
     if order.again.is_some() {
         return Err(format!("it continued conversation {thread}, which is not on record as it was then"));
     }
-    let found = Threads::new(context.layout.threads()).find(kind, thread);
+    let found = Threads::new(context.layout.threads()).find(kept.kind, thread);
     found.map(Some).ok_or_else(|| format!("conversation {thread}, which the contract names, is not kept any more"))
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Ongoing {
 /// Where the conversation of one role of a loop, or about one item, is kept.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
-    kind: Kind,
+    pub(super) kind: Kind,
     dir: PathBuf,
 }
 
@@ -62,11 +62,6 @@ impl Place {
     /// At this very place.
     pub(super) fn at(kind: Kind, dir: PathBuf) -> Place {
         Place { kind, dir }
-    }
-
-    /// The make of its agent.
-    pub(super) fn agent(&self) -> String {
-        self.kind.as_str().to_owned()
     }
 
     /// The conversation that is kept here, if there is one.

@@ -97,7 +97,7 @@ impl Saving {
     fn known(&self, id: &str, used: Usage) -> Known {
         let mut all = self.before;
         all.add(&used);
-        Known { agent: self.place.agent(), id: id.to_owned(), told: self.told.clone(), used: all }
+        Known { agent: self.place.kind.as_str().to_owned(), id: id.to_owned(), told: self.told.clone(), used: all }
     }
 
     fn begin(&self, layers: Arc<(OwnedFd, OwnedFd)>, known: Known) -> Option<Busy> {

@@ -304,7 +304,7 @@ impl<'a> Walk<'a> {
             }
         };
         let mut is_converted = false;
-        if !tracked.is_some_and(|before| before.id == id)
+        if tracked.is_none_or(|before| before.id != id)
             && let Some(Content::Small(bytes)) = &mut content
             && let Some(stored) = self.stored(&found.path, mode, bytes, tracked)?
         {

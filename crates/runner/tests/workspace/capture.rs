@@ -3,7 +3,7 @@
 use std::fs;
 
 use runner::git::TreeChange;
-use runner::workspace::{CaptureRules, Captured, History, OddKind, PlainWorkspace};
+use runner::workspace::{AutoCrlf, CaptureRules, Captured, History, OddKind, PlainWorkspace};
 
 use crate::world::{World, script_command, small, write};
 
@@ -404,4 +404,60 @@ fn a_checkout_that_shows_another_tree_is_looked_at_again() {
     plain.advance(&world.objects, commit, tree).unwrap();
     assert_eq!(left_by(&world, &mut plain, "grep next src/a.txt", true), (vec![], true));
     assert_eq!(left_by(&world, &mut plain, ":", true), (vec![], false));
+}
+
+/// Attributes of every kind; the first line counts at the top only.
+const MACRO: &str = "[attr]source text eol=lf\n";
+const ATTRIBUTES: &str = "*.txt text\n*.auto text=auto\n*.crlf eol=crlf\n*.lf text eol=lf\n*.raw -text\n*.bin binary\n\
+                          *.src source\n*.txt.keep !text\n/top.x text\n\"q .y\" text\nsub/*.z text\n";
+const ATTRIBUTED: [&str; 14] = [
+    "a.txt",
+    "a.auto",
+    "a.crlf",
+    "a.lf",
+    "a.raw",
+    "a.bin",
+    "a.src",
+    "a.txt.keep",
+    "top.x",
+    "sub/top.x",
+    "q .y",
+    "sub/a.z",
+    "sub/b.txt",
+    "plain",
+];
+
+/// Texts with line ends of every kind, and what is none.
+const ENDINGS: [&[u8]; 6] = [b"a\r\nb\r\n", b"a\r\nb\n", b"a\rb\r\n", b"a\0\r\n", b"\x01\x02\x03\r\n", b"\r\r\n\x1a"];
+
+/// Git itself says what it stores: of new files, and of files whose base has CRLF already.
+#[test]
+fn what_is_stored_is_what_git_add_would_store() {
+    let places = || (0..ENDINGS.len()).flat_map(|at| ATTRIBUTED.map(|name| (at, format!("c{at}/{name}"))));
+    let octal = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\{byte:03o}")).collect::<String>();
+    let script: String = places().map(|(at, path)| format!("printf '{}' > '{path}'\n", octal(ENDINGS[at]))).collect();
+    for (autocrlf, had) in ["true", "input", "false"].map(|auto| [(auto, false), (auto, true)]).concat() {
+        let world = World::new("sha1", History::Shallow, |root| {
+            let old = places().filter(|_| had);
+            old.for_each(|(_, path)| write(&root.join(path), "old\r\n"));
+        });
+        write(&world.root.join(".gitattributes"), MACRO);
+        for at in 0..ENDINGS.len() {
+            write(&world.root.join(format!("c{at}/.gitattributes")), ATTRIBUTES);
+            write(&world.root.join(format!("c{at}/sub/.gitattributes")), "b.txt -text\n");
+        }
+        world.commit();
+        let rules = CaptureRules { line_endings: Some(AutoCrlf::new(move || autocrlf != "false")), ..rules() };
+        let Some(found) = world.both_ways(&script, &rules) else { return };
+        places().for_each(|(at, path)| write(&world.root.join(path), ENDINGS[at]));
+        let auto = format!("core.autocrlf={autocrlf}");
+        world.git(&["-c", &auto, "-c", "core.safecrlf=false", "add", "-A", "--", ".", ":!.norma"]);
+        let staged = world.git(&["ls-files", "-s"]);
+        for change in &found.changes {
+            let (path, id) = (String::from_utf8_lossy(&change.path), change.new.unwrap().id);
+            let line = staged.lines().find(|line| line.ends_with(&format!("\t{path}"))).unwrap();
+            assert!(line.contains(&id.to_string()), "{line}, autocrlf {autocrlf}, had CRLF: {had}");
+        }
+        assert_eq!(found.tree.to_string(), world.git(&["write-tree"]).trim());
+    }
 }
