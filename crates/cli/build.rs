@@ -2,8 +2,6 @@
 //! asking git: a build needs no git, and the same commit always gives the same bytes. Outside of a repository the commit
 //! is what `NORMA_COMMIT` says, else "unknown".
 
-#![expect(clippy::print_stdout, reason = "how a build script answers cargo")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

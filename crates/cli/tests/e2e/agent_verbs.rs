@@ -58,7 +58,7 @@ fn an_agent_is_added_in_a_repository_that_norma_has_never_seen_and_lands_a_chang
     let env = with_program(AGENT);
     let added = env.norma(&["agent", "add", "mine", "--host", "api.example.com", "--", "agents/mine"]);
     let out = added.success().out();
-    assert!(out.contains("state directory .norma made") && out.contains("mine 7"), "{out}");
+    assert!(out.contains("state directory .norma created") && out.contains("mine 7"), "{out}");
     assert_eq!(
         config(&env)["agents"]["mine"],
         json!({"type": "acp", "cmd": ["agents/mine"], "network": ["api.example.com:443"]})

@@ -164,7 +164,7 @@ fn a_state_directory_that_was_rolled_back_is_gone_on_with_only_when_a_person_acc
     let refused = env.norma(&["batch", "items.json"]);
     refused.exits(5);
     assert!(refused.raw_err.starts_with("error: the state directory was rolled back: its audit log has "), "{refused}");
-    assert!(refused.raw_err.contains("next: put the newer one back; or, if this is the one"), "{refused}");
+    assert!(refused.raw_err.contains("next: restore the newer one; or, to continue with this one"), "{refused}");
     env.norma(&["task", "add", "another"]).exits(5);
     env.norma(&["init"]).exits(5);
     let doctor = env.norma(&["doctor"]);

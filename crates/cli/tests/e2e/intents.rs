@@ -160,7 +160,7 @@ fn a_recording_that_was_touched_is_refused() {
         std::fs::write(recording, touched).unwrap();
         let refused = env.norma(&REPLAY);
         refused.exits(5);
-        assert!(refused.raw_err.contains("is not what was recorded, so it is not used"), "{refused}");
+        assert!(refused.raw_err.contains("was changed after it was recorded, so it is not used"), "{refused}");
         assert_eq!(refused.raw, "");
     }
 }

@@ -53,6 +53,13 @@ fn programs_read_the_roster_as_json() {
     assert_eq!(names.first().zip(names.last()), Some((&"container", &"git")));
 }
 
+#[test]
+fn it_says_its_version_commit_and_rules() {
+    let answer = text(&norma_verify(&["--version"]).stdout);
+    assert!(answer.starts_with(&format!("norma-verify {} (commit ", env!("CARGO_PKG_VERSION"))), "{answer}");
+    assert!(answer.trim_end().ends_with(&format!(", rules {})", contract::RULES)), "{answer}");
+}
+
 /// `verify.sh` needs tools that not every machine has; without them the test is not run.
 fn tools_are_missing() -> bool {
     let missing = |tool: &&str| Command::new(tool).arg("--version").output().is_err();

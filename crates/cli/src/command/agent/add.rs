@@ -191,7 +191,7 @@ impl Args {
         let layout = &context.layout;
         let mut lines = Vec::new();
         if initialized {
-            lines.push(format!("state directory {} made", layout.shown(&layout.state)));
+            lines.push(format!("state directory {} created", layout.shown(&layout.state)));
         }
         let itself = found.agent.as_deref().map(|it| format!(": {}", safe(it))).unwrap_or_default();
         lines.push(format!("added {} ({}){itself}", self.name, safe(&agent.cmd.join(" "))));

@@ -305,7 +305,7 @@ fn a_request_becomes_an_item_that_may_change_nothing_and_whose_answer_is_bound()
     let mut long = intent();
     long["inputs"]["text"] = json!("x".repeat(super::super::ITEM_BYTES_MAX));
     let problems = request(&long.to_string(), 0, "").item("opencode", &limits).unwrap_err();
-    assert!(said(&problems)[0].starts_with("/intent: comes to "), "{problems:?}");
+    assert!(said(&problems)[0].starts_with("/intent: is "), "{problems:?}");
 }
 
 fn recording() -> Recording {

@@ -409,7 +409,7 @@ fn what_could_never_be_met_or_kept_is_refused() {
         &["/required_outputs/0/type: nothing may change under a read-only contract"],
     );
     let long = compiled(|document| document["inputs"]["spec"] = json!("x".repeat(130 << 10))).unwrap_err();
-    assert!(long[0].starts_with("(document): comes to "), "{long:?}");
+    assert!(long[0].starts_with("(document): is "), "{long:?}");
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn an_item_that_does_not_fit_into_the_log_is_refused() {
     let mut long = item("a", &[]);
     long["description"] = json!("é".repeat(70 << 10));
     let found = compiled(&json!([long])).unwrap_err();
-    assert!(found[0].starts_with("/0: comes to 14"), "{found:?}");
+    assert!(found[0].starts_with("/0: is 14"), "{found:?}");
 }
 
 #[test]
