@@ -40,7 +40,7 @@ fn a_program_that_is_not_there_is_named_before_a_run_starts() {
     !   do: "no-such-agent" is not on PATH
     !   check: "./agent.sh" is in your checkout but not committed, so it is not in the run's tree
     !   act: "./no-such-script" is not in the run's tree
-    ! next: mend .norma/config.json, then trust it: norma trust
+    ! next: fix .norma/config.json, then trust it: norma trust
     [exit 4]
     "#);
     assert_eq!(env.json(&["runs"]), json!([]));
@@ -49,7 +49,7 @@ fn a_program_that_is_not_there_is_named_before_a_run_starts() {
     insta::assert_snapshot!(env.norma(&["run", "1"]), @r#"
     ! error: some agents cannot be started:
     !   check: "./agent.sh" is not executable in the run's tree; git update-index --chmod=+x agent.sh, and commit
-    ! next: mend .norma/config.json, then trust it: norma trust
+    ! next: fix .norma/config.json, then trust it: norma trust
     [exit 4]
     "#);
 }
@@ -86,7 +86,7 @@ fn programs_and_scripts_of_the_repository_are_those_of_the_runs_tree() {
     insta::assert_snapshot!(env.norma(&["run", "1", "--new"]), @r#"
     ! error: some agents cannot be started:
     !   plan: path "no/such/dir" is not a directory of the run's tree
-    ! next: mend .norma/config.json, then trust it: norma trust
+    ! next: fix .norma/config.json, then trust it: norma trust
     [exit 4]
     "#);
 }
