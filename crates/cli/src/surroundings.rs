@@ -59,6 +59,10 @@ pub(crate) struct Surroundings {
     pub(crate) exe: PathBuf,
     state: Option<PathBuf>,
     data_home: PathBuf,
+    /// The user's own configuration, whether or not there is one.
+    own_config: PathBuf,
+    /// The editor that the user wants.
+    pub(crate) editor: OsString,
     pub(crate) git: UserEnvironment,
     pub(crate) hook: HookEnvironment,
     agent_env: BTreeMap<OsString, OsString>,
@@ -84,6 +88,11 @@ impl Surroundings {
         })?;
         let home = var("HOME").map(PathBuf::from);
         let data = var("XDG_DATA_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let config = var("XDG_CONFIG_HOME").map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let own_config = config
+            .or_else(|| home.as_ref().map(|home| home.join(".config")))
+            .unwrap_or_else(|| "/etc".into())
+            .join("norma/config.json");
         let data_home = data
             .or_else(|| home.map(|home| home.join(".local/share")))
             .unwrap_or_else(|| "/var/lib".into())
@@ -100,6 +109,8 @@ impl Surroundings {
             config: cli.config.clone(),
             state,
             data_home,
+            own_config,
+            editor: var("VISUAL").or_else(|| var("EDITOR")).unwrap_or_else(|| "vi".into()),
             git: UserEnvironment {
                 path: var("PATH"),
                 home: var("HOME"),
@@ -125,6 +136,8 @@ impl Surroundings {
             config: None,
             exe: self.exe.clone(),
             data_home: self.data_home.clone(),
+            own_config: self.own_config.clone(),
+            editor: self.editor.clone(),
             git: self.git.clone(),
             hook: HookEnvironment::default(),
             agent_env: self.agent_env.clone(),
@@ -191,6 +204,7 @@ impl Surroundings {
             agent_env: Variables(self.agent_env.clone()),
             user_env: Variables(std::env::vars_os().collect()),
             attended: std::io::stdin().is_terminal(),
+            own_config: self.own_config.clone(),
         }
     }
 
@@ -252,7 +266,23 @@ impl Surroundings {
             sandbox: Arc::new(self.sandbox()),
             told: self.workspace_progress(),
             command: self.command.clone(),
+            own_config: self.own_config.clone(),
+            policies: None,
         })
+    }
+
+    /// The same for somebody who never asked for a state directory: it is made, and git ignores all of it.
+    pub(crate) fn context_or_private(&self) -> Outcome<Context> {
+        let context = self.context_to_be()?;
+        if !context.layout.exists() {
+            context.layout.create_private()?;
+        }
+        Ok(context)
+    }
+
+    /// Whether somebody is at the terminal to be asked.
+    pub(crate) fn is_attended(&self) -> bool {
+        !self.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
     /// Has a request carried out: by the owner if there is one, else by taking the lock for a moment.

@@ -56,6 +56,25 @@ pub(crate) fn prompt(question: &str) {
     let _ = std::io::stderr().flush();
 }
 
+/// Reads one key from the terminal, without waiting for the end of a line where it is one; none at the end of input.
+pub(crate) fn key() -> Option<char> {
+    use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+    use std::io::Read;
+    let stdin = std::io::stdin();
+    let before = tcgetattr(&stdin).ok();
+    if let Some(mut terms) = before.clone() {
+        terms.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        let _ = tcsetattr(&stdin, OptionalActions::Now, &terms);
+    }
+    let mut byte = [0];
+    let read = stdin.lock().read(&mut byte).unwrap_or(0);
+    if let Some(terms) = before {
+        let _ = tcsetattr(&stdin, OptionalActions::Now, &terms);
+    }
+    err("");
+    (read == 1).then(|| char::from(byte[0]))
+}
+
 /// Prints a line to stderr.
 pub(crate) fn err(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");

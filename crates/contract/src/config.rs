@@ -16,6 +16,9 @@ pub struct Config {
     /// Agents by name: those of the roles `plan`, `do`, `check` and `act`, and those that contracts name.
     #[serde(default)]
     pub agents: BTreeMap<String, AgentConfig>,
+    /// Who works where nobody is named: one of `agents`, or codex, claude, gemini or opencode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_agent: Option<String>,
     /// What a run may use up.
     pub budgets: Budgets,
     /// How a passed run reaches the user's branch.
@@ -425,6 +428,7 @@ impl Config {
     pub fn starting_point() -> Config {
         Config {
             agents: BTreeMap::new(),
+            default_agent: None,
             budgets: Budgets {
                 max_iterations: 5,
                 max_patch_kb: Some(200),
@@ -455,7 +459,26 @@ impl Config {
         problems.extend(config.workspace.violations(config.sandbox.backend));
         problems.extend(config.host.violations());
         problems.extend(config.scope.compile(None).err().into_iter().flatten());
+        problems.extend(config.default_agent_violation());
         if problems.is_empty() { Ok(config) } else { Err(problems) }
+    }
+
+    /// The same for the user's own configuration, in which everything can be left out.
+    pub fn parse_own(bytes: &[u8]) -> Result<Config, Vec<Violation>> {
+        let mut document = json::parse(bytes, &JsonLimits::DOCUMENT)?;
+        if let Some(members) = document.as_object_mut() {
+            let budgets =
+                || serde_json::to_value(Config::starting_point().budgets).expect("BUG: budgets are plain data");
+            members.entry("budgets").or_insert_with(budgets);
+        }
+        Config::parse(document.to_string().as_bytes())
+    }
+
+    fn default_agent_violation(&self) -> Option<Violation> {
+        let name = self.default_agent.as_ref().filter(|name| self.agent(name).is_none())?;
+        let message =
+            format!("there is no agent {name:?}: name one of \"agents\", or codex, claude, gemini or opencode");
+        Some(Violation { pointer: "/default_agent".to_owned(), message })
     }
 
     /// The agent of this name; the known command lines need no entry.
@@ -689,6 +712,16 @@ mod tests {
         );
         let written = serde_json::to_string(&Config::starting_point()).unwrap();
         assert!(!written.contains("workers"), "what nobody changed is not written");
+    }
+
+    #[test]
+    fn the_users_own_configuration_may_leave_everything_out() {
+        assert_eq!(Config::parse_own(b"{}").unwrap(), Config::starting_point());
+        let own = Config::parse_own(br#"{"default_agent": "claude"}"#).unwrap();
+        assert_eq!(own.default_agent.as_deref(), Some("claude"));
+        let problems = Config::parse_own(br#"{"default_agent": "nobody"}"#).unwrap_err();
+        assert_eq!(problems[0].pointer, "/default_agent");
+        assert!(Config::parse_own(b"[]").is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod gate;
 mod items;
 mod persistent;
 pub mod prompt;
+pub mod proposal;
 pub mod redact;
 mod spec;
 mod state;

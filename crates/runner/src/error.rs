@@ -169,9 +169,10 @@ fn store_hint(error: &store::Error) -> Option<&'static str> {
     }
 }
 
-fn git_hint(error: &GitError) -> Option<&'static str> {
+fn git_hint(error: &GitError) -> Option<&str> {
     match error {
         GitError::NotARepository { .. } => Some("norma works in a git repository: git init, or cd to one"),
+        GitError::OthersRepository { fix, .. } => Some(fix),
         GitError::BareRepository { .. } => Some("make a checkout of it: git clone, or git worktree add"),
         GitError::NoCommits { .. } => Some("a run starts from a commit: git add … && git commit"),
         GitError::GitMissing => Some("install git"),

@@ -187,8 +187,7 @@ impl Later<'_> {
         if head.commit == base {
             return Ok(Planned::Ready(landing(base, result)));
         }
-        let policies = crate::load_policies(&store.layout)?;
-        crate::context::policy::same_policies(run, &policies)?;
+        let policies = crate::context::policy::policies_of(run, &store.layout)?;
         let rules = Rules::new(&policies, &store.layout, run.started.contract.rules);
         let merging = Merging { objects, run, rules, onto: head.commit };
         let merged = match machine {

@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 const GITIGNORE: &str =
     "*\n!.gitignore\n!config.json\n!policies/\n!policies/**\n!contracts/\n!contracts/**\n!templates/\n!templates/**\n";
 
+/// What it says where nobody has asked for a state directory (`norma run "…"` makes one by itself): git sees none of it.
+const GITIGNORE_PRIVATE: &str = "*\n";
+
 /// The state directory of a repository.
 #[derive(Debug, Clone)]
 pub struct Layout {
@@ -30,11 +33,41 @@ impl Layout {
         for dir in [self.state.clone(), self.locks(), self.runs(), self.state.join("worktrees")] {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).at("create", &dir)?;
         }
-        let ignore = self.state.join(".gitignore");
+        let ignore = self.gitignore();
         if !ignore.exists() {
             std::fs::write(&ignore, GITIGNORE).at("write", &ignore)?;
         }
         Ok(())
+    }
+
+    /// Makes the state directory of somebody who never asked for one: git ignores all of it. One that git knows stays as
+    /// it is.
+    pub fn create_private(&self) -> Result<()> {
+        use std::os::unix::fs::DirBuilderExt;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.state).at("create", &self.state)?;
+        let ignore = self.gitignore();
+        if !ignore.exists() {
+            std::fs::write(&ignore, GITIGNORE_PRIVATE).at("write", &ignore)?;
+        }
+        Ok(())
+    }
+
+    /// Whether git ignores the whole state directory. Until something lands, nothing is written to the user's git
+    /// directory for such a one.
+    pub fn is_private(&self) -> bool {
+        std::fs::read_to_string(self.gitignore()).is_ok_and(|text| text == GITIGNORE_PRIVATE)
+    }
+
+    /// Makes an ordinary state directory of a private one: what people write in it is theirs to commit from now on.
+    pub fn publish(&self) -> Result<()> {
+        if self.is_private() {
+            std::fs::write(self.gitignore(), GITIGNORE).at("write", &self.gitignore())?;
+        }
+        Ok(())
+    }
+
+    fn gitignore(&self) -> PathBuf {
+        self.state.join(".gitignore")
     }
 
     /// Whether `norma init` was here.

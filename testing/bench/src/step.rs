@@ -175,6 +175,8 @@ fn drive(world: &World, files: u32, dir: &Path, iterations: u32, turn: Turn<'_>)
         sandbox: Arc::new(crate::confine::sandbox(&world.norma)),
         told: Arc::new(|_| ()),
         command: "bench".into(),
+        own_config: Default::default(),
+        policies: None,
         layout,
     });
     let Taken::Ours(owner) = Owner::take(&context)? else { return Err("somebody else is at work here".into()) };
@@ -190,6 +192,7 @@ fn drive(world: &World, files: u32, dir: &Path, iterations: u32, turn: Turn<'_>)
         path_var: world.path(),
         user_env: &context.user_env,
         attended: false,
+        shows_dependencies: false,
     }
     .start(order)?;
     let control = Control::new()?;

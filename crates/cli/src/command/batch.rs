@@ -42,7 +42,7 @@ impl Args {
         if let Some(run) = into {
             return add(here, &file, &run);
         }
-        Work { document: Document::File(file), jobs, new, no_wait, yes_wide, many: true }.run(here)
+        Work { document: Document::File(file), jobs, new, no_wait, yes_wide, many: true, typed: None }.run(here)
     }
 }
 

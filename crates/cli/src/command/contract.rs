@@ -46,7 +46,7 @@ enum Verb {
         /// A command that must succeed (can be repeated)
         #[arg(long, value_name = "COMMAND", required = true)]
         test: Vec<String>,
-        /// The agent that does it; may be left out where there is only one
+        /// The agent that does it; without, the one that `norma run` would choose
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
         /// Where to write it; printed if left out
@@ -71,8 +71,12 @@ impl Args {
             Verb::Check { file } => check(here, &context, &file),
             Verb::New { goal, allow, test, agent, output } => {
                 let task_id = format!("task-{}", store::new_run_id().slug());
-                let agent_id = agent.map_or_else(|| only_agent(here, &context), Ok)?;
-                let draft = Draft { task_id, goal, allowed_paths: allow, tests: test, agent_id };
+                let config = settings(here, &context)?.config;
+                let agent = match agent {
+                    Some(agent) => agent,
+                    None => super::run::agent::choose(here, &context, &config, None)?.name,
+                };
+                let draft = Draft { task_id, goal, allowed_paths: allow, tests: test, agent_id: agent };
                 new(here, &context, draft, output.as_deref())
             }
             Verb::Activate { file } => activate(here, &context, &file),
@@ -190,6 +194,8 @@ fn show(here: &Surroundings, context: &Context) -> Outcome<ExitCode> {
 pub(super) fn settings(here: &Surroundings, context: &Context) -> Outcome<Settings> {
     let path = match &here.config {
         Some(path) => here.cwd.join(path),
+        // In a repository without settings the user's own count, as they do when something is run.
+        None if !context.layout.config().exists() => return Ok(runner::own_settings(context)?),
         None => context.layout.config(),
     };
     Ok(load_settings(&path, &context.layout)?)
@@ -202,11 +208,10 @@ fn submit(here: &Surroundings, context: &Context, bytes: &[u8]) -> Outcome<Submi
 }
 
 /// Why a document needs a person's approval; nothing for one that is refused, which is told when it is run.
-pub(super) fn approval_reasons(here: &Surroundings, context: &Context, bytes: &[u8]) -> Outcome<Vec<String>> {
-    let settings = settings(here, context)?;
+pub(super) fn approval_reasons(context: &Context, settings: &Settings, bytes: &[u8]) -> Outcome<Vec<String>> {
     let objects = Objects::open_or_create(&context.layout.git(), &context.user)?;
     let (user, layout) = (&context.user, &context.layout);
-    let submitted = runner::submit(user, &objects, layout, &settings, bytes, &Default::default())?;
+    let submitted = runner::submit(user, &objects, layout, settings, bytes, &Default::default())?;
     let Ok(items) = submitted.items else { return Ok(Vec::new()) };
     Ok(runner::approval_reasons(&objects, user.head()?.tree, items.iter(), &settings.policies)?)
 }
@@ -273,7 +278,7 @@ fn tell(here: &Surroundings, name: &str, submitted: Submitted) -> Outcome<ExitCo
 }
 
 /// Messages quote the document, so each line is made safe by itself.
-fn refusal(name: &str, submitted: Submitted) -> CommandError {
+pub(super) fn refusal(name: &str, submitted: Submitted) -> CommandError {
     let violations = submitted.items.err().unwrap_or_default();
     let lines: Vec<String> =
         violations.iter().map(|violation| format!("\n  {}", safe(&violation.to_string()))).collect();

@@ -28,6 +28,7 @@ pub(super) fn initialize(here: &Surroundings, context: &Arc<Context>) -> Outcome
         Taken::Ours(owner) => here.tell_recovery(&owner.recovery),
         Taken::Theirs(_) => {}
     }
+    context.layout.publish()?;
     let path = context.layout.config();
     let config_written = !path.exists();
     if config_written {

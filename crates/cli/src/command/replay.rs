@@ -58,7 +58,7 @@ impl Args {
         let state = session.own()?.state().clone();
         let (context, reader) = (session.context.clone(), session.reader()?);
         let slug = reader.find_run(&self.run)?;
-        let settings = runner::trusted_settings(&context, here.sender().config.as_deref())?;
+        let settings = runner::settings_in_force(&context, here.sender().config.as_deref())?.settings;
         let record = runner::verify_run(&reader, &context.trust, &slug)?;
         let run = reader.load(&slug)?.0;
         runner::require_own(&context, &settings, here.mode, &run, "nothing of it is run again")?;
@@ -99,7 +99,11 @@ fn rehydrate(here: &Surroundings, given: &str) -> Outcome<ExitCode> {
     let layout = here.layout_of(&user);
     let reader = Reader::open(&layout)?;
     let slug = reader.find_run(given)?;
-    let policies = runner::load_policies(&layout)?;
+    let policies = match reader.load(&slug) {
+        Ok((run, _)) => runner::policies_of(&run, &layout)?,
+        // What is wrong with it is in the record.
+        Err(_) => runner::load_policies(&layout)?,
+    };
     let objects = Objects::open_or_create(&layout.git(), &user)?;
     let record = runner::verify_run(&reader, &here.trust_of(&layout), &slug)?;
     let replay = Replay { reader: &reader, objects: &objects, policies: &policies };

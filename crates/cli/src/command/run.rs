@@ -1,53 +1,62 @@
-//! `norma run`: carries out a task, a goal, or every task that is ready.
+//! `norma run`: carries out a sentence, a task, a contract, a goal, or every task that is ready.
+
+pub(crate) mod agent;
+mod draft;
+mod nothing;
+mod preflight;
+mod sentence;
+mod shown;
+mod what;
 
 use super::work::{Document, Work};
-use crate::error::{CommandError, Outcome, code};
+use crate::error::{Outcome, code};
 use crate::session::Session;
 use crate::surroundings::Surroundings;
-use crate::text::{left_out, out, safe, short_id, short_ref};
+use crate::text::{err, left_out, out, safe, short_id, short_ref};
 use contract::{BudgetExceeded, ItemStatus, Reason, RunView, Status, WaitKind};
 use run::Run;
-use runner::Start;
+use runner::{InForce, Preview, Start, Typed};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use what::What;
 
 /// How many items are worked on at once, unless told otherwise.
 pub(crate) const JOBS_DEFAULT: usize = 2;
 
-/// Most files that a typed contract without paths may change.
-const TYPED_FILES_MAX: u64 = 50;
-
-/// How long the agent of a typed contract may take.
-const TYPED_MS: u64 = 60 * 60 * 1000;
-
-/// Run a task, a contract, a goal, or every task that is ready
+/// Run what you want in a sentence, a task, a contract, a goal, or every task that is ready
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma run 1\n  norma run contract.json\n  norma run --goal \"fix the parser\" --agent claude --allow src --test \"cargo test\"   # one agent under contract\n  norma run --goal \"fix the parser\" --ac \"cargo test passes\"   # plan, do, check, act\n  norma run --continue   # every ready task, dependencies first, past failures"
+    after_help = "Examples:\n  norma run \"let the parser accept floats\"   # norma proposes the contract; one key runs it\n  norma run \"fix the parser\" --agent claude --allow src --test \"cargo test\" --yes\n  norma run 1\n  norma run contract.json\n  norma run --goal \"fix the parser\" --ac \"cargo test passes\"   # plan, do, check, act\n  norma run --continue   # every ready task, dependencies first, past failures\n\nA flag that does not apply to what is run is an error."
 )]
 pub(crate) struct Args {
-    /// A task id (all digits), or a file with a contract or a work item
-    #[arg(conflicts_with = "goal")]
+    /// A task (all digits), a file with a contract, a work item or a batch, or what you want, in a sentence
+    #[arg(conflicts_with = "goal", value_name = "TASK|FILE|SENTENCE")]
     what: Option<String>,
-    /// Make a task of this goal and run it
+    /// Run this goal: in the plan-do-check-act loop, or with --allow or --test under a contract
     #[arg(long, value_name = "TEXT")]
     goal: Option<String>,
-    /// What must hold when it is done (can be repeated)
-    #[arg(long, value_name = "TEXT", requires = "goal")]
+    /// What must hold when it is done (can be repeated); judged by tests, or by the loop's check
+    #[arg(long, value_name = "TEXT")]
     ac: Vec<String>,
     /// Who does it: an entry of "agents", or codex, claude, gemini or opencode
-    #[arg(long, value_name = "NAME", requires = "goal")]
+    #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// What may change: a file, or a directory with everything below (can be repeated); makes it a contract
-    #[arg(long, value_name = "PATH", requires = "goal")]
+    /// The model, instead of the agent's own choice
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// What may change: a file, or a directory with everything below (can be repeated)
+    #[arg(long, value_name = "PATH")]
     allow: Vec<String>,
-    /// A command that must succeed on the result (can be repeated); makes it a contract
-    #[arg(long, value_name = "COMMAND", requires = "goal")]
+    /// A command that must succeed on the result (can be repeated)
+    #[arg(long, value_name = "COMMAND")]
     test: Vec<String>,
+    /// What it may use up, such as max_cost_usd=2 or max_tokens=200000 (can be repeated)
+    #[arg(long, value_name = "NAME=N")]
+    budget: Vec<String>,
     /// How: plan, do, check and act in a loop, or one agent under contract
-    #[arg(long, value_enum, requires = "goal")]
+    #[arg(long, value_enum)]
     workflow: Option<How>,
-    /// Start over even if an interrupted run of the task could be continued
+    /// Start over even if an interrupted run could be continued
     #[arg(long)]
     new: bool,
     /// Without a task: continue with the next one after a failure
@@ -56,40 +65,82 @@ pub(crate) struct Args {
     /// Do nothing if another norma is at work here; exit 4
     #[arg(long)]
     no_wait: bool,
+    /// Run the proposed contract without asking; a wide scope needs --yes-wide as well
+    #[arg(long, short = 'y')]
+    yes: bool,
     /// Approve what a contract needs approval for, such as a wide scope, as if you were asked; it goes on record as yours
     #[arg(long)]
     yes_wide: bool,
 }
 
+/// How a goal is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum How {
+    /// plan, do, check and act, round and round
+    Pdca,
+    /// one agent, one change, your tests
+    Contract,
+}
+
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        if let Some(file) = self.what.as_deref().filter(|what| !what.bytes().all(|b| b.is_ascii_digit())) {
-            let (new, no_wait, yes_wide) = (self.new, self.no_wait, self.yes_wide);
-            let document = Document::File(file.into());
-            return Work { document, jobs: JOBS_DEFAULT, new, no_wait, yes_wide, many: false }.run(here);
-        }
-        if let Some(document) = self.contract()? {
-            let (new, no_wait, yes_wide) = (self.new, self.no_wait, self.yes_wide);
-            return Work { document, jobs: JOBS_DEFAULT, new, no_wait, yes_wide, many: false }.run(here);
-        }
-        if let Some(goal) = &self.goal {
-            super::task::require_words(goal, &self.ac)?;
-        }
-        let mut session = Session::open(here, self.no_wait)?;
-        let view = match (&self.what, &self.goal) {
-            (Some(task), _) => {
-                let task =
-                    task.parse().map_err(|_| CommandError::usage("that number is too large", "norma task list"))?;
-                session.carry_out(&Start::Task { task, new: self.new, agent: None })?
+        match self.what(&here.cwd)? {
+            What::Nothing(word) => Err(nothing::no_such(here, &word)),
+            What::Sentence(words) => sentence::run(self, &words, here),
+            What::Contract(goal) => self.contract(&goal, here),
+            What::File(file) => self.work(Document::File(file.into()), None).run(here),
+            What::Loop(goal) => self.pdca(goal, here),
+            What::Task(task) => {
+                let mut session = Session::open(here, self.no_wait)?;
+                let view = session.carry_out(&Start::Task { task, new: self.new, agent: None })?;
+                session.finish(&view)
             }
-            (None, Some(goal)) => {
-                let (goal, criteria, agent) = (goal.clone(), self.ac.clone(), self.agent.clone());
-                session.carry_out(&Start::Goal { goal, criteria, agent })?
+            What::Ready => all(&mut Session::open(here, self.no_wait)?, self.go_on),
+        }
+    }
+
+    fn work(&self, document: Document, typed: Option<Typed>) -> Work {
+        let (new, no_wait, yes_wide) = (self.new, self.no_wait, self.yes_wide);
+        Work { document, jobs: JOBS_DEFAULT, new, no_wait, yes_wide, many: false, typed }
+    }
+
+    /// A contract that was typed: nothing is proposed, and everything is checked before an agent starts.
+    fn contract(&self, goal: &str, here: &Surroundings) -> Outcome<ExitCode> {
+        super::task::require_words(goal, &self.ac)?;
+        let context = here.context_to_be()?;
+        let named = here.config.as_ref().map(|path| here.cwd.join(path));
+        let InForce { mut settings, unused } = runner::settings_in_force(&context, named.as_deref())?;
+        let agent = agent::choose(here, &context, &settings.config, self.agent.as_deref())?;
+        let typed = Typed { agent: agent.name, model: self.model.clone(), budgets: self.budget.clone() };
+        typed.apply(&mut settings)?;
+        let preview = Preview::open(&context)?;
+        let (draft, notes) = draft::typed(self, here, &preview, &settings, (goal, &typed.agent))?;
+        let document = draft.document()?.to_string().into_bytes();
+        if let Ok([item]) = preview.submit(&settings, &document)?.items.as_deref() {
+            let shown = preview.shown(&settings.config)?;
+            if !here.json {
+                notes.iter().chain(&unused).for_each(|note| err(&format!("note: {}", safe(note))));
             }
-            (None, None) => {
-                return all(&mut session, self.go_on);
+            preflight::tell_base_tests(here, &here.context_or_private()?, &settings, &shown, item)?;
+        }
+        self.work(Document::Typed(document), Some(typed)).run(here)
+    }
+
+    /// The loop for a goal. With an agent that is named it needs no configuration of the repository.
+    fn pdca(&self, goal: String, here: &Surroundings) -> Outcome<ExitCode> {
+        super::task::require_words(&goal, &self.ac)?;
+        let context = here.context_to_be()?;
+        let context = match (&self.agent, context.layout.exists()) {
+            (Some(name), false) => {
+                let settings = runner::own_settings(&context)?;
+                agent::choose(here, &context, &settings.config, Some(name))?;
+                here.context_or_private()?
             }
+            _ => here.context()?,
         };
+        let mut session = Session::at(here, context, self.no_wait)?;
+        let start = Start::Goal { goal, criteria: self.ac.clone(), agent: self.agent.clone() };
+        let view = session.carry_out(&start)?;
         session.finish(&view)
     }
 }
@@ -115,57 +166,6 @@ fn all(session: &mut Session<'_>, go_on: bool) -> Outcome<ExitCode> {
         out("no task is ready; add one: norma task add \"what you want\"");
     }
     Ok(worst)
-}
-
-/// How a goal is carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum How {
-    /// plan, do, check and act, round and round
-    Pdca,
-    /// one agent, one change, your tests
-    Contract,
-}
-
-impl Args {
-    /// The work item that was typed, unless the loop is meant.
-    fn contract(&self) -> Outcome<Option<Document>> {
-        let Some(goal) = &self.goal else { return Ok(None) };
-        let typed = !self.allow.is_empty() || !self.test.is_empty();
-        let is_contract = self.workflow.map_or(typed, |how| how == How::Contract);
-        if !is_contract {
-            return match typed {
-                true => Err(CommandError::usage("--allow and --test make a contract", "leave out --workflow pdca")),
-                false => Ok(None),
-            };
-        }
-        super::task::require_words(goal, &self.ac)?;
-        let Some(agent) = &self.agent else {
-            return Err(CommandError::usage(
-                "no agent given",
-                "use --agent claude, codex, gemini, opencode, or an entry of \"agents\"",
-            ));
-        };
-        let criteria: String = self.ac.iter().map(|text| format!("\n- {text}")).collect();
-        let description = match criteria.is_empty() {
-            true => goal.clone(),
-            false => format!("{goal}\n\nIt is done when:{criteria}"),
-        };
-        let mut item = serde_json::json!({
-            "id": "goal",
-            "agent_id": agent,
-            "description": description,
-            // One person's goal, not one of many small items: the limits are there to stop what runs away.
-            "constraints": {"max_tool_ops": 2000, "timeout_ms": TYPED_MS},
-        });
-        match self.allow.is_empty() {
-            true => item["constraints"]["max_files"] = TYPED_FILES_MAX.into(),
-            false => item["allowed_paths"] = self.allow.clone().into(),
-        }
-        if !self.test.is_empty() {
-            item["test_commands"] = self.test.clone().into();
-        }
-        Ok(Some(Document::Typed(item.to_string().into_bytes())))
-    }
 }
 
 /// The ignored files that agents left beside changes that landed.

@@ -8,9 +8,9 @@ use crate::surroundings::Surroundings;
 use crate::text::{err, prompt, safe, short};
 use contract::documents::RunResult;
 use contract::{ApprovalView, ItemStatus, RunView, Status, lines_of_reason};
-use runner::Start;
+use runner::{Start, Typed};
 use std::collections::BTreeMap;
-use std::io::{BufRead, IsTerminal, Read};
+use std::io::{BufRead, Read};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -39,6 +39,8 @@ pub(crate) struct Work {
     pub(crate) yes_wide: bool,
     /// Whether the answer is a list, however many there are.
     pub(crate) many: bool,
+    /// What was typed beside a document that was typed itself.
+    pub(crate) typed: Option<Typed>,
 }
 
 impl Work {
@@ -50,8 +52,8 @@ impl Work {
         };
         let text = text(&name, bytes)?;
         let asked = ids(&text);
-        let mut session = Session::open(here, self.no_wait)?;
-        let approved_by = match approval(here, text.as_bytes(), self.yes_wide)? {
+        let mut session = Session::at(here, here.context_or_private()?, self.no_wait)?;
+        let approved_by = match self.approval(here, text.as_bytes())? {
             Approval::NotNeeded | Approval::Later => None,
             Approval::Given => Some(session.person()),
             Approval::Refused => {
@@ -59,8 +61,8 @@ impl Work {
                 return Err(CommandError::new(code::WAITING, "not approved, so nothing was started".to_owned(), hint));
             }
         };
-        let (jobs, new) = (self.jobs, self.new);
-        let mut view = session.carry_out(&Start::Document { name, text, jobs, new, approved_by })?;
+        let (jobs, new, typed) = (self.jobs, self.new, self.typed.clone());
+        let mut view = session.carry_out(&Start::Document { name, text, jobs, new, approved_by, typed })?;
         while view.status == Status::Waiting && self.approves_change(&session, &view)? {
             let (run, by) = (view.run_id.to_string(), session.person());
             view = session.carry_out(&Start::Resume { run, jobs, approved_by: Some(by) })?;
@@ -68,11 +70,36 @@ impl Work {
         self.finish(&session, &view, &asked)
     }
 
+    /// Asks whoever is at the terminal, unless they have answered on the command line.
+    fn approval(&self, here: &Surroundings, bytes: &[u8]) -> Outcome<Approval> {
+        if self.yes_wide {
+            return Ok(Approval::Given);
+        }
+        if !here.is_attended() {
+            return Ok(Approval::Later);
+        }
+        let context = here.context()?;
+        let settings = match &self.typed {
+            None => super::contract::settings(here, &context)?,
+            Some(typed) => {
+                let named = here.config.as_ref().map(|path| here.cwd.join(path));
+                let mut settings = runner::settings_in_force(&context, named.as_deref())?.settings;
+                typed.apply(&mut settings)?;
+                settings
+            }
+        };
+        let reasons = super::contract::approval_reasons(&context, &settings, bytes)?;
+        if reasons.is_empty() {
+            return Ok(Approval::NotNeeded);
+        }
+        Ok(if confirm(&reasons) { Approval::Given } else { Approval::Refused })
+    }
+
     /// Asks whoever is at the terminal about the change that a run waits with. A no leaves it waiting.
     fn approves_change(&self, session: &Session<'_>, view: &RunView) -> Outcome<bool> {
         let (run, _) = session.reader()?.load(&view.run_id)?;
         let wait = run.approval_wait().filter(|wait| wait.reasons != run.started.contract.approval_for);
-        Ok(is_attended(session.here) && wait.is_some_and(|wait| confirm(&wait.reasons)))
+        Ok(session.here.is_attended() && wait.is_some_and(|wait| confirm(&wait.reasons)))
     }
 
     /// Says what came of it, in the order in which it was asked for.
@@ -116,26 +143,6 @@ enum Approval {
     Refused,
     /// Nobody is there to ask: the run waits for it.
     Later,
-}
-
-/// Asks whoever is at the terminal. `yes` is their answer, if they gave it on the command line.
-fn approval(here: &Surroundings, bytes: &[u8], yes: bool) -> Outcome<Approval> {
-    if yes {
-        return Ok(Approval::Given);
-    }
-    if !is_attended(here) {
-        return Ok(Approval::Later);
-    }
-    let reasons = super::contract::approval_reasons(here, &here.context()?, bytes)?;
-    if reasons.is_empty() {
-        return Ok(Approval::NotNeeded);
-    }
-    Ok(if confirm(&reasons) { Approval::Given } else { Approval::Refused })
-}
-
-/// Whether somebody is at the terminal to be asked.
-fn is_attended(here: &Surroundings) -> bool {
-    !here.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Shows whoever is at the terminal why they are asked, and reads their answer.

@@ -44,7 +44,7 @@ next: norma contract check hello.json
     insta::assert_snapshot!(env.norma(&["contract", "check", "contract.json"]), @r#"
     valid: contract.json (task_contract, 1 item(s))
     items: task-0001
-    agents: WORKER agent-1 by "worker"
+    agents: WORKER worker by "worker"
     may change: src
     tests: make test
     sha256: <hash>
@@ -54,7 +54,7 @@ next: norma contract check hello.json
     assert_eq!((&checked["ok"], &checked["kind"]), (&json!(true), &json!("task_contract")));
     assert_eq!(checked["items"][0]["worker"], "worker");
     let role = &checked["role_contract"];
-    assert_eq!(role["identity"], json!({"role": "WORKER", "agent_id": "agent-1"}));
+    assert_eq!(role["identity"], json!({"role": "WORKER", "agent_id": "worker"}));
     assert!(role["purpose"].is_string() && role["fail_closed_conditions"].is_array(), "{role}");
     assert!(refusals(&env).is_empty());
 }
@@ -134,7 +134,7 @@ fn a_batch_is_good_or_refused_as_a_whole() {
     insta::assert_snapshot!(env.norma(&["contract", "check", "batch.json"]), @r#"
     valid: batch.json (work_items, 2 item(s))
     items: a, b (after a)
-    agents: WORKER agent-1 by "worker"
+    agents: WORKER worker by "worker"
     may change: everything that policy does not protect
     tests: none
     sha256: <hash>

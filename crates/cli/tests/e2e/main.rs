@@ -35,6 +35,7 @@ mod repositories;
 mod sandbox;
 mod scope;
 mod secrets;
+mod sentence;
 mod sign_in;
 mod surroundings;
 mod terminals;

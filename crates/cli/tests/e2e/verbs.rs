@@ -292,11 +292,11 @@ fn run_with_a_goal_makes_the_task_too() {
     );
     env.norma(&["run", "1", "--goal", "both"]).exits(2);
     env.norma(&["run", "--ac", "only"]).exits(2);
-    insta::assert_snapshot!(env.norma(&["run", "contract.json"]), @"
-    ! error: could not read $DIR/repo/contract.json: No such file or directory (os error 2)
-    ! next: name a file with a task contract or work items
+    insta::assert_snapshot!(env.norma(&["run", "contract.json"]), @r#"
+    ! error: contract.json is neither a file nor a task
+    ! next: say what you want in a sentence: norma run "what you want"; or name a file or a task
     [exit 2]
-    ");
+    "#);
     insta::assert_snapshot!(env.norma(&["run", "77"]), @r"
     ! error: there is no task 77
     ! next: norma task list --all shows them
@@ -568,7 +568,7 @@ fn every_verb_has_help_with_an_example() {
       demo         See norma work on a small repository in a temporary folder (needs only git and sh)
       task         Add, list, show, link and finish tasks
       contract     Check, make and activate contracts
-      run          Run a task, a contract, a goal, or every task that is ready
+      run          Run what you want in a sentence, a task, a contract, a goal, or every task that is ready
       batch        Run work items level by level, in parallel; each lands whole or leaves no trace
       intent       Compile an intent into plan, patch and tests, or print the recorded result
       runs         List runs, newest first

@@ -1,10 +1,11 @@
 //! From a submitted document to the items of a run. Nothing is read but what the caller hands over, everything that is
 //! wrong is said at once with its JSON pointer, and nothing is coerced: what asks for too much is refused.
 
+use super::agent_registry::{ApprovalPolicy, Defaults, Platform};
 use super::{AgentRegistry, AgentRole, task_contract, work_item};
 use crate::json::{self, Limits, Report, Violation};
 use crate::policy::{McpAllowlist, allowed_path_outside, is_trivial, split};
-use crate::work::Item;
+use crate::work::{Item, NetworkRight};
 use crate::{AgentConfig, AgentType, RepoPath, schema};
 use serde::Serialize;
 use serde_json::Value;
@@ -77,6 +78,23 @@ impl Terms<'_> {
                  run (steps[].session_id); leave it out to begin a new one"
             )
         })
+    }
+
+    /// What somebody in this role may do at most. An agent of a trusted configuration needs no line in the registry as
+    /// long as that is the built-in one, which can know none of them: it may do what the built-in ones may.
+    pub(super) fn rights(&self, agent_id: &str, role: AgentRole) -> Result<Defaults, String> {
+        if let Some(agent) = self.registry.find(agent_id, role) {
+            return Ok(agent.defaults.clone());
+        }
+        let known = AgentRegistry::parse(AgentRegistry::BUILTIN.as_bytes()).ok();
+        match (self.agents.contains_key(agent_id), known) {
+            (true, Some(known)) if known == *self.registry => Ok(Defaults {
+                sandbox: Platform::WorkspaceWrite,
+                approval_policy: ApprovalPolicy::Never,
+                network: NetworkRight::Deny,
+            }),
+            _ => Err(format!("{agent_id:?} is not registered as {role}; see policies/agent_registry.json")),
+        }
     }
 
     /// The entry of the configuration that fills this role.

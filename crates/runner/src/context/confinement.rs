@@ -1,7 +1,7 @@
 //! Whether this machine can confine agents as they must be, found out before anything of a run exists.
 
 use crate::{Error, Result};
-use contract::{Backend, Mode, SandboxConfig, WorkspaceConfig};
+use contract::{Backend, Config, Mode, SandboxConfig, WorkspaceConfig};
 use sandbox::{Level, Probe, Sandbox};
 
 /// The least confinement for agents. One without namespaces cannot hide anything in a tree, nor show one.
@@ -40,6 +40,13 @@ fn refusal(probe: &Probe) -> Error {
     }
     let message = format!("sandbox_unavailable: this machine cannot confine agents: {}", what.join("; "));
     Error::environment(message, format!("{}; then look again: norma doctor", fix.join("; ")))
+}
+
+/// Whether workspaces can show installed dependencies of the checkout: where they are layers. What a setup makes takes
+/// their place.
+pub fn shows_dependencies(sandbox: &Sandbox, config: &Config) -> bool {
+    let Config { sandbox: SandboxConfig { backend, .. }, workspace, .. } = config;
+    *backend == Backend::Native && workspace.layers && workspace.setup.is_empty() && sandbox::has_overlays(sandbox)
 }
 
 /// Whether workspaces can be made here as they are configured, before anything of a run exists.

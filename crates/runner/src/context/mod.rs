@@ -4,17 +4,21 @@
 pub(crate) mod agents;
 pub(crate) mod confinement;
 pub(crate) mod keys;
+pub(crate) mod own;
 pub(crate) mod policy;
+pub(crate) mod scratch;
 pub(crate) mod state_dir;
 pub(crate) mod trust;
 
 use crate::git::Repository;
 use crate::process::Supervisor;
 use crate::workspace;
+use contract::Policies;
 use sandbox::Sandbox;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use store::Layout;
 use trust::Trust;
@@ -42,6 +46,10 @@ pub struct Context {
     pub told: Arc<dyn Fn(News) + Send + Sync>,
     /// What was typed, for whoever waits.
     pub command: String,
+    /// The user's own configuration, whether or not there is one.
+    pub own_config: PathBuf,
+    /// The policies that a run is held to, once they are decided; else those of the state directory.
+    pub policies: Option<Arc<Policies>>,
 }
 
 /// What takes its time before an agent can start.

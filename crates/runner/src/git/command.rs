@@ -60,6 +60,7 @@ const OPENS_NO_FILE: &[&str] = &[
     "diff-index",
     "for-each-ref",
     "init",
+    "log",
     "ls-files",
     "merge-base",
     "rev-parse",

@@ -76,6 +76,14 @@ pub enum GitError {
         /// What git said.
         reason: String,
     },
+    /// git does not work in a repository that belongs to somebody else.
+    #[error("git does not trust {}: it belongs to another user", dir.display())]
+    OthersRepository {
+        /// What git wants to be told is safe.
+        dir: PathBuf,
+        /// What to do next.
+        fix: String,
+    },
     /// The repository has no work tree.
     #[error("{} is in a bare repository, which has no files to work on", dir.display())]
     BareRepository {

@@ -212,6 +212,13 @@ impl Repository {
         pairs.map(|(id, name)| Ok((name.to_owned(), parse_id("for-each-ref", id.as_bytes())?))).collect()
     }
 
+    /// The subjects of the last commits, each behind a byte 1, with the paths that it changed, ended by NUL bytes.
+    pub fn recent_changes(&self, most: u32) -> Result<String, GitError> {
+        let count = format!("--max-count={most}");
+        let shown = ["--no-merges", "--name-only", "--no-renames", "-z", "--format=%x01%s", "HEAD", "--"];
+        Ok(text(self.git("log").args(&[count.as_str()]).args(&shown).run()?))
+    }
+
     /// Paths that differ between HEAD, index and files; untracked directories are one path, ignored files
     /// and norma's state directory are left out.
     pub fn dirty(&self) -> Result<Vec<DirtyPath>, GitError> {
@@ -502,6 +509,12 @@ fn object_format(name: &[u8]) -> Option<gix_hash::Kind> {
 
 fn not_a_repository(dir: &Path, error: GitError) -> GitError {
     match error {
+        GitError::Failed { stderr, .. } if stderr.contains("dubious ownership") => {
+            // git names the directory that it means, quoted.
+            let named = stderr.split('\'').nth(1).map_or_else(|| dir.to_owned(), PathBuf::from);
+            let fix = format!("git config --global --add safe.directory '{}'", named.display());
+            GitError::OthersRepository { dir: named, fix }
+        }
         GitError::Failed { stderr, .. } => GitError::NotARepository { dir: dir.to_owned(), reason: stderr },
         other => other,
     }

@@ -2,10 +2,14 @@
 //! function carries it out when nobody owns it and the asking process takes the lock itself.
 
 use crate::git::UserEnvironment;
-use crate::{Error, load_settings};
+use crate::host::budgets::raised;
+use crate::{Error, Result, Settings, load_settings};
 use contract::documents::{CompileRequest, ReexecStatus};
 use contract::replay::ReplayMode;
-use contract::{ApprovalDecision, ApprovalId, ApprovalTerms, Digest, Mode, RefusedBy, Slug, Timestamp, Violation};
+use contract::{
+    AgentConfig, ApprovalDecision, ApprovalId, ApprovalTerms, Digest, Mode, RefusedBy, Slug, Timestamp, Violation,
+    Workflow,
+};
 use run::redact::Known;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -178,6 +182,9 @@ pub struct Sender {
     pub user_env: Variables,
     /// Whether somebody is there to answer what a run asks.
     pub attended: bool,
+    /// The user's own configuration, whether or not there is one.
+    #[serde(default)]
+    pub own_config: PathBuf,
 }
 
 impl Sender {
@@ -187,8 +194,10 @@ impl Sender {
         let path = self.config.clone().unwrap_or_else(|| layout.config());
         // A configuration that cannot be read is refused by whoever is asked.
         let config = load_settings(&path, layout).map(|settings| settings.config).ok();
+        let own = crate::context::own::read(&self.own_config).map(|(config, _)| config).ok();
         let named: Vec<&str> = config
             .iter()
+            .chain(&own)
             .flat_map(|config| config.agents.values())
             .filter_map(|agent| agent.key_env.as_deref())
             .collect();
@@ -260,6 +269,9 @@ pub enum Start {
         new: bool,
         /// Who has approved on the command line, or at its terminal, whatever it needs approval for.
         approved_by: Option<String>,
+        /// What a person typed beside it, where they typed the document itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        typed: Option<Typed>,
     },
     /// An intent, to be compiled by an agent; or the run of the same request that was left.
     Compile {
@@ -295,6 +307,36 @@ pub enum Start {
         /// How many items at once.
         jobs: usize,
     },
+}
+
+/// What a person typed beside a contract that they typed. It changes their settings for this one run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Typed {
+    /// Who works.
+    pub agent: String,
+    /// The model, instead of the agent's own choice.
+    pub model: Option<String>,
+    /// What the run may use up, as `NAME=N`.
+    pub budgets: Vec<String>,
+}
+
+impl Typed {
+    /// The settings with what was typed in them.
+    pub fn apply(&self, settings: &mut Settings) -> Result<()> {
+        let budgets = settings.config.budgets.clone();
+        settings.config.budgets = raised(Workflow::Batch, budgets, &self.budgets)
+            .map_err(|problem| Error::usage(problem, "for example --budget max_tokens=200000"))?;
+        let Some(model) = &self.model else { return Ok(()) };
+        let Some(agent) = settings.config.agent(&self.agent) else { return Ok(()) };
+        if agent.kind.has_command() && agent.api.is_none() {
+            let message = format!("--model cannot be told to {}, an agent of type {}", self.agent, agent.kind.as_str());
+            return Err(Error::usage(message, "leave it out; its own command line says which model it uses"));
+        }
+        let agent = AgentConfig { model: Some(model.clone()), ..agent };
+        settings.config.agents.insert(self.agent.clone(), agent);
+        Ok(())
+    }
 }
 
 /// What a run was started as.

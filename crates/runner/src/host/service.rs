@@ -2,7 +2,8 @@
 //! what there is to continue. It is the same whoever asks, in this process or from another terminal.
 
 use crate::context::Context;
-use crate::context::confinement::{check_sandbox, check_workspace};
+use crate::context::confinement::{check_sandbox, check_workspace, shows_dependencies};
+use crate::context::own::{InForce, settings_in_force};
 use crate::context::trust::trusted_settings;
 use crate::git::Repository;
 use crate::host::budgets::raised;
@@ -19,6 +20,7 @@ use contract::{
     TaskStatus, TaskView, WaitId, WaitKind, Workflow,
 };
 use run::Run;
+use run::prompt::Templates;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -46,9 +48,19 @@ impl Host {
         let _starting = self.starting()?;
         let _alone = self.state.alone();
         let feed: Arc<Feed> = Arc::default();
-        let context = Arc::new(self.context_for(sender, &feed)?);
-        let settings = trusted_settings(&context, sender.config.as_deref())?;
-        let notes = settings.missing_policies(&context.layout).into_iter().collect();
+        let mut context = self.context_for(sender, &feed)?;
+        let InForce { mut settings, unused } = settings_for(&context, sender, &start)?;
+        if let Start::Document { typed: Some(typed), .. } = &start {
+            typed.apply(&mut settings)?;
+        }
+        if unused.is_some() {
+            context.templates = Templates::default();
+        }
+        // Whoever typed a contract was told before they confirmed it.
+        let unused = unused.filter(|_| !matches!(&start, Start::Document { typed: Some(_), .. }));
+        let notes = settings.missing_policies(&context.layout).into_iter().chain(unused).collect();
+        context.policies = Some(Arc::new(settings.policies.clone()));
+        let context = Arc::new(context);
         let service = Service { host: self, sender, context, settings };
         let Begun { resumed, jobs, consent } = service.begin(start)?;
         let Service { context, settings, .. } = service;
@@ -93,9 +105,27 @@ impl Host {
             agent_env: sender.agent_env.0.clone(),
             user_env: sender.user_env.0.clone(),
             templates: crate::load_templates(layout)?,
+            own_config: sender.own_config.clone(),
             told: Arc::new(move |news| feed.tell(&Told::Uncommitted(Delta::Preparing(news)))),
             ..(*self.context).clone()
         })
+    }
+}
+
+/// The settings that count for something. What a person typed, and a run that they started here, need nothing of the
+/// repository's own settings: without them, or where they are not trusted, the person's own count. So they do for a
+/// document in a repository that has no settings at all.
+fn settings_for(context: &Context, sender: &Sender, start: &Start) -> Result<InForce> {
+    let named = sender.config.as_deref();
+    let own_will_do = match start {
+        Start::Document { typed, .. } => typed.is_some() || !context.layout.config().exists(),
+        Start::Goal { agent, .. } => agent.is_some(),
+        Start::Resume { .. } | Start::Extend { .. } | Start::Again { .. } => true,
+        Start::Task { .. } | Start::Compile { .. } => false,
+    };
+    match own_will_do {
+        true => settings_in_force(context, named),
+        false => Ok(InForce { settings: trusted_settings(context, named)?, unused: None }),
     }
 }
 
@@ -167,10 +197,12 @@ impl Service<'_> {
         match start {
             Start::Task { task, new, agent } => self.task(task, new, agent),
             Start::Goal { goal, criteria, agent } => {
+                // A goal that cannot be begun leaves no task behind.
+                self.check_loop(agent.as_deref())?;
                 let task = self.host.state.store.add_task(goal, criteria).wait()?;
                 self.task(task, false, agent)
             }
-            Start::Document { name, text, jobs, new, approved_by } => {
+            Start::Document { name, text, jobs, new, approved_by, typed: _ } => {
                 let begun = self.document(&name, text.into_bytes(), jobs, new, approved_by.as_ref())?;
                 Ok(Begun { consent: approved_by, ..begun })
             }
@@ -186,6 +218,14 @@ impl Service<'_> {
                 self.started(jobs, |starting| starting.start_again(&recorded))
             }
         }
+    }
+
+    /// Whether the loop could begin now.
+    fn check_loop(&self, agent: Option<&str>) -> Result<()> {
+        let Config { sandbox, workspace, .. } = &self.settings.config;
+        check_sandbox(sandbox, self.mode(), &self.context.sandbox)?;
+        check_workspace(workspace, sandbox.backend, &self.context.sandbox)?;
+        self.starting().check_loop(agent)
     }
 
     /// Runs a task, or continues its interrupted run.
@@ -378,7 +418,9 @@ impl Service<'_> {
         let Context { user, trust, user_env, agent_env, .. } = &*self.context;
         let (store, objects, settings) = (&self.host.state.store, &*self.host.state.objects, &self.settings);
         let path_var = agent_env.get(OsStr::new("PATH")).map_or(OsStr::new(""), |path| path);
-        Starting { store, user, objects, trust, settings, path_var, user_env, attended: self.sender.attended }
+        let (attended, shows_dependencies) =
+            (self.sender.attended, shows_dependencies(&self.context.sandbox, &settings.config));
+        Starting { store, user, objects, trust, settings, path_var, user_env, attended, shows_dependencies }
     }
 
     /// Something of a recorded run is started only by whoever started the run here, and only confined as the run was.

@@ -9,7 +9,7 @@ use crate::git::{id, recorded};
 use crate::host::continuation;
 use crate::machine::base_ref;
 use crate::record::approval::{self, Redeemed};
-use crate::workspace::include;
+use crate::workspace::{dependencies, include};
 use crate::{Error, Result, Settings, Trust};
 use contract::{
     AcceptanceCriterion, AgentConfig, Author, Base, Budgets, Contract, ContractSchema, End, Fact, Item, ItemAdded,
@@ -81,19 +81,15 @@ pub struct Starting<'a> {
     pub user_env: &'a BTreeMap<OsString, OsString>,
     /// Whether somebody is there to answer what a run asks.
     pub attended: bool,
+    /// Whether installed dependencies of the checkout can be shown in workspaces.
+    pub shows_dependencies: bool,
 }
 
 impl Starting<'_> {
     /// Starts the loop for a goal. Nothing is left behind if anything is not as it must be.
     pub fn start(&self, order: Order) -> Result<(Run, RunLog)> {
-        let Settings { config, path, .. } = self.settings;
-        let agents = match &order.agent {
-            None => config.pdca_agents().map_err(|violations| no_agents(path, &violations))?,
-            Some(name) => {
-                let agent = config.agent(name).ok_or_else(|| no_such_agent(name))?;
-                contract::Role::PDCA.into_iter().map(|role| (role, agent.clone())).collect()
-            }
-        };
+        let config = &self.settings.config;
+        let agents = self.loop_agents(order.agent.as_deref())?;
         if let Some(parent) = &order.parent {
             continuation::check(self.store, parent)?;
         }
@@ -113,6 +109,23 @@ impl Starting<'_> {
         let id = store::new_run_id();
         let started = RunStarted { parent, tree, ..self.started(id, contract, base)? };
         self.begin(id, started, Vec::new(), None)
+    }
+
+    /// Who fills which role: one for all of them, or those that are configured.
+    fn loop_agents(&self, named: Option<&str>) -> Result<BTreeMap<contract::Role, AgentConfig>> {
+        let Settings { config, path, .. } = self.settings;
+        let Some(name) = named else {
+            return config.pdca_agents().map_err(|violations| no_agents(path, &violations));
+        };
+        let agent = config.agent(name).ok_or_else(|| no_such_agent(name))?;
+        Ok(contract::Role::PDCA.into_iter().map(|role| (role, agent.clone())).collect())
+    }
+
+    /// Whether the loop could begin at HEAD: its agents are there and reach their models.
+    pub(crate) fn check_loop(&self, agent: Option<&str>) -> Result<()> {
+        let agents = self.loop_agents(agent)?;
+        let tree = recorded(self.user.head()?.tree);
+        self.preflight(agents.iter().map(|(role, agent)| (role.as_str(), agent)), tree)
     }
 
     /// Starts the items of a contract or a batch. Nothing is left behind if anything is not as it must be.
@@ -166,8 +179,11 @@ impl Starting<'_> {
         }
         let workers = self.workers(items.iter().map(|added| &added.item))?;
         self.preflight(workers.iter().map(|(name, agent)| (name.as_str(), agent)), base.tree)?;
+        let mut sandbox_read = terms.sandbox_read.clone();
+        sandbox_read.extend(self.dependencies(base.tree)?);
         let contract = Contract {
             limits: self.settings.config.limits.for_agents(workers.values()),
+            sandbox_read,
             workers,
             items: items.iter().map(|added| added.item.clone()).collect(),
             ..terms
@@ -177,6 +193,15 @@ impl Starting<'_> {
         // Each item is a fact of its own; the digest is that of the whole contract.
         started.contract.items = Vec::new();
         self.begin(id, started, items, submitted)
+    }
+
+    /// The installed dependencies of the checkout that belong to a tree. Where a setup makes them, it does.
+    fn dependencies(&self, tree: TreeId) -> Result<Vec<String>> {
+        if !self.shows_dependencies {
+            return Ok(Vec::new());
+        }
+        let found = dependencies::find(self.user, self.objects, id(tree))?;
+        Ok(found.shown.into_iter().filter_map(|path| path.into_os_string().into_string().ok()).collect())
     }
 
     /// The document that a run of items was made of.
@@ -281,10 +306,8 @@ impl Starting<'_> {
         check_prices(&started.contract)?;
         // Before the run is on record: a run that its own user may not continue would be the worse half.
         self.trust.keep_started(started.contract_digest)?;
-        let (slug, base) = (id.slug(), crate::git::id(started.base.commit));
-        if let Swap::Moved { .. } = self.user.swap_ref(&base_ref(&slug), Some(base), None, "norma: run started")? {
-            return Err(Error::environment(format!("{} exists already", base_ref(&slug)), "try again"));
-        }
+        let slug = id.slug();
+        self.keep_base(&slug, crate::git::id(started.base.commit))?;
         self.store.create_run_dir(&slug, &started, &items, submitted)?;
         let files = submitted.map_or(Ok(Vec::new()), |bytes| keep_document(self.store, &slug, "submitted", bytes))?;
         crash::point("run.before_start");
@@ -297,6 +320,18 @@ impl Starting<'_> {
         crash::point("run.after_start");
         let run = Run::fold(id, &events).expect("BUG: a new run starts with run_started and its items");
         Ok((run, log))
+    }
+
+    /// Keeps the base alive whatever the user deletes meanwhile. For somebody who never asked for a state directory nothing
+    /// is written to their git directory: there the base lives as long as git itself keeps what no branch names any more.
+    fn keep_base(&self, slug: &str, base: crate::git::ObjectId) -> Result<()> {
+        if self.store.layout.is_private() {
+            return Ok(());
+        }
+        match self.user.swap_ref(&base_ref(slug), Some(base), None, "norma: run started")? {
+            Swap::Moved { .. } => Err(Error::environment(format!("{} exists already", base_ref(slug)), "try again")),
+            _ => Ok(()),
+        }
     }
 
     /// The commit that a contract starts from: HEAD, or the one it names.
@@ -342,28 +377,43 @@ impl Starting<'_> {
         agents: impl Iterator<Item = (&'c str, &'c AgentConfig)>,
         tree: TreeId,
     ) -> Result<()> {
-        let Starting { objects, path_var, .. } = self;
         self.require_whole(tree)?;
-        let mut missing = Vec::new();
+        let (mut missing, mut fixes) = (Vec::new(), Vec::new());
         for (name, agent) in agents {
-            let program = agent.program();
-            if let Some(problem) = program_problem(program, objects, tree, path_var, &self.user.root)? {
+            for (problem, fix) in self.agent_problems(agent, tree)? {
                 missing.push(format!("\n  {name}: {problem}"));
-            }
-            let kind = crate::agent::kind_of(agent);
-            let problem = crate::agent::sign_in_problem(kind, agent, self.user_env);
-            missing.extend(problem.map(|problem| format!("\n  {name}: {problem}")));
-            if let Some(path) = agent.path.as_deref().filter(|path| *path != ".")
-                && objects.tree_entry(id(tree), path.as_bytes())?.is_none_or(|(mode, _)| mode != 0o40_000)
-            {
-                missing.push(format!("\n  {name}: path {path:?} is not a directory of the run's tree"));
+                fixes.extend(fix.filter(|fix| !fixes.contains(fix)));
             }
         }
         if missing.is_empty() {
             return Ok(());
         }
         let message = format!("some agents cannot be started:{}", missing.concat());
-        Err(Error::environment(message, "fix .norma/config.json, then: norma trust"))
+        let hint = match fixes.is_empty() {
+            true => "fix .norma/config.json, then: norma trust".to_owned(),
+            false => fixes.join(" · "),
+        };
+        Err(Error::environment(message, hint))
+    }
+
+    /// What keeps one agent from starting, each with what to do where that is not a matter of configuration.
+    fn agent_problems(&self, agent: &AgentConfig, tree: TreeId) -> Result<Vec<(String, Option<String>)>> {
+        let Starting { objects, path_var, .. } = self;
+        let kind = crate::agent::kind_of(agent);
+        let mut problems = Vec::new();
+        if let Some(problem) = program_problem(agent.program(), objects, tree, path_var, &self.user.root)? {
+            let install = kind.filter(|_| agent.bin.is_none()).and_then(session::install);
+            problems.push((problem, install.map(|command| format!("install it: {command}"))));
+        }
+        let unreached = crate::agent::sign_in_problem(kind, agent, self.user_env);
+        let sign_in = kind.and_then(session::sign_in).map(|command| format!("sign in: {command}"));
+        problems.extend(unreached.map(|what_to_do| (what_to_do, sign_in)));
+        if let Some(path) = agent.path.as_deref().filter(|path| *path != ".")
+            && objects.tree_entry(id(tree), path.as_bytes())?.is_none_or(|(mode, _)| mode != 0o40_000)
+        {
+            problems.push((format!("path {path:?} is not a directory of the run's tree"), None));
+        }
+        Ok(problems)
     }
 }
 
@@ -477,7 +527,7 @@ fn go_on(store: &Store, mut run: Run, mut log: RunLog, more: Option<Fact>) -> Re
 }
 
 pub(crate) fn no_such_agent(name: &str) -> Error {
-    let hint = format!(r#"name it: "agents": {{ "{name}": {{ "type": "exec", "cmd": ["…"] }} }}, then: norma trust"#);
+    let hint = format!("use claude, codex, gemini or opencode, or add it: norma agent add {name} -- CMD…");
     Error::environment(format!("no agent {name:?} that can be run is configured"), hint)
 }
 

@@ -5,7 +5,8 @@ use crate::agent::{Reach, kind_of, reach, unused_address};
 use crate::context::Context;
 use crate::machine::handshake::{Handshake, HandshakeProblem, handshake};
 use crate::process::{self, Cancel, Command, End, Limits};
-use contract::{AgentConfig, AgentType, Config};
+use contract::{AgentConfig, AgentType, Config, Role};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub struct Surveyed {
     pub program: Option<PathBuf>,
     /// The command that installs it, where one is known.
     pub install: Option<&'static str>,
+    /// The command with which a person signs in, where one is known.
+    pub sign_in: Option<&'static str>,
     /// What it says about itself.
     pub version: Option<String>,
     /// How it reaches its model, or what a person has to do.
@@ -39,12 +42,15 @@ pub struct Surveyed {
     pub handshake: Option<Handshake>,
 }
 
+/// The command lines that need no entry in a configuration.
+const KNOWN: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
+
 /// How long an agent may take to open a session.
 pub const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Looks for every known agent, and for those that are configured.
 pub fn survey(context: &Context, config: &Config) -> Vec<Surveyed> {
-    let known = ["claude", "codex", "gemini", "opencode"].map(str::to_owned);
+    let known = KNOWN.map(str::to_owned);
     let configured = config.agents.iter().filter(|(_, agent)| kind_of(agent).is_some()).map(|(name, _)| name.clone());
     let mut names: Vec<String> = known.into_iter().chain(configured).collect();
     names.sort();
@@ -58,6 +64,34 @@ pub fn survey(context: &Context, config: &Config) -> Vec<Surveyed> {
             .collect();
         looking.into_iter().filter_map(|it| it.join().expect("BUG: looking at an agent does not panic")).collect()
     })
+}
+
+/// Who could work here, as far as that can be told without starting anything: the known command lines, and the agents of the
+/// configuration that fill no role of the loop.
+pub fn candidates(context: &Context, config: &Config) -> Vec<Surveyed> {
+    let known = KNOWN.map(str::to_owned);
+    let is_role = |name: &str| Role::PDCA.iter().any(|role| role.as_str() == name);
+    let configured = config.agents.keys().filter(|name| !is_role(name)).cloned();
+    let names: BTreeSet<String> = known.into_iter().chain(configured).collect();
+    names.iter().filter_map(|name| Some(candidate(context, config, name, &config.agent(name)?))).collect()
+}
+
+/// One of them.
+fn candidate(context: &Context, config: &Config, name: &str, agent: &AgentConfig) -> Surveyed {
+    let path = context.agent_env.get(OsStr::new("PATH")).cloned().unwrap_or_default();
+    let kind = kind_of(agent);
+    Surveyed {
+        name: name.to_owned(),
+        kind: agent.kind,
+        configured: config.agents.contains_key(name),
+        program: process::resolve(agent.program(), &path, &context.user.root),
+        install: kind.and_then(session::install),
+        sign_in: kind.and_then(session::sign_in),
+        version: None,
+        reach: kind.map_or(Reach::Own, |kind| reach(kind, agent, &context.user_env)),
+        unused_address: None,
+        handshake: None,
+    }
 }
 
 /// Looks for one agent; none if it has no interactive session.
@@ -76,6 +110,7 @@ pub fn look_at(context: &Context, config: &Config, name: &str, agent: &AgentConf
         configured: config.agents.contains_key(name),
         program,
         install: session::install(kind),
+        sign_in: session::sign_in(kind),
         version,
         reach: reach(kind, agent, &context.user_env),
         unused_address: unused_address(kind, agent, &context.user_env),

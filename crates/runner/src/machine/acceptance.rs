@@ -8,7 +8,7 @@
 //! (`workspace/setup.rs`). The files themselves have the time at which norma wrote their layer.
 
 mod outcome;
-mod program;
+pub(crate) mod program;
 
 use crate::change::acceptance::{Acceptance, Plan, plan};
 use crate::git::{ObjectId, recorded, sweep};
@@ -24,7 +24,7 @@ use contract::policy::forbidden_word;
 use contract::work::{TestCommand, TestCounts};
 use contract::{Backend, Item};
 use outcome::{Log, Printed, Tried};
-use program::Program;
+use program::{Places, Program, outside_path};
 use run::Run;
 use run::gate::acceptance::{counted, counted_in_junit, junit_file_named, stops};
 use run::gate::test_files::TestFiles;
@@ -105,7 +105,9 @@ impl Machine {
             (Backend::None, Shown::Directory { source, .. }) => source.clone(),
             _ => self.context.layout.root.clone(),
         };
-        let Some(program) = self.find_program(&test.argv[0], tree, &root)? else {
+        let also = &on.run.started.contract.sandbox_read;
+        let places = Places { context: &self.context, objects: &self.objects, tree, root: &root, shown: also };
+        let Some(program) = places.find(&test.argv[0])? else {
             let why = format!(
                 "{} was not found; a program is looked for on PATH outside of the repository, or by its path in the commit",
                 test.argv[0]
@@ -187,7 +189,8 @@ impl Machine {
             (MARKER.to_owned(), call.on.run.id.slug().to_string()),
             (TEST_MARKER.to_owned(), call.marker()),
         ]);
-        if let Ok(path) = self.outside_path().into_string() {
+        let shown = &call.on.run.started.contract.sandbox_read;
+        if let Ok(path) = outside_path(&self.context, shown).into_string() {
             variables.insert("PATH".to_owned(), path);
         }
         variables

@@ -2,6 +2,7 @@
 //! be for a turn, and asked for a session and nothing else.
 
 use crate::agent::{self, Greeted, Greeter};
+use crate::context::scratch::Scratch;
 use crate::machine::execute::{Call, command};
 use crate::machine::redactor;
 use crate::machine::trial::{AtHead, at_head};
@@ -14,10 +15,8 @@ use serde::Serialize;
 use session::Exit;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use store::Layout;
 
@@ -75,7 +74,7 @@ impl Handshake {
 
 /// Greets an agent of type `acp`. An error means that norma itself could not; what the agent does is in the answer.
 pub fn handshake(context: &Context, config: &Config, agent: &AgentConfig, patience: Duration) -> Result<Handshake> {
-    let scratch = Scratch::new()?;
+    let scratch = Scratch::new("handshake")?;
     // Nothing is made where norma was never initialized.
     let kept = match context.layout.exists() {
         true => context.layout.clone(),
@@ -166,25 +165,5 @@ fn problem(
             HandshakeProblem::NotStarted(error.message)
         }
         _ => HandshakeProblem::Protocol(format!("{}{because}", error.message)),
-    }
-}
-
-/// A directory of this handshake alone, gone with it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Scratch> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("norma-handshake-{}-{number}", std::process::id()));
-        let made = std::fs::DirBuilder::new().mode(0o700).create(&dir);
-        made.map_err(|source| Error::io("create", &dir, source)).map(|()| Scratch(dir))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What stays behind is below the system's directory for such things.
-        let _ = store::remove_tree(Path::new(&self.0));
     }
 }

@@ -1,6 +1,7 @@
 //! The real world: agents as processes in a private checkout, git with real objects.
 
 mod acceptance;
+pub(crate) mod base_tests;
 pub(crate) mod confine;
 pub(crate) mod execute;
 pub(crate) mod handshake;
@@ -81,8 +82,11 @@ impl Machine {
         if let Some(commands) = &self.commands {
             return Ok(commands.clone());
         }
-        let read = Arc::new(load_policies(&self.context.layout)?.commands());
-        Ok(self.commands.insert(read).clone())
+        let read = match &self.context.policies {
+            Some(policies) => policies.commands(),
+            None => load_policies(&self.context.layout)?.commands(),
+        };
+        Ok(self.commands.insert(Arc::new(read)).clone())
     }
 
     /// See [`redactor`]; made once.
@@ -172,7 +176,7 @@ impl World for Machine {
             SetupLayers::open(&self.context.layout.cache())?.forget_run(&slug)?;
         }
         // A stopped run can be gone on from, so its base must outlive the user's own clean-up; others need not.
-        if run.reason != Some(Reason::BudgetExceeded) {
+        if run.reason != Some(Reason::BudgetExceeded) && !self.context.layout.is_private() {
             let base = id(run.started.base.commit);
             let _ = self.context.user.swap_ref(&base_ref(&slug), None, Some(base), "norma: run ended")?;
         }

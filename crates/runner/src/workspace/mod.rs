@@ -22,10 +22,12 @@
 //! | `stat_cache.rs` | what files looked like when they were last read |
 //! | `only_in_git.rs` | what an agent has put into its own git alone |
 //! | `include.rs` | files of the user's checkout that workspaces show besides |
+//! | `dependencies.rs` | installed dependencies of the user's checkout, shown read-only |
 //! | `setup.rs` | what `workspace.setup` made of a tree |
 //! | `plain.rs` | workspaces where there is no overlay |
 
 mod capture;
+pub mod dependencies;
 mod difference;
 mod files;
 pub mod include;

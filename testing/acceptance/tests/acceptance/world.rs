@@ -97,6 +97,7 @@ impl World {
             path_var,
             user_env: &Default::default(),
             attended: false,
+            shows_dependencies: false,
         }
         .start(order)
         .unwrap();
@@ -131,6 +132,8 @@ impl World {
             sandbox: Arc::new(sandbox()),
             told: Arc::new(|_| ()),
             command: "test".into(),
+            own_config: PathBuf::new(),
+            policies: None,
             layout,
         })
     }

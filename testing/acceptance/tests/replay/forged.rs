@@ -26,6 +26,7 @@ fn a_turn_that_is_recorded_as_answered_and_printed_nonsense_is_found() {
             path_var,
             user_env: &Default::default(),
             attended: false,
+            shows_dependencies: false,
         }
         .start(order)
         .unwrap();

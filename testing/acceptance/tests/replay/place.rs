@@ -98,6 +98,7 @@ impl Place {
             path_var,
             user_env: &Default::default(),
             attended: false,
+            shows_dependencies: false,
         });
         let (slug, control) = (run.id.slug(), Control::new().unwrap());
         let mut machine = Machine::new(context.clone(), owner.state(), control.cancel.clone());

@@ -1,6 +1,6 @@
 //! From work items to the items of a run. A batch is taken whole or not at all.
 
-use super::super::compile::{Problems, Terms, id, limits_of, test_words};
+use super::super::compile::{Problems, Terms, id, limits_of, not_trivial, test_words};
 use super::super::graph::Graph;
 use super::super::{AgentRole, read_value};
 use super::WorkItem;
@@ -76,11 +76,7 @@ pub fn compile_batch(batch: &Batch, submitted: &[u8], terms: &Terms<'_>) -> Resu
 
 fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: &mut Problems<'_>) -> Item {
     let role = AgentRole::Worker;
-    let registered = terms
-        .registry
-        .find(&work.agent_id, role)
-        .ok_or_else(|| format!("{:?} is not registered as {role}; see policies/agent_registry.json", work.agent_id));
-    let defaults = problems.take("/agent_id", registered).map(|agent| &agent.defaults);
+    let defaults = problems.take("/agent_id", terms.rights(&work.agent_id, role));
     problems.not_blank("/description", &work.description);
     let tests = tests(work, terms, problems);
     let item = Item {
@@ -97,7 +93,7 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
         },
         read_only: work.read_only.unwrap_or(false),
         rights: Rights {
-            shell: defaults.map(|defaults| defaults.shell()).unwrap_or_default(),
+            shell: defaults.as_ref().map(|defaults| defaults.shell()).unwrap_or_default(),
             network: defaults.map(|defaults| defaults.network).unwrap_or_default(),
             mcp_tools: Vec::new(),
         },
@@ -157,7 +153,7 @@ fn tests(work: &WorkItem, terms: &Terms<'_>, problems: &mut Problems<'_>) -> Vec
     let first = work.test_command.iter().map(|line| ("test_command".to_owned(), "/test_command".to_owned(), line));
     let mut tests = Vec::new();
     for (name, pointer, line) in first.chain(more) {
-        let argv = problems.take(&pointer, test_words(line, terms));
+        let argv = problems.take(&pointer, test_words(line, terms).and_then(not_trivial));
         tests.extend(argv.map(|argv| TestCommand { name, argv, must_pass: true }));
     }
     tests

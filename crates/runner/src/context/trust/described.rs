@@ -54,7 +54,8 @@ impl Settings {
     /// What is said of policies that count although they are not there.
     pub(crate) fn missing_policies(&self, layout: &Layout) -> Option<String> {
         let (dir, names) = (layout.shown(&layout.policies()), self.policies.missing.join(", "));
-        let missing = !self.policies.missing.is_empty();
+        // Where the user's own settings count, nobody expects any there.
+        let missing = !self.policies.missing.is_empty() && self.path == layout.config();
         missing.then(|| format!("the built-in {names} count, since they are not in {dir}; norma init writes them"))
     }
 
