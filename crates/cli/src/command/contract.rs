@@ -6,7 +6,7 @@ use crate::text::{out, safe, short};
 use clap::Subcommand;
 use contract::Item;
 use contract::documents::task_contract::Draft;
-use contract::documents::{AgentRole, Kind};
+use contract::documents::Kind;
 use runner::git::Objects;
 use runner::{Context, Settings, Submitted, load_settings};
 use serde_json::json;
@@ -111,32 +111,6 @@ fn new(here: &Surroundings, context: &Context, draft: Draft, output: Option<&Pat
     let shown = safe(&file.to_string_lossy());
     let value = json!({"file": file, "task_id": contract.task_id});
     Ok(here.print(&value, || format!("{} written to {shown}\nnext: norma contract check {shown}", contract.task_id)))
-}
-
-/// Agents whose programs are known, by name.
-const KNOWN_AGENTS: [&str; 4] = ["claude", "codex", "gemini", "opencode"];
-
-/// The agent that is meant where none is named: the configured worker, the only configured agent that may be one, or the
-/// only known one that is installed.
-fn only_agent(here: &Surroundings, context: &Context) -> Outcome<String> {
-    let settings = settings(here, context)?;
-    let (agents, registry) = (&settings.config.agents, settings.policies.agent_registry());
-    if agents.contains_key("worker") {
-        return Ok("agent-1".to_owned());
-    }
-    let is_worker = |name: &&str| registry.find(name, AgentRole::Worker).is_some();
-    let configured: Vec<&str> = agents.keys().map(String::as_str).filter(is_worker).collect();
-    let path = here.agent_path();
-    let is_installed = |name: &&str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
-    let installed: Vec<&str> = KNOWN_AGENTS.into_iter().filter(is_installed).collect();
-    match (&configured[..], &installed[..]) {
-        ([only], _) | ([], [only]) => Ok((*only).to_owned()),
-        ([], []) => Err(CommandError::usage("no agent given, and none is installed", "norma doctor")),
-        ([], several) | (several, _) => {
-            let hint = format!("use --agent {}", several.join("|"));
-            Err(CommandError::usage("no agent given", hint))
-        }
-    }
 }
 
 /// The contract with the place of its schema, as seen from where it is written.

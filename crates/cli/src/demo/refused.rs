@@ -51,6 +51,7 @@ fn attempts(here: &Surroundings, context: Context) -> Outcome<[Attempt; 3]> {
         jobs: 3,
         new: true,
         approved_by: Some(session.person()),
+        typed: None,
     };
     let view = session.carry_out(&start)?;
     let reader = session.reader()?;
