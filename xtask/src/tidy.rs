@@ -6,7 +6,7 @@ mod dependencies;
 mod links;
 mod map;
 mod modules;
-mod supply;
+pub(crate) mod supply;
 mod text;
 mod words;
 

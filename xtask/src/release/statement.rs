@@ -1,6 +1,7 @@
 //! What is said of an archive: a CycloneDX list of every package that is linked, with the checksums of `Cargo.lock`, and
 //! an in-toto statement of how it was built. The statement is not signed: this machine has no key that others trust.
 
+use crate::tidy::supply::{list, text};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -110,14 +111,6 @@ pub(super) fn provenance(subjects: &[(String, String)], how: &Build<'_>, tools: 
         },
     });
     serde_json::to_string_pretty(&statement).expect("BUG: JSON can be written") + "\n"
-}
-
-fn list<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value> {
-    value[key].as_array().into_iter().flatten()
-}
-
-fn text<'v>(value: &'v Value, key: &str) -> &'v str {
-    value[key].as_str().unwrap_or_default()
 }
 
 #[cfg(test)]

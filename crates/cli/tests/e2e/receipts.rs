@@ -98,7 +98,7 @@ fn only_a_run_that_is_sealed_and_verifies_is_exported() {
     running.wait().exits(130);
     let refused = env.norma(&["export", "@last", "-o", "bundle.tar"]);
     refused.exits(2);
-    assert!(refused.err().contains("only a run that nothing changes any more can be exported"), "{refused}");
+    assert!(refused.err().contains("only a sealed run can be exported"), "{refused}");
     env.norma(&["cancel", "@last"]).success();
     env.norma(&["export", "@last", "-o", "bundle.tar"]).success();
     std::fs::remove_file(env.root.join("bundle.tar")).unwrap();
