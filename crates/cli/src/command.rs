@@ -25,7 +25,7 @@ mod quarantine;
 mod reindex;
 mod replay;
 mod resume;
-pub(crate) mod run;
+mod run;
 mod runs;
 mod sandbox;
 mod show;

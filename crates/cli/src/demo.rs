@@ -1,7 +1,7 @@
 //! The demo: a small repository with a failing test, four agents that are readable shell scripts, and a real
 //! run on it. Nothing here is special: the same steps work in any repository.
 
-use crate::command::run::exit_code;
+use crate::ending::exit_code;
 use crate::error::{CommandError, Outcome, code};
 use crate::session::Session;
 use crate::surroundings::Surroundings;

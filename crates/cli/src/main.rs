@@ -3,6 +3,7 @@
 
 mod command;
 mod demo;
+mod ending;
 mod error;
 mod log;
 mod progress;

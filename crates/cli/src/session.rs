@@ -1,7 +1,7 @@
 //! Having runs carried out: by this process, if nobody else owns the state directory, or by the norma that does. Either
 //! way they are watched here, and what is printed and the exit code are the same.
 
-use crate::command::run::{ending, exit_code};
+use crate::ending::{ending, exit_code};
 use crate::error::{CommandError, Outcome, code};
 use crate::progress::{Reporter, at_work};
 use crate::surroundings::Surroundings;

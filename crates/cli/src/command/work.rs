@@ -1,7 +1,7 @@
 //! Carrying out a document: a task contract, or work items. What `norma run FILE` and `norma batch FILE` share.
 
 use super::contract::read;
-use super::run::exit_code;
+use crate::ending::{ending, exit_code};
 use crate::error::{CommandError, Outcome, code};
 use crate::session::Session;
 use crate::surroundings::Surroundings;
@@ -82,7 +82,7 @@ impl Work {
         let mut results = runner::results(session.layout(), &run)?;
         let places: BTreeMap<&str, usize> = asked.iter().map(String::as_str).zip(0..).collect();
         results.sort_by_key(|result| result.id.as_deref().and_then(|id| places.get(id)));
-        let text = || format!("{}{}{}", table(&results), proof(&results), super::run::ending(view, &run));
+        let text = || format!("{}{}{}", table(&results), proof(&results), ending(view, &run));
         if view.status == Status::Waiting {
             let approvals = session.reader()?.approvals(true)?;
             let approvals = approvals.into_iter().filter(|asked| asked.run_id == view.run_id).collect();
