@@ -6,6 +6,7 @@ mod approve;
 mod batch;
 mod cancel;
 mod completions;
+mod config;
 mod contract;
 mod demo;
 mod deny;
@@ -21,6 +22,7 @@ mod init;
 mod intent;
 mod keys;
 mod land;
+mod logs;
 mod quarantine;
 mod reindex;
 mod replay;
@@ -29,19 +31,22 @@ mod run;
 mod runs;
 mod sandbox;
 mod show;
+mod status;
 mod task;
 mod trial;
 mod trust;
 mod undo;
 mod verify;
+mod why;
 mod work;
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
-use ::contract::ApprovalDecision;
+use ::contract::{ApprovalDecision, RunView};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use store::Reader;
 
 /// norma runs coding agents under contract: a change lands whole, or leaves no trace.
 #[derive(Parser)]
@@ -61,7 +66,7 @@ pub(crate) struct Cli {
     /// Work in this directory
     #[arg(short = 'C', global = true, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// Tell on stderr what norma itself does; -vv and -vvv tell more (see also NORMA_LOG)
+    /// Show what agents say while they work; with -vv and -vvv also, on stderr, what norma does (see also NORMA_LOG)
     #[arg(short = 'v', long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     #[command(subcommand)]
@@ -80,8 +85,11 @@ pub(crate) enum Verb {
     Run(run::Args),
     Batch(batch::Args),
     Intent(intent::Args),
+    Status(status::Args),
     Runs(runs::Args),
     Show(show::Args),
+    Why(why::Args),
+    Logs(logs::Args),
     Events(events::Args),
     Diff(diff::Args),
     Land(land::Args),
@@ -96,6 +104,7 @@ pub(crate) enum Verb {
     Replay(replay::Args),
     Export(export::Args),
     Keys(keys::Args),
+    Config(config::Args),
     Hash(hash::Args),
     Hooks(hooks::Args),
     Sandbox(sandbox::Args),
@@ -103,6 +112,13 @@ pub(crate) enum Verb {
     Reindex(reindex::Args),
     Gc(gc::Args),
     Completions(completions::Args),
+}
+
+/// The run that a person means, with its steps.
+fn view(reader: &Reader, given: &str) -> Outcome<RunView> {
+    let slug = reader.find_run(given)?;
+    let view = reader.run(&slug)?;
+    Ok(view.ok_or_else(|| store::Error::Refused(format!("there is no run {slug}")))?)
 }
 
 /// Has the owner do something to one run.
@@ -139,8 +155,11 @@ impl Verb {
             Verb::Run(args) => args.run(here),
             Verb::Batch(args) => args.run(here),
             Verb::Intent(args) => args.run(here),
+            Verb::Status(args) => args.run(here),
             Verb::Runs(args) => args.run(here),
             Verb::Show(args) => args.run(here),
+            Verb::Why(args) => args.run(here),
+            Verb::Logs(args) => args.run(here),
             Verb::Events(args) => args.run(here),
             Verb::Diff(args) => args.run(here),
             Verb::Land(args) => args.run(here),
@@ -155,6 +174,7 @@ impl Verb {
             Verb::Replay(args) => args.run(here),
             Verb::Export(args) => args.run(here),
             Verb::Keys(args) => args.run(here),
+            Verb::Config(args) => args.run(here),
             Verb::Hash(args) => args.run(here),
             Verb::Hooks(args) => args.run(here),
             Verb::Sandbox(args) => args.run(here),

@@ -13,6 +13,7 @@ Checks a bundle that `norma export` wrote: norma-verify BUNDLE.tar [--trust DIR]
   --trust DIR   trust the public keys in DIR (*.pem); without it, signatures are checked
                 against the bundle's own keys and the bundle is not verified
   --json        print JSON for programs instead of text for people
+  --version     print the version
 
 Exit codes: 0 verified, 1 not verified, 2 it could not be checked
 
@@ -31,6 +32,10 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if words.iter().any(|word| word == "--help" || word == "-h") {
         print(USAGE);
+        return ExitCode::SUCCESS;
+    }
+    if words.iter().any(|word| word == "--version" || word == "-V") {
+        print(concat!("norma-verify ", env!("CARGO_PKG_VERSION")));
         return ExitCode::SUCCESS;
     }
     match parse(words.into_iter()).and_then(|args| check(&args)) {

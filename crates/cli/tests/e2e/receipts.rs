@@ -272,7 +272,7 @@ fn a_run_whose_tests_were_not_run_says_so_and_one_without_tests_has_none() {
     batch(&env, &[item("a", json!({"allowed_paths": ["b.txt"], "test_command": "test -f a.txt"}))], 1);
     assert_eq!(env.last()["tests"], json!({"ran": false, "passed": false, "commands": []}));
     let shown = env.norma(&["show", "@last"]).to_string();
-    assert!(shown.contains("tests: none was run"), "{shown}");
+    assert!(shown.contains("no test was run"), "{shown}");
     batch(&env, &[item("b", json!({"allowed_paths": ["a.txt", "b.txt"]}))], 0);
     assert_eq!(env.last()["tests"], Value::Null);
 }

@@ -76,10 +76,7 @@ pub fn compile_batch(batch: &Batch, submitted: &[u8], terms: &Terms<'_>) -> Resu
 
 fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: &mut Problems<'_>) -> Item {
     let role = AgentRole::Worker;
-    let registered = terms
-        .registry
-        .find(&work.agent_id, role)
-        .ok_or_else(|| format!("{:?} is not registered as {role}; see policies/agent_registry.json", work.agent_id));
+    let registered = terms.registry.require(&work.agent_id, role);
     let defaults = problems.take("/agent_id", registered).map(|agent| &agent.defaults);
     problems.not_blank("/description", &work.description);
     let tests = tests(work, terms, problems);
