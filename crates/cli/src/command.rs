@@ -6,6 +6,7 @@ mod approve;
 mod batch;
 mod cancel;
 pub(crate) mod completions;
+mod config;
 mod contract;
 mod demo;
 mod deny;
@@ -22,30 +23,34 @@ mod init;
 mod intent;
 mod keys;
 mod land;
+mod logs;
 mod man;
 mod quarantine;
 mod reindex;
 mod replay;
 mod resume;
-pub(crate) mod run;
+mod run;
 mod runs;
 mod sandbox;
 mod schema;
 mod show;
+mod status;
 mod task;
 mod trial;
 mod trust;
 mod undo;
 mod verify;
+mod why;
 mod work;
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
-use ::contract::ApprovalDecision;
+use ::contract::{ApprovalDecision, RunView};
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::LazyLock;
+use store::Reader;
 
 /// The version, the commit that it was built from, and the newest rules by which it judges.
 pub(crate) fn version() -> &'static str {
@@ -75,7 +80,7 @@ pub(crate) struct Cli {
     /// Work in this directory
     #[arg(short = 'C', global = true, value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
-    /// Log what norma itself is doing to stderr; -vv and -vvv log more (see also NORMA_LOG)
+    /// Show what agents say while they work; with -vv and -vvv also, on stderr, what norma does (see also NORMA_LOG)
     #[arg(short = 'v', long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     #[command(subcommand)]
@@ -94,8 +99,11 @@ pub(crate) enum Verb {
     Run(run::Args),
     Batch(batch::Args),
     Intent(intent::Args),
+    Status(status::Args),
     Runs(runs::Args),
     Show(show::Args),
+    Why(why::Args),
+    Logs(logs::Args),
     Events(events::Args),
     Diff(diff::Args),
     Land(land::Args),
@@ -110,6 +118,7 @@ pub(crate) enum Verb {
     Replay(replay::Args),
     Export(export::Args),
     Keys(keys::Args),
+    Config(config::Args),
     Hash(hash::Args),
     Hooks(hooks::Args),
     Sandbox(sandbox::Args),
@@ -121,6 +130,13 @@ pub(crate) enum Verb {
     Man(man::Args),
     Schema(schema::Args),
     Help(help::Args),
+}
+
+/// The run that a person means, with its steps.
+fn view(reader: &Reader, given: &str) -> Outcome<RunView> {
+    let slug = reader.find_run(given)?;
+    let view = reader.run(&slug)?;
+    Ok(view.ok_or_else(|| store::Error::Refused(format!("there is no run {slug}")))?)
 }
 
 /// Has the owner do something to one run.
@@ -157,8 +173,11 @@ impl Verb {
             Verb::Run(args) => args.run(here),
             Verb::Batch(args) => args.run(here),
             Verb::Intent(args) => args.run(here),
+            Verb::Status(args) => args.run(here),
             Verb::Runs(args) => args.run(here),
             Verb::Show(args) => args.run(here),
+            Verb::Why(args) => args.run(here),
+            Verb::Logs(args) => args.run(here),
             Verb::Events(args) => args.run(here),
             Verb::Diff(args) => args.run(here),
             Verb::Land(args) => args.run(here),
@@ -173,6 +192,7 @@ impl Verb {
             Verb::Replay(args) => args.run(here),
             Verb::Export(args) => args.run(here),
             Verb::Keys(args) => args.run(here),
+            Verb::Config(args) => args.run(here),
             Verb::Hash(args) => args.run(here),
             Verb::Hooks(args) => args.run(here),
             Verb::Sandbox(args) => args.run(here),

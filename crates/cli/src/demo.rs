@@ -3,7 +3,7 @@
 
 mod refused;
 
-use crate::command::run::exit_code;
+use crate::ending::exit_code;
 use crate::error::{CommandError, Outcome, code};
 use crate::session::Session;
 use crate::surroundings::Surroundings;

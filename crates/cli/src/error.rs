@@ -61,6 +61,25 @@ impl CommandError {
     }
 }
 
+/// What clap has to say: help and versions as they are, and usage errors in the form that was asked for.
+pub(crate) fn misused(error: &clap::Error) -> ExitCode {
+    let asked_for_json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+    if !error.use_stderr() || !asked_for_json {
+        // As with any other text: whoever does not want it has closed the pipe.
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(code::USAGE));
+    }
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let message = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    let rest: Vec<String> = lines.map(str::to_owned).collect();
+    let (tips, causes): (Vec<String>, Vec<String>) = rest
+        .into_iter()
+        .partition(|line| line.starts_with("tip:") || line.starts_with("Usage:") || line.starts_with("For more"));
+    let hint = tips.join("; ");
+    CommandError { code: code::USAGE, message, causes, hint: Some(hint).filter(|hint| !hint.is_empty()) }.report(true)
+}
+
 impl From<runner::Error> for CommandError {
     fn from(error: runner::Error) -> CommandError {
         let (message, causes) = (error.to_string(), error.causes());

@@ -1,5 +1,5 @@
 //! What norma itself does, for whoever operates it: git calls, what the sandbox falls back to, recoveries, slow commits.
-//! A line each on stderr, off unless somebody asks (`NORMA_LOG`, `-v`), and without secrets. It is no record: facts are in
+//! A line each on stderr, off unless somebody asks (`NORMA_LOG`, `-vv`), and without secrets. It is no record: facts are in
 //! the logs of runs, and nothing is decided by what is told here. The few lines below stand for tracing-subscriber, which
 //! would bring a dozen packages.
 
@@ -13,7 +13,7 @@ use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Metadata, Subscriber, span};
 
-/// The words of `NORMA_LOG`, in the order of `-v`, `-vv`, `-vvv`.
+/// The words of `NORMA_LOG`.
 const LEVELS: [(&str, LevelFilter); 6] = [
     ("off", LevelFilter::OFF),
     ("error", LevelFilter::ERROR),
@@ -23,7 +23,7 @@ const LEVELS: [(&str, LevelFilter); 6] = [
     ("trace", LevelFilter::TRACE),
 ];
 
-/// Starts telling, if somebody asked: by `-v`, or by the value of `NORMA_LOG`.
+/// Starts telling, if somebody asked: by `-vv`, or by the value of `NORMA_LOG`.
 pub(crate) fn start(verbose: u8, asked: Option<OsString>) -> Outcome<()> {
     let level = level(verbose, asked.as_ref().map(|word| word.to_string_lossy()).as_deref())?;
     if level == LevelFilter::OFF {
@@ -39,8 +39,12 @@ pub(crate) fn start(verbose: u8, asked: Option<OsString>) -> Outcome<()> {
 }
 
 fn level(verbose: u8, asked: Option<&str>) -> Outcome<LevelFilter> {
-    // `-v` is what an operator wants first: what is unusual, and what happened to runs.
-    let typed = if verbose == 0 { LevelFilter::OFF } else { LEVELS[usize::from(verbose.min(3)) + 2].1 };
+    // `-v` is for what agents say; what norma does itself begins with the next one.
+    let typed = match verbose {
+        0 | 1 => LevelFilter::OFF,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
     let Some(asked) = asked else { return Ok(typed) };
     let known = LEVELS.iter().find(|(word, _)| *word == asked).map(|(_, level)| *level);
     known.map(|level| level.max(typed)).ok_or_else(|| {
@@ -112,7 +116,7 @@ mod tests {
             assert_eq!(level(verbose, asked).ok(), Some(expected), "{verbose} {asked:?}");
         };
         check(0, None, LevelFilter::OFF);
-        check(1, None, LevelFilter::INFO);
+        check(1, None, LevelFilter::OFF);
         check(2, None, LevelFilter::DEBUG);
         check(9, None, LevelFilter::TRACE);
         check(0, Some("warn"), LevelFilter::WARN);

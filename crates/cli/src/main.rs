@@ -1,9 +1,13 @@
 //! SPEAKS. The command line: arguments in, one of the other crates does the work, text or JSON and an exit code
 //! out. Only this crate prints and reads the environment.
 
+mod cause;
 mod command;
 mod demo;
+mod diffstat;
+mod ending;
 mod error;
+mod interrupts;
 mod log;
 mod pages;
 mod progress;
@@ -35,7 +39,10 @@ fn main() -> ExitCode {
     }
     surroundings::close_to_others();
     sandbox::share_one_pool();
-    let cli = command::Cli::parse();
+    let cli = match command::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return error::misused(&error),
+    };
     surroundings::arm_crash_point();
     let json = cli.json;
     let started = log::start(cli.verbose, surroundings::log_level());

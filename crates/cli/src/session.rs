@@ -1,15 +1,16 @@
 //! Having runs carried out: by this process, if nobody else owns the state directory, or by the norma that does. Either
 //! way they are watched here, and what is printed and the exit code are the same.
 
-use crate::command::run::{ending, exit_code};
+use crate::ending::{ending, exit_code};
 use crate::error::{CommandError, Outcome, code};
-use crate::progress::{Reporter, at_work};
+use crate::interrupts::{Interrupts, Stopping};
+use crate::progress::{Reporter, Screen, at_work};
 use crate::surroundings::Surroundings;
 use crate::text::{err, safe};
 use contract::RunView;
-use runner::{Answer, Context, Followed, Follower, Hosted, Hosting, Request, Start, Started};
+use runner::{Answer, Context, Followed, Follower, Hosted, Hosting, Request, Start, Started, Stop};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use store::{Layout, Reader};
 
@@ -119,9 +120,11 @@ impl<'a> Session<'a> {
             notes.iter().for_each(|note| err(&format!("note: {}", safe(note))));
         }
         let slug = follower.run().id.slug();
-        self.interrupts.watch(Some(self.stopper(&slug)));
-        let watched = self.watch(follower);
+        let screen = Arc::new(Screen::new(self.here.live));
+        self.interrupts.watch(Some(self.stopping(&slug, &screen)));
+        let watched = self.watch(follower, &screen);
         self.interrupts.watch(None);
+        drop(screen);
         watched?;
         let view = self.reader()?.run(&slug)?;
         view.ok_or_else(|| store::Error::Refused(format!("there is no run {slug}")).into())
@@ -145,12 +148,12 @@ impl<'a> Session<'a> {
         Ok((follower, started.notes))
     }
 
-    fn watch(&self, mut follower: Follower) -> Outcome<()> {
-        let mut reporter = Reporter::new(self.here, self.layout(), follower.run())?;
+    fn watch(&self, mut follower: Follower, screen: &Arc<Screen>) -> Outcome<()> {
+        let mut reporter = Reporter::new(self.here, screen.clone(), self.layout(), follower.run())?;
         loop {
             match follower.wait()? {
                 Followed::Recorded(events) => reporter.recorded(follower.run(), &events),
-                Followed::Uncommitted(delta) => reporter.uncommitted(&delta),
+                Followed::Uncommitted(delta) => reporter.uncommitted(follower.run(), &delta),
                 Followed::Over(None) => return Ok(()),
                 Followed::Over(Some(Answer::Refused { message, causes, hint, code })) => {
                     return Err(CommandError::refused(code, message, causes, hint));
@@ -162,27 +165,36 @@ impl<'a> Session<'a> {
     }
 
     /// How a signal stops a run: it alone, whoever carries it out.
-    fn stopper(&self, slug: &str) -> Box<dyn Fn() + Send> {
-        match &self.host {
-            Some(host) => Box::new(host.stopper(slug.to_owned())),
+    fn stopping(&self, slug: &str, screen: &Arc<Screen>) -> Stopping {
+        let stopping = match &self.host {
+            Some(host) => Stopping::new(host.stopper(slug.to_owned())),
             None => {
                 let (layout, run) = (self.layout().clone(), slug.to_owned());
-                Box::new(move || drop(runner::send(&layout, &Request::Pause { run: run.clone() })))
+                let request = move |stop| match stop {
+                    Stop::Interrupt => Request::Pause { run: run.clone() },
+                    Stop::Cancel => Request::Cancel { run: run.clone() },
+                };
+                let elsewhere = format!("the run goes on; watch it: norma events {slug} --follow");
+                Stopping::new(move |stop| drop(runner::send(&layout, &request(stop)))).detachable(elsewhere)
             }
-        }
+        };
+        if self.here.is_attended() { stopping.asking(screen.clone()) } else { stopping }
     }
 
     /// Prints how it ended and answers the exit code.
     pub(crate) fn finish(&self, view: &RunView) -> Outcome<ExitCode> {
-        let (run, _) = self.reader()?.load(&view.run_id)?;
-        self.here.print(view, || ending(view, &run));
+        let reader = self.reader()?;
+        let (run, _) = reader.load(&view.run_id)?;
+        let again = self.here.again(&run);
+        self.here.print(view, || ending(&reader, view, &run, again.as_deref()));
         Ok(exit_code(view))
     }
 
     /// Stays until the runs have ended that other terminals gave to this process, however its own have ended.
     fn stay(&self) {
         let Some(host) = &self.host else { return };
-        self.interrupts.watch(Some(Box::new(host.stop_all())));
+        let stop_all = host.stop_all();
+        self.interrupts.watch(Some(Stopping::new(move |_| stop_all())));
         let others = host.under_way();
         if !others.is_empty() && !self.here.json {
             err(&format!(
@@ -212,36 +224,4 @@ impl Drop for Session<'_> {
 fn lost(slug: &str) -> CommandError {
     let message = format!("the norma that carried out run {slug} is gone");
     CommandError::new(code::INTERRUPTED, message, format!("continue it: norma resume {slug}"))
-}
-
-type Stopper = Box<dyn Fn() + Send>;
-
-/// SIGINT and SIGTERM: end the turn cleanly and leave the run paused; without a run, just leave.
-#[derive(Clone)]
-pub(crate) struct Interrupts {
-    current: Arc<Mutex<Option<Stopper>>>,
-}
-
-impl Interrupts {
-    pub(crate) fn install() -> Outcome<Interrupts> {
-        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| {
-            CommandError::new(code::ENVIRONMENT, format!("could not watch for signals: {e}"), "try again")
-        })?;
-        let current: Arc<Mutex<Option<Stopper>>> = Arc::default();
-        let watched = current.clone();
-        std::thread::spawn(move || {
-            for _ in signals.forever() {
-                match &*watched.lock().unwrap_or_else(PoisonError::into_inner) {
-                    Some(stop) => stop(),
-                    None => std::process::exit(code::INTERRUPTED.into()),
-                }
-            }
-        });
-        Ok(Interrupts { current })
-    }
-
-    pub(crate) fn watch(&self, stop: Option<Stopper>) {
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = stop;
-    }
 }

@@ -1,13 +1,14 @@
 //! What norma finds around it: the directory, the environment, the terminal. Read once; everything else gets it
 //! as a parameter.
 
-use crate::command::Cli;
+use crate::command::{Cli, Verb};
 use crate::error::{CommandError, Outcome};
+use crate::progress::FILES_MIN;
 use crate::text::safe;
 use contract::{Mode, RunView};
+use run::Run;
 use runner::git::{GitError, Repository, UserEnvironment};
 use runner::process::Supervisor;
-use runner::workspace::Progress;
 use runner::{Answer, Context, Hosted, Hosting, News, Request, Sender, Trust, Variables};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use sandbox::{Sandbox, SetUp};
@@ -17,7 +18,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use store::{Layout, Reader, Recovery};
 
 /// The hidden verb under which norma runs as the supervisor of an agent.
@@ -32,9 +33,6 @@ pub(crate) const DRILL_ROLES: sandbox::drill::Roles =
 
 /// What an agent gets of the user's environment; everything else is norma's business or a secret.
 const AGENT_VARIABLES: [&str; 8] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
-
-/// How many files of a first workspace are worth a line of progress.
-const FILES_A_LINE: usize = 20_000;
 
 /// What git tells a hook in its environment. Nothing else looks at it: a verb works on the repository it is called in.
 #[derive(Clone, Default)]
@@ -53,6 +51,10 @@ pub(crate) struct Surroundings {
     pub(crate) mode: Mode,
     /// Whether people watch.
     pub(crate) terminal: bool,
+    /// Whether lines can be drawn over: people watch, on a terminal that knows escapes.
+    pub(crate) live: bool,
+    /// Whether to show what agents say while they work.
+    pub(crate) hears_agents: bool,
     /// Whether to use colour.
     pub(crate) color: bool,
     pub(crate) config: Option<PathBuf>,
@@ -67,6 +69,8 @@ pub(crate) struct Surroundings {
     pub(crate) hook: HookEnvironment,
     agent_env: BTreeMap<OsString, OsString>,
     command: String,
+    /// What was typed, where the same once more would start the same run.
+    repeatable: Option<String>,
 }
 
 impl Surroundings {
@@ -100,12 +104,16 @@ impl Surroundings {
         let state = var("NORMA_HOME").or_else(|| var("CORTEXPILOT_RUNTIME_ROOT")).map(|dir| cwd.join(dir));
         let mode = mode(var("NORMA_MODE"))?;
         let terminal = std::io::stdout().is_terminal();
+        let knows_escapes = terminal && var("TERM").is_some_and(|term| term != "dumb");
         let words: Vec<String> = std::env::args().skip(1).take(8).map(|word| crate::text::short(&word, 40)).collect();
         Ok(Surroundings {
             json: cli.json,
             mode,
             terminal,
-            color: terminal && var("NO_COLOR").is_none(),
+            // What norma does itself is told on the same terminal, line by line.
+            live: knows_escapes && !cli.json && cli.verbose < 2,
+            hears_agents: cli.verbose > 0,
+            color: knows_escapes && var("NO_COLOR").is_none(),
             config: cli.config.clone(),
             state,
             data_home,
@@ -123,6 +131,7 @@ impl Surroundings {
             },
             agent_env: AGENT_VARIABLES.iter().filter_map(|name| Some((name.into(), var(name)?))).collect(),
             command: format!("norma {}", words.join(" ")),
+            repeatable: repeatable(&cli.verb),
             exe,
             cwd,
         })
@@ -142,6 +151,7 @@ impl Surroundings {
             hook: HookEnvironment::default(),
             agent_env: self.agent_env.clone(),
             command: self.command.clone(),
+            repeatable: None,
             ..*self
         }
     }
@@ -208,25 +218,18 @@ impl Surroundings {
         }
     }
 
-    /// Tells people how far the first workspace of a large repository has come.
-    pub(crate) fn workspace_progress(&self) -> Arc<dyn Fn(News) + Send + Sync> {
-        let (quiet, every) = (self.json, if self.terminal { FILES_A_LINE } else { usize::MAX });
-        let told = AtomicUsize::new(0);
-        Arc::new(move |news| {
-            let Progress { done, of } = match news {
-                News::Checkout(progress) => progress,
-                News::Setup(argv) if !quiet => {
-                    return crate::text::err(&format!("setting up the workspace: {}", safe(&argv.join(" "))));
-                }
-                News::Setup(_) => return,
-            };
-            let due = told.load(Ordering::Relaxed);
-            if quiet || of < FILES_A_LINE || done < due {
-                return;
-            }
-            told.store(done.saturating_add(every), Ordering::Relaxed);
-            crate::text::err(&format!("preparing the first workspace of this repository: {done} of {of} files"));
-        })
+    /// Whether somebody is at the terminal to be asked.
+    pub(crate) fn is_attended(&self) -> bool {
+        !self.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    /// The command that would carry out a run once more: what was typed, or its task.
+    pub(crate) fn again(&self, run: &Run) -> Option<String> {
+        let task = || run.started.contract.task_id.map(|task| format!("norma run {task}"));
+        let command = self.repeatable.clone().or_else(task)?;
+        // Of a batch, what has landed would be refused as the same change.
+        let new = run.items().len() > 1 && !command.split(' ').any(|word| word == "--new");
+        Some(if new { format!("{command} --new") } else { command })
     }
 
     /// What confines programs; nothing is started before it is used.
@@ -264,7 +267,7 @@ impl Surroundings {
             templates,
             supervisor,
             sandbox: Arc::new(self.sandbox()),
-            told: self.workspace_progress(),
+            told: first_workspace(self.json),
             command: self.command.clone(),
             own_config: self.own_config.clone(),
             policies: None,
@@ -278,11 +281,6 @@ impl Surroundings {
             context.layout.create_private()?;
         }
         Ok(context)
-    }
-
-    /// Whether somebody is at the terminal to be asked.
-    pub(crate) fn is_attended(&self) -> bool {
-        !self.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
     /// Has a request carried out: by the owner if there is one, else by taking the lock for a moment.
@@ -349,6 +347,28 @@ impl Surroundings {
             view.reason = Some(contract::Reason::Interrupted);
         }
     }
+}
+
+/// What was typed, if it starts runs and is short enough to be typed again.
+fn repeatable(verb: &Verb) -> Option<String> {
+    const CHARS_MAX: usize = 200;
+    let words: Vec<String> = std::iter::once("norma".to_owned()).chain(std::env::args().skip(1)).collect();
+    let starts_runs = matches!(verb, Verb::Run(_) | Verb::Batch(_));
+    Some(safe(&contract::policy::join(&words))).filter(|text| starts_runs && text.chars().count() <= CHARS_MAX)
+}
+
+/// Says once that the first workspace of a large repository is being made, for what is no run: of a run, its followers are
+/// told more.
+fn first_workspace(quiet: bool) -> Arc<dyn Fn(News) + Send + Sync> {
+    let told = AtomicBool::new(quiet);
+    Arc::new(move |news| {
+        if let News::Checkout(progress) = news
+            && progress.of >= FILES_MIN
+            && !told.swap(true, Ordering::Relaxed)
+        {
+            crate::text::err(&format!("preparing the first workspace of this repository: {} files", progress.of));
+        }
+    })
 }
 
 /// A mode that is misspelt must not mean the weaker one.

@@ -50,6 +50,48 @@ pub(crate) fn shown_json(text: &str) -> String {
     text.chars().map(&mut shown).collect()
 }
 
+/// The longest line of a log that is shown.
+const LOG_CHARS_MAX: usize = 400;
+
+/// What a program printed, line by line, for people: without colours, and with whatever a terminal would act on spelled
+/// out. Of a line that was drawn over, what was drawn last.
+pub(crate) fn log_lines(bytes: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(bytes).lines().map(log_line).collect()
+}
+
+fn log_line(line: &str) -> String {
+    let line = line.trim_end_matches('\r');
+    let line = line.rsplit('\r').next().unwrap_or(line);
+    let mut text = String::new();
+    let mut rest = line.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\t' => text.push_str("    "),
+            // `ESC [ … letter`: how lines are coloured.
+            '\u{1b}' if rest.as_str().starts_with('[') => drop(rest.by_ref().skip(1).find(char::is_ascii_alphabetic)),
+            c => text.push(c),
+        }
+    }
+    let cut = text.char_indices().nth(LOG_CHARS_MAX).map(|(end, _)| end);
+    match cut {
+        Some(end) => format!("{}…", safe(&text[..end])),
+        None => safe(&text),
+    }
+}
+
+/// A text of several lines as one block: every line safe to show, and all but the first indented and marked, so that none
+/// is taken for a line of norma's own.
+pub(crate) fn block(text: &str, indent: &str) -> String {
+    let lines: Vec<String> = text.trim_end().split('\n').map(safe).collect();
+    lines.join(&format!("\n{indent}| "))
+}
+
+/// What a model used: `1200 tokens read, 300 written, $0.01`.
+pub(crate) fn used(usage: &contract::Usage) -> String {
+    let cost = usage.cost_micro_usd.map(|cost| format!(", ${}", contract::Usd(cost))).unwrap_or_default();
+    format!("{} tokens read, {} written{cost}", usage.input_tokens, usage.output_tokens)
+}
+
 /// Asks on stderr; the answer is typed behind it.
 pub(crate) fn prompt(question: &str) {
     let _ = std::io::stderr().write_all(question.as_bytes());
@@ -147,6 +189,13 @@ mod tests {
         assert_eq!(safe("a\u{200b}b\u{e0100}"), "a\\u{200b}b\\u{e0100}");
         assert_eq!(short("one\ntwo", 10), "one");
         assert_eq!(short("abcdef", 3), "abc…");
+    }
+
+    #[test]
+    fn what_programs_print_is_shown_without_colours_and_harmless() {
+        let printed = "a\tb\r\n10%\r100%\n\u{1b}[31;1mred\u{1b}[0m \u{1b}]0;title\u{7}\n";
+        assert_eq!(log_lines(printed.as_bytes()), ["a    b", "100%", "red \\u{1b}]0;title\\u{7}"]);
+        assert_eq!(block("one\ntwo\rx\n", "  "), "one\n  | two\\u{d}x");
     }
 
     #[test]

@@ -48,6 +48,22 @@ pub enum Audit {
         /// The task that is done.
         task_id: i64,
     },
+    /// Somebody wants something else done. What is left out stays as it was.
+    TaskEdited {
+        /// The task that is changed.
+        task_id: i64,
+        /// What they want done now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        goal: Option<String>,
+        /// What must hold now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        acceptance_criteria: Option<Vec<AcceptanceCriterion>>,
+    },
+    /// Nobody wants it done any more.
+    TaskRemoved {
+        /// The task that is removed; its number is not given again.
+        task_id: i64,
+    },
     /// A run came to this state; ties the run's chain to this one.
     RunState {
         /// Slug.
@@ -217,6 +233,8 @@ impl Audit {
             | Audit::TaskAdded { .. }
             | Audit::TaskLinked { .. }
             | Audit::TaskDone { .. }
+            | Audit::TaskEdited { .. }
+            | Audit::TaskRemoved { .. }
             | Audit::Quarantined { .. }
             | Audit::Reindexed { .. }
             | Audit::CheckpointAccepted { .. }

@@ -15,6 +15,7 @@ mod fact;
 pub mod hash;
 pub mod id;
 pub mod json;
+mod nearest;
 mod object;
 pub mod path;
 pub mod policy;
@@ -54,6 +55,7 @@ pub use fact::{
 pub use hash::{Digest, Domain};
 pub use id::{ApprovalId, RunId, Slug, SlugProblem};
 pub use json::{Limits, Violation};
+pub use nearest::nearest;
 pub use object::{CommitId, ObjectId, ObjectIdProblem, TreeId};
 pub use path::{RepoPath, printable};
 pub use policy::Policies;
@@ -65,7 +67,7 @@ pub use terms::{
     COMPILED_CONTRACT_FILE, CONTRACT_FILE, Contract, ContractSchema, RULES, RULES_ALL_FINDINGS, RULES_ALL_TESTS,
     RULES_BUILD_PRODUCTS, RULES_CHANGE_SIZE, RULES_COUNTED_OPS, RULES_FIXTURES, RULES_GIVEN_CONTRACT,
     RULES_GUARDED_TESTS, RULES_LARGE_FILES, RULES_LINE_ENDINGS, RULES_MERGE_LINES, RULES_MORE_TOKENS,
-    RULES_NAMED_FILES, RULES_RESULT, RULES_SCHEMA_ENFORCED, SUBMITTED_FILE, Scope, Workflow,
+    RULES_NAMED_FILES, RULES_RESULT, RULES_SCHEMA_ENFORCED, RULES_UNTESTED, SUBMITTED_FILE, Scope, Workflow,
 };
 pub use time::Timestamp;
 pub use view::{Check, LeftOutView, RunDetails, RunView, StepView, TaskView, TestsView};

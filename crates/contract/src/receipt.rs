@@ -77,6 +77,9 @@ pub struct Receipt {
     /// What came of the tests; none if there were none to run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests: Option<ReceiptTests>,
+    /// No test was run: the change succeeded by its other gates alone. Receipts of earlier versions do not say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untested: bool,
     /// The log of the tests, below the run's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_log_path: Option<String>,

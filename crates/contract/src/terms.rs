@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// | 1 | items that changed the same path conflict |
 /// | 2 | items that changed the same text are merged line by line; `gates.json` has every finding with its rule |
 /// | 3 | receipts tell of every test command; names are judged in the tree that results, and what the base has (a link, an odd name, the bytes of a binary file) is no reason to refuse; tool operations are counted by norma |
-/// | 4 | tokens of more services count as secrets; `contract.json` of a run of items is the document that was submitted; the log says that an answer was checked against its schema; where a change touches what decides about its tests, they run with the base's version of it as well, and what fails there needs a person's approval; a file that a program's answer names and did not leave breaks the protocol; a worker's change is checked against `limits.change_mb`; a patch says of a file over 16 MiB only that it differs; what an agent built outside of the allowed paths is left out of its change; line endings are stored as `git add` would; what looks like a secret in test files needs approval |
+/// | 4 | tokens of more services count as secrets; `contract.json` of a run of items is the document that was submitted; the log says that an answer was checked against its schema; where a change touches what decides about its tests, they run with the base's version of it as well, and what fails there needs a person's approval; a file that a program's answer names and did not leave breaks the protocol; a worker's change is checked against `limits.change_mb`; a patch says of a file over 16 MiB only that it differs; what an agent built outside of the allowed paths is left out of its change; line endings are stored as `git add` would; what looks like a secret in test files needs approval; a receipt says that no test was run |
 pub const RULES: u32 = 4;
 
 /// The first version of the rules that merges texts line by line.
@@ -63,6 +63,9 @@ pub const RULES_NAMED_FILES: u32 = 4;
 
 /// The first version of the rules under which `limits.change_mb` holds for what a worker left, too.
 pub const RULES_CHANGE_SIZE: u32 = 4;
+
+/// The first version of the rules under which a receipt says that no test was run.
+pub const RULES_UNTESTED: u32 = 4;
 
 /// The first version of the rules under which a patch says of a large file only that it differs.
 pub const RULES_LARGE_FILES: u32 = 4;

@@ -85,6 +85,17 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
         Audit::TaskDone { task_id } => {
             exec(db, "UPDATE tasks SET status = 'done', updated_at = ?2 WHERE id = ?1", params![task_id, ts])
         }
+        Audit::TaskEdited { task_id, goal, acceptance_criteria } => {
+            let criteria = acceptance_criteria.as_ref();
+            let criteria = criteria.map(|it| serde_json::to_string(it).expect("BUG: criteria are plain data"));
+            exec(
+                db,
+                "UPDATE tasks SET title = coalesce(?2, title), goal = coalesce(?2, goal), updated_at = ?4,
+                   acceptance_criteria_json = coalesce(?3, acceptance_criteria_json) WHERE id = ?1",
+                params![task_id, goal, criteria, ts],
+            )
+        }
+        Audit::TaskRemoved { task_id } => exec(db, "DELETE FROM tasks WHERE id = ?1", params![task_id]),
         Audit::RunState { run_id, task_id: Some(task), status, reason, .. } => {
             let word = TaskStatus::after_run(*status, *reason).as_str();
             exec(

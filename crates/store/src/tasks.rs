@@ -3,7 +3,7 @@
 
 use crate::log::{Tx, now};
 use crate::{Error, Result, Store, Ticket};
-use contract::{AcceptanceCriterion, Audit};
+use contract::{AcceptanceCriterion, Audit, TaskStatus};
 use rusqlite::OptionalExtension;
 use std::collections::BTreeSet;
 
@@ -16,9 +16,7 @@ impl Store {
                 [],
                 |row| row.get(0),
             )?;
-            let numbered = (1..).zip(criteria);
-            let acceptance_criteria =
-                numbered.map(|(n, text)| AcceptanceCriterion { id: format!("AC{n}"), text }).collect();
+            let acceptance_criteria = numbered(criteria);
             tx.audit(&Audit::TaskAdded { task_id, goal, acceptance_criteria }, now())?;
             Ok(task_id)
         })
@@ -47,6 +45,42 @@ impl Store {
             require_task(tx, task_id)?;
             tx.audit(&Audit::TaskDone { task_id }, now())
         })
+    }
+
+    /// Changes what a task asks for, all of the criteria at once; what is not given stays. A run is under the contract
+    /// that it was started with, so a task that a run works on is refused.
+    pub fn edit_task(&self, task_id: i64, goal: Option<String>, criteria: Option<Vec<String>>) -> Ticket<()> {
+        self.submit(move |tx| {
+            require_idle(tx, task_id, "changed")?;
+            tx.audit(&Audit::TaskEdited { task_id, goal, acceptance_criteria: criteria.map(numbered) }, now())
+        })
+    }
+
+    /// Removes a task that no run works on and no other task waits for. Its runs stay as they are.
+    pub fn remove_task(&self, task_id: i64) -> Ticket<()> {
+        self.submit(move |tx| {
+            require_idle(tx, task_id, "removed")?;
+            let sql = "SELECT task_id FROM task_edges WHERE depends_on_id = ?1 ORDER BY task_id LIMIT 1";
+            let waiting: Option<i64> = tx.db.query_row(sql, [task_id], |row| row.get(0)).optional()?;
+            if let Some(other) = waiting {
+                return Err(Error::Refused(format!("task {other} waits for task {task_id}, so it is not removed")));
+            }
+            tx.audit(&Audit::TaskRemoved { task_id }, now())
+        })
+    }
+}
+
+/// Criteria by their numbers: AC1, AC2, …
+fn numbered(criteria: Vec<String>) -> Vec<AcceptanceCriterion> {
+    (1..).zip(criteria).map(|(n, text)| AcceptanceCriterion { id: format!("AC{n}"), text }).collect()
+}
+
+fn require_idle(tx: &Tx<'_>, task: i64, done: &str) -> Result<()> {
+    require_task(tx, task)?;
+    let status: String = tx.db.query_row("SELECT status FROM tasks WHERE id = ?1", [task], |row| row.get(0))?;
+    match status == TaskStatus::Doing.as_str() {
+        true => Err(Error::Refused(format!("a run of task {task} has not ended, so it is not {done}"))),
+        false => Ok(()),
     }
 }
 

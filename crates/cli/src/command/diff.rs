@@ -3,16 +3,17 @@
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::patch_out;
+use contract::Fact;
 use runner::git::{Objects, TEXT_BYTES_MAX, id};
-use std::path::Path;
 use std::process::ExitCode;
 use store::Reader;
 
 /// Print what a run changed, as a patch
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  norma diff @last | git apply --check")]
+#[command(after_help = "Example:\n  norma diff\n  norma diff @last | git apply --check")]
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
+    #[arg(default_value = "@last")]
     run: String,
 }
 
@@ -32,7 +33,10 @@ impl Args {
                 objects.diff_text(id(before), id(after), TEXT_BYTES_MAX)?
             }
         };
-        let refused = if patch.is_empty() { not_landed(&layout.run(&slug)) } else { Vec::new() };
+        let refused = match patch.is_empty() {
+            true => not_landed(&reader, &Objects::open_or_create(&layout.git(), &user)?, &slug)?,
+            false => Vec::new(),
+        };
         if here.json {
             let text = String::from_utf8_lossy(&patch);
             let mut value = serde_json::json!({"run_id": slug, "patch": text});
@@ -54,14 +58,25 @@ fn not_landed_json(of: &str, patch: &[u8]) -> serde_json::Value {
     serde_json::json!({"change": of, "patch": String::from_utf8_lossy(patch)})
 }
 
-/// The patches of a run's changes, by directory, oldest first.
-fn not_landed(run_dir: &Path) -> Vec<(String, Vec<u8>)> {
-    let Ok(found) = std::fs::read_dir(run_dir.join("changes")) else { return Vec::new() };
-    let mut names: Vec<String> = found.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-    names.sort();
-    let patch = |name: String| {
-        let patch = std::fs::read(run_dir.join("changes").join(&name).join("patch.diff")).ok()?;
-        (!patch.is_empty()).then(|| (format!("changes/{name}"), patch))
-    };
-    names.into_iter().filter_map(patch).collect()
+/// What agents made that is no part of a result, oldest first: the patches of refused changes, and what was left by turns
+/// that nothing came of.
+fn not_landed(reader: &Reader, objects: &Objects, slug: &str) -> Outcome<Vec<(String, Vec<u8>)>> {
+    let (run, _) = reader.load(slug)?;
+    let (_, events, _) = reader.log(slug)?;
+    let mut found = Vec::new();
+    for number in events.iter().filter_map(|event| Some(event.fact.change_end()?.change)) {
+        let dir = format!("changes/{number:03}");
+        let patch = reader.evidence(slug, &dir, "patch.diff")?.unwrap_or_default();
+        found.extend((!patch.is_empty()).then_some((dir, patch)));
+    }
+    for event in &events {
+        let Fact::StepCommitted(done) = &event.fact else { continue };
+        let judged = found
+            .iter()
+            .any(|(dir, _)| Some(dir) == done.step.item.map(|it| format!("changes/{:03}", it + 1)).as_ref());
+        let (false, Some(tree)) = (judged, done.tree) else { continue };
+        let patch = objects.diff_text(id(run.started.base.tree), id(tree), TEXT_BYTES_MAX)?;
+        found.extend((!patch.is_empty()).then(|| (done.dir.clone(), patch)));
+    }
+    Ok(found)
 }

@@ -5,6 +5,7 @@ mod drill;
 use crate::error::{Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::safe;
+use contract::documents::AgentRole;
 use contract::{AgentConfig, Config, Role};
 use runner::git::Repository;
 use runner::{Context, LEVEL_MIN, Reach, Settings, Surveyed, Trust, load_settings};
@@ -136,7 +137,11 @@ fn examine(here: &Surroundings) -> Vec<Check> {
     }
     let layout = here.layout_of(&user);
     if !layout.exists() {
-        checks.push(bad("state", Health::Fail, "no state directory yet", "norma init"));
+        let message = "there is none yet; the first run makes it, or norma init";
+        checks.push(Check { status: Health::Info, ..ok("state", message) });
+        let known = known_agents(here, Config::starting_point());
+        checks.extend((!known.iter().any(is_usable)).then(no_agent));
+        checks.extend(known);
         return checks;
     }
     checks.extend(state(&layout, &here.trust_of(&layout)));
@@ -256,18 +261,41 @@ fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec
         Role::PDCA.iter().map(|role| role.as_str()).filter(|role| !config.agents.contains_key(*role)).collect();
     // Nothing of a configuration that nobody trusts is started, not even to ask for its version.
     let known = known_agents(here, if is_trusted { config.clone() } else { Config::starting_point() });
-    checks.push(match (config.pdca_agents(), missing.is_empty()) {
+    let of_loop = match (config.pdca_agents(), missing.is_empty()) {
         (Ok(agents), _) => agent_check(here, user, agents.values().map(AgentConfig::program)),
         (Err(_), false) => {
-            let message = format!("no agent for {}", missing.join(", "));
-            // Somebody who can be named on the command line is enough to work with.
-            let health = if known.iter().any(|it| it.status == Health::Ok) { Health::Warn } else { Health::Fail };
-            bad("agents", health, message, "add one to .norma/config.json (norma help config), then: norma trust")
+            let message = format!("no agent for {}, so the plan-do-check-act loop cannot run", missing.join(", "));
+            let fix = "add one to .norma/config.json (norma help config), then: norma trust";
+            bad("agents", Health::Fail, message, fix)
         }
         (Err(problems), true) => bad("agents", Health::Fail, problems[0].to_string(), "norma help config"),
+    };
+    // Contracts need one agent, whoever it is; the loop needs four roles, and not everybody wants it.
+    let contracts_run = known.iter().any(is_usable) || is_trusted && has_worker(here, user, &settings);
+    checks.push(match of_loop.is_good() || !contracts_run {
+        true => of_loop,
+        false => Check { status: Health::Warn, ..of_loop },
     });
     checks.extend(known);
     checks
+}
+
+/// Whether an agent can take a turn now.
+fn is_usable(known: &Check) -> bool {
+    known.status == Health::Ok
+}
+
+fn no_agent() -> Check {
+    let fix = "install one of these and sign in, or add your own: norma agent add NAME -- COMMAND";
+    bad("agents", Health::Fail, "no agent is installed and signed in", fix)
+}
+
+/// Whether an agent of the configuration may carry out contracts, and its program is there.
+fn has_worker(here: &Surroundings, user: &Repository, settings: &Settings) -> bool {
+    let registry = settings.policies.agent_registry();
+    let workers = settings.config.agents.iter().filter(|(name, _)| registry.require(name, AgentRole::Worker).is_ok());
+    let path = here.agent_path();
+    workers.into_iter().any(|(_, agent)| runner::process::resolve(agent.program(), &path, &user.root).is_some())
 }
 
 fn trusted(is_trusted: bool) -> Check {
@@ -281,7 +309,7 @@ fn trusted(is_trusted: bool) -> Check {
 
 /// Each of the known command lines: is it there, which one is it, and can it reach its model?
 fn known_agents(here: &Surroundings, config: Config) -> Vec<Check> {
-    let Ok(context) = here.context() else { return Vec::new() };
+    let Ok(context) = here.context_to_be() else { return Vec::new() };
     runner::survey(&context, &config).iter().map(known_agent).collect()
 }
 

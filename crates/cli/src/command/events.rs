@@ -17,6 +17,7 @@ const PAGE: u64 = 1000;
 #[command(after_help = "Example:\n  norma events @last --follow\n  norma events @last --json | jq .type")]
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
+    #[arg(default_value = "@last")]
     run: String,
     /// Continue until the run stops, with what its agents are doing
     #[arg(long)]

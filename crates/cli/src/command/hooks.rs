@@ -86,7 +86,9 @@ impl Args {
                 let user = here.repository()?;
                 Ok(show(here, &user, &hooks::status(&user)?))
             }
-            Verb::Run { hook, mode: Mode::Enforce, args } => enforce(here, hook, args),
+            Verb::Run { hook, mode: Mode::Enforce, args } if has_contract(here)? => enforce(here, hook, args),
+            // Nothing was decided yet that a commit could be held to.
+            Verb::Run { mode: Mode::Enforce, .. } => Ok(not_yet(here)),
             Verb::Run { hook, mode: Mode::Advisory, args } => Ok(advise(here, hook, args)),
         }
     }
@@ -95,14 +97,16 @@ impl Args {
 fn show(here: &Surroundings, user: &Repository, installed: &[Installed]) -> ExitCode {
     let layout = hooks::layout_for(user, here.layout_of(user));
     let contract = layout.active_contract().is_file();
+    let missed = !contract && layout.active_contract().parent().is_some_and(|dir| dir.exists());
     let value = serde_json::json!({"hooks": installed, "active_contract": contract});
     here.print(&value, || {
         let mut lines: Vec<String> = installed.iter().map(|hook| describe(&layout, hook)).collect();
         let refuses = installed.iter().any(|hook| hook.mode == Some(hooks::Mode::Enforce));
         match contract {
-            false if refuses => {
-                lines.push("no contract is active, so they refuse everything: norma contract activate FILE".into())
-            }
+            false if refuses && missed => lines
+                .push("the active contract is gone, so they refuse everything: norma contract activate FILE".into()),
+            false if refuses => lines
+                .push("no contract is active, so nothing is refused until one is: norma contract activate FILE".into()),
             _ if installed.iter().all(|hook| hook.mode.is_none()) => lines.push("next: norma hooks install".into()),
             _ => {}
         }
@@ -120,6 +124,21 @@ fn describe(layout: &Layout, hook: &Installed) -> String {
         (None, _) => {}
     }
     line
+}
+
+/// Whether a contract was ever activated, and not cleared since. One that is gone without that is missed, and refused.
+fn has_contract(here: &Surroundings) -> Outcome<bool> {
+    let user = judged_repository(here)?;
+    let active = hooks::layout_for(&user, here.layout_of(&user)).active_contract();
+    let dir = active.parent().unwrap_or(&active);
+    Ok(!matches!(dir.symlink_metadata(), Err(why) if why.kind() == std::io::ErrorKind::NotFound))
+}
+
+fn not_yet(here: &Surroundings) -> ExitCode {
+    if !here.json {
+        err("norma: no contract is active, so nothing is held to one: norma contract activate FILE");
+    }
+    ExitCode::SUCCESS
 }
 
 /// Refuses what is outside the contract, and what cannot be judged.
@@ -168,7 +187,8 @@ fn listed(judged: &Judged) -> String {
     lines.concat()
 }
 
-fn judge(here: &Surroundings, hook: Hook, args: Vec<String>) -> Outcome<Judged> {
+/// The repository that git works on.
+fn judged_repository(here: &Surroundings) -> Outcome<Repository> {
     let user = here.repository()?;
     // git may have been told to work on another repository than the one around this directory.
     if here.hook.git_dir.as_ref().is_some_and(|dir| dir.canonicalize().ok().as_ref() != Some(&user.git_dir)) {
@@ -176,6 +196,11 @@ fn judge(here: &Surroundings, hook: Hook, args: Vec<String>) -> Outcome<Judged> 
             format!("git works on another repository than {}, so nothing can be checked", user.root.display());
         return Err(CommandError::new(code::ENVIRONMENT, message, "unset GIT_DIR, or work without --git-dir"));
     }
+    Ok(user)
+}
+
+fn judge(here: &Surroundings, hook: Hook, args: Vec<String>) -> Outcome<Judged> {
+    let user = judged_repository(here)?;
     let layout = hooks::layout_for(&user, here.layout_of(&user));
     let subject = match hook {
         Hook::PreCommit => Subject::Commit { index: here.hook.index.clone().unwrap_or_else(|| user.index()) },

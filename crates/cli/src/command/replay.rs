@@ -2,6 +2,7 @@
 
 use super::run::JOBS_DEFAULT;
 use crate::error::{Outcome, code};
+use crate::interrupts::Stopping;
 use crate::session::Session;
 use crate::surroundings::Surroundings;
 use crate::text::{safe, short};
@@ -9,7 +10,7 @@ use contract::documents::{Difference, ReexecReport, ReexecStatus};
 use contract::replay::{RecordedHow, RecordedResult, RecordedStep, ReplayCheck, ReplayMode, ReplayReport};
 use contract::{Reason, RunView, Timestamp};
 use runner::git::Objects;
-use runner::{Control, Machine, Replay, Request, Start, Stop};
+use runner::{Control, Machine, Replay, Request, Start};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use store::Reader;
@@ -64,7 +65,7 @@ impl Args {
         runner::require_own(&context, &settings, here.mode, &run, "nothing of it is run again")?;
         let control = Control::new()?;
         let stopping = control.clone();
-        session.interrupts.watch(Some(Box::new(move || stopping.request(Stop::Interrupt))));
+        session.interrupts.watch(Some(Stopping::new(move |stop| stopping.request(stop))));
         let mut machine = Machine::new(context, &state, control.cancel.clone());
         let replay = Replay { reader: &reader, objects: &state.objects, policies: &settings.policies };
         let report = match self.recorded {

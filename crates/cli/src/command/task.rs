@@ -8,10 +8,10 @@ use contract::{TaskStatus, TaskView};
 use runner::Request;
 use std::process::ExitCode;
 
-/// Add, list, show, link and finish tasks
+/// Add, list, show, link, edit, finish and remove tasks
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  norma task add \"make the tests pass\" --ac \"cargo test passes\"\n  norma task link 2 --depends-on 1"
+    after_help = "Example:\n  norma task add \"make the tests pass\" --ac \"cargo test passes\"\n  norma task link 2 --depends-on 1\n  norma task edit 1 --goal \"make all tests pass\"\n  norma task rm 2"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -55,6 +55,25 @@ enum Verb {
         /// Task id
         id: i64,
     },
+    /// Change what a task asks for; a run that has begun is not changed
+    Edit {
+        /// Task id
+        id: i64,
+        /// What you want now
+        #[arg(long, value_name = "TEXT", required_unless_present_any = ["ac", "no_ac"])]
+        goal: Option<String>,
+        /// What must hold when it is done, in place of all that had to (can be repeated)
+        #[arg(long, value_name = "TEXT")]
+        ac: Vec<String>,
+        /// No criteria any more
+        #[arg(long, conflicts_with = "ac")]
+        no_ac: bool,
+    },
+    /// Remove a task; its runs and their evidence stay
+    Rm {
+        /// Task id
+        id: i64,
+    },
 }
 
 impl Args {
@@ -65,6 +84,8 @@ impl Args {
             Verb::Show { id } => show(here, id),
             Verb::Link { id, depends_on } => change(here, Request::TaskLink { task: id, depends_on }),
             Verb::Done { id } => change(here, Request::TaskDone { task: id }),
+            Verb::Edit { id, goal, ac, no_ac } => edit(here, id, goal, ac, no_ac),
+            Verb::Rm { id } => change(here, Request::TaskRemove { task: id }),
         }
     }
 }
@@ -84,6 +105,12 @@ fn add(here: &Surroundings, goal: String, criteria: Vec<String>) -> Outcome<Exit
     require_words(&goal, &criteria)?;
     let (_, id) = here.request(Request::TaskAdd { goal, criteria })?;
     Ok(here.print(&serde_json::json!({"id": id}), || id.to_string()))
+}
+
+fn edit(here: &Surroundings, task: i64, goal: Option<String>, ac: Vec<String>, no_ac: bool) -> Outcome<ExitCode> {
+    require_words(goal.as_deref().unwrap_or("unchanged"), &ac)?;
+    let criteria = (no_ac || !ac.is_empty()).then_some(ac);
+    change(here, Request::TaskEdit { task, goal, criteria })
 }
 
 fn change(here: &Surroundings, request: Request) -> Outcome<ExitCode> {

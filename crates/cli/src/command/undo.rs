@@ -10,6 +10,7 @@ use std::process::ExitCode;
 #[command(after_help = "Example:\n  norma undo @last")]
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
+    #[arg(default_value = "@last")]
     run: String,
 }
 

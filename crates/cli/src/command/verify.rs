@@ -14,8 +14,8 @@ use store::{Reader, Roster, Verification};
 )]
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
-    #[arg(required_unless_present_any = ["all", "accept"], conflicts_with_all = ["all", "accept"])]
-    run: Option<String>,
+    #[arg(default_value = "@last", conflicts_with_all = ["all", "accept"])]
+    run: String,
     /// Every run, and whether each that the audit log names is there
     #[arg(long)]
     all: bool,
@@ -34,13 +34,13 @@ impl Args {
         }
         let layout = here.layout_of(&here.repository()?);
         let (reader, trust) = (Reader::open(&layout)?, here.trust_of(&layout));
-        let verified = match &self.run {
-            Some(given) => {
-                let found = runner::verify_run(&reader, &trust, &reader.find_run(given)?)?;
+        let verified = match self.all {
+            false => {
+                let found = runner::verify_run(&reader, &trust, &reader.find_run(&self.run)?)?;
                 here.print(&found, || describe(&found));
                 found.verified
             }
-            None => {
+            true => {
                 let found = runner::verify_all(&reader, &trust)?;
                 here.print(&found, || describe_all(&found));
                 found.verified

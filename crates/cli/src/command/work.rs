@@ -1,13 +1,13 @@
 //! Carrying out a document: a task contract, or work items. What `norma run FILE` and `norma batch FILE` share.
 
 use super::contract::read;
-use super::run::exit_code;
+use crate::ending::{ending, exit_code};
 use crate::error::{CommandError, Outcome, code};
 use crate::session::Session;
 use crate::surroundings::Surroundings;
-use crate::text::{err, prompt, safe, short};
+use crate::text::{err, prompt, safe};
 use contract::documents::RunResult;
-use contract::{ApprovalView, ItemStatus, RunView, Status, lines_of_reason};
+use contract::{ApprovalView, RunView, Status, lines_of_reason};
 use runner::{Start, Typed};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read};
@@ -105,11 +105,13 @@ impl Work {
     /// Says what came of it, in the order in which it was asked for.
     fn finish(&self, session: &Session<'_>, view: &RunView, asked: &[String]) -> Outcome<ExitCode> {
         let here = session.here;
-        let (run, _) = session.reader()?.load(&view.run_id)?;
+        let reader = session.reader()?;
+        let (run, _) = reader.load(&view.run_id)?;
         let mut results = runner::results(session.layout(), &run)?;
         let places: BTreeMap<&str, usize> = asked.iter().map(String::as_str).zip(0..).collect();
         results.sort_by_key(|result| result.id.as_deref().and_then(|id| places.get(id)));
-        let text = || format!("{}{}{}", table(&results), proof(&results), super::run::ending(view, &run));
+        let again = here.again(&run);
+        let text = || ending(&reader, view, &run, again.as_deref());
         if view.status == Status::Waiting {
             let approvals = session.reader()?.approvals(true)?;
             let approvals = approvals.into_iter().filter(|asked| asked.run_id == view.run_id).collect();
@@ -167,25 +169,4 @@ fn ids(text: &str) -> Vec<String> {
     let document: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let listed = document.as_array().map_or_else(|| std::slice::from_ref(&document), Vec::as_slice);
     listed.iter().filter_map(|item| Some(item.get("id")?.as_str()?.to_owned())).collect()
-}
-
-/// What a work item that succeeded can be known by; those of a batch are in its receipts.
-fn proof(results: &[RunResult]) -> String {
-    match results {
-        [only] if only.status == ItemStatus::Success => {
-            format!("receipt: {}\noutput hash: {}\n", safe(&only.receipt_id), only.output_hash)
-        }
-        _ => String::new(),
-    }
-}
-
-/// One line for each item that did not succeed; a batch of a thousand is not read line by line.
-fn table(results: &[RunResult]) -> String {
-    let failed = results.iter().filter(|result| result.status != ItemStatus::Success);
-    let line = |result: &RunResult| {
-        let why = result.denial_reason.as_deref().or(result.error.as_deref()).unwrap_or_default();
-        let id = result.id.as_deref().unwrap_or_default();
-        format!("{} {}: {}\n", safe(id), result.status, short(why, 200))
-    };
-    failed.map(line).collect()
 }

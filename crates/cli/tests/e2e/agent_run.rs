@@ -130,7 +130,7 @@ fn an_item_that_takes_too_long_leaves_nothing() {
     let help = "increase the timeout or simplify";
     assert!(results[0]["error"].as_str().unwrap().ends_with(help), "{results:?}");
     let said = env.norma(&["batch", "items.json"]);
-    assert!(said.exits(1).raw.contains(&format!("\nnext: {help} · look: ")), "{said}");
+    assert!(said.exits(1).raw.contains(&format!("  what helps: {help}")), "{said}");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn an_agent_whose_tool_fails_leaves_nothing_and_what_may_help_is_said() {
     assert_eq!((state_hash(&env), env.root.join("made").exists()), (before, false));
     assert_ne!(env.read("src/lib.txt"), "half\n");
     let said = env.norma(&["batch", "items.json"]);
-    assert!(said.exits(1).raw.contains("\nnext: fix the tool input · look: "), "{said}");
+    assert!(said.exits(1).raw.contains("  what helps: fix the tool input"), "{said}");
 }
 
 #[test]

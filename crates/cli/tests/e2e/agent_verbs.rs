@@ -173,7 +173,7 @@ fn a_failed_start_is_told_by_what_the_program_said_of_it() {
     );
     env.commit("broken");
     let output = env.norma(&["run", "--goal", "make it", "--agent", "mine", "--allow", "made.txt"]);
-    assert!(output.exits(1).raw.contains("agent_failed: acp: Error: Cannot find module x"), "{output}");
+    assert!(output.exits(1).raw.contains("acp: Error: Cannot find module x"), "{output}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn check(env: &TestEnvironment, status: &str, reason: &str) -> String {
 
 /// The line of a step and what is said about it.
 fn about_step(output: &str) -> String {
-    let shown = output.lines().skip(2).take_while(|line| !line.starts_with("what happened"));
+    let shown = output.lines().skip(2).take_while(|line| line.starts_with(' '));
     shown.collect::<Vec<_>>().join("\n")
 }
 
@@ -61,10 +61,10 @@ fn a_program_that_disappears_during_the_run_fails_the_step() {
     std::fs::copy(crate::environment::scripted_agent(), &copy).unwrap();
     env.script_unconfined(json!({"plan": [[{"shell": format!("rm '{}'", copy.display())}]]}));
     env.configure(|config| config["agents"]["do"]["cmd"][0] = json!(copy));
-    insta::assert_snapshot!(about_step(&check(&env, "failed", "agent_missing")), @r#"
+    insta::assert_snapshot!(about_step(&check(&env, "failed", "agent_missing")), @"
     1 plan  ok  <took>  plan did its part
-    2 do    fail  <took>  agent_missing: "$DIR/agent" is not an executable file here
-    "#);
+    2 do    fail  <took>  agent_missing
+    ");
 }
 
 #[test]
@@ -95,15 +95,17 @@ fn programs_and_scripts_of_the_repository_are_those_of_the_runs_tree() {
 fn an_agent_that_hangs_is_ended_at_its_deadline() {
     let env = TestEnvironment::new(json!({"do": [["hang"]]}));
     env.configure(|config| config["limits"] = json!({"step_seconds": 3}));
-    insta::assert_snapshot!(check(&env, "timed_out", "agent_timeout"), @r"
+    insta::assert_snapshot!(check(&env, "timed_out", "agent_timeout"), @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
-      2 do    fail  <took>  agent_timeout: the step's time is up
-    what happened: timed_out (agent_timeout): step 002-do ran past its deadline
+      2 do    fail  <took>  agent_timeout
+    timed_out (agent_timeout): step 002-do ran past its deadline
+      the step's time is up
+      what helps: a longer timeout (constraints.timeout_ms, or limits.step_seconds), or a smaller goal
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
+    next: why: norma why <run> · logs: norma logs <run> · again: norma run 1
     [exit 1]
     ");
 }
@@ -112,9 +114,9 @@ fn an_agent_that_hangs_is_ended_at_its_deadline() {
 fn an_agent_that_is_silent_for_too_long_is_ended() {
     let env = TestEnvironment::new(json!({"do": [[{"stderr": "starting\n"}, "hang"]]}));
     env.configure(|config| config["limits"] = json!({"idle_seconds": 3}));
-    insta::assert_snapshot!(about_step(&check(&env, "timed_out", "agent_timeout")), @r"
+    insta::assert_snapshot!(about_step(&check(&env, "timed_out", "agent_timeout")), @"
     1 plan  ok  <took>  plan did its part
-    2 do    fail  <took>  agent_timeout: no output for too long
+    2 do    fail  <took>  agent_timeout
     ");
     let stderr = std::fs::read_to_string(env.run_dir().join("steps/002-do/logs/stderr.txt")).unwrap();
     assert_eq!(stderr, "starting\n");
@@ -133,11 +135,10 @@ fn an_agent_that_ignores_sigterm_is_killed() {
 fn a_flood_on_stdout_is_cut_and_counted() {
     let env = TestEnvironment::new(json!({"do": [[{"print_bytes": 200 << 20}]]}));
     env.configure(|config| config["limits"] = json!({"output_mb": 1}));
-    insta::assert_snapshot!(about_step(&check(&env, "failed", "protocol_error")), @r"
+    insta::assert_snapshot!(about_step(&check(&env, "failed", "protocol_error")), @"
     1 plan  ok  <took>  plan did its part
-    2 do    fail  <took>  protocol_error: stdout is longer than limits.output_mb
+    2 do    fail  <took>  protocol_error
             note: stdout was longer than limits.output_mb and was cut
-            stdout is longer than limits.output_mb
     ");
     let stdout = std::fs::read(env.run_dir().join("steps/002-do/logs/stdout.txt")).unwrap();
     assert!(stdout.len() < (1 << 20) + 200, "{} bytes were kept", stdout.len());
@@ -268,13 +269,14 @@ fn an_agent_that_names_files_which_it_did_not_leave_breaks_the_protocol() {
     insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox none
     goal: make two loud
-      1 plan  fail  <took>  protocol_error: files: plan.md is not a regular file in the step directory
+      1 plan  fail  <took>  protocol_error
               note: the agent removed its step directory
-              files: plan.md is not a regular file in the step directory
-    what happened: failed (protocol_error): step 001-plan broke the protocol
+    failed (protocol_error): step 001-plan broke the protocol
+      files: plan.md is not a regular file in the step directory
+      what helps: an answer in the form that the agent is asked for; run it again
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
+    next: why: norma why <run> · logs: norma logs <run> · again: norma run 1
     [exit 1]
     ");
     assert!(env.run_dir().join("steps/001-plan/input.json").is_file());
@@ -291,7 +293,7 @@ fn only_regular_files_are_taken_from_a_step_directory() {
         {"shell": "mkdir '{step_dir}/logs'; echo forged > '{step_dir}/logs/stdout.txt'; echo '{}' > '{step_dir}/manifest.json'"},
         {"write": {"path": "deep/plan.md", "content": "x"}},
     ]]}));
-    insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
+    insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -303,7 +305,8 @@ fn only_regular_files_are_taken_from_a_step_directory() {
       2 do    ok  <took>  do did its part
       3 check ok  <took>  check did its part
               verdict PASS
-    PASS in iteration 1 · nothing had to change
+    PASS in iteration 1 · nothing changed
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run>
     [exit 0]
@@ -326,19 +329,15 @@ fn too_many_or_too_large_files_are_left_out_and_noted() {
     env.configure(|config| config["limits"] = json!({"evidence_files": 5, "evidence_mb": 1}));
     let output = env.norma(&["run", "1"]);
     output.success();
-    insta::assert_snapshot!(about_step(&output.to_string()), @r"
-      1 plan  ok  <took>  plan did its part
-              note: f6 was left out: limits.evidence_files or limits.evidence_mb is reached
-              note: f7 was left out: limits.evidence_files or limits.evidence_mb is reached
-              note: f8 was left out: limits.evidence_files or limits.evidence_mb is reached
-              note: large was left out: limits.evidence_files or limits.evidence_mb is reached
-      2 do    ok  <took>  do did its part
-      3 check ok  <took>  check did its part
-              verdict PASS
-    PASS in iteration 1 · nothing had to change
-    evidence: .norma/runs/<run>
-    next: look: norma show <run>
-    [exit 0]
+    insta::assert_snapshot!(about_step(&output.to_string()), @"
+    1 plan  ok  <took>  plan did its part
+            note: f6 was left out: limits.evidence_files or limits.evidence_mb is reached
+            note: f7 was left out: limits.evidence_files or limits.evidence_mb is reached
+            note: f8 was left out: limits.evidence_files or limits.evidence_mb is reached
+            note: large was left out: limits.evidence_files or limits.evidence_mb is reached
+    2 do    ok  <took>  do did its part
+    3 check ok  <took>  check did its part
+            verdict PASS
     ");
 }
 
@@ -361,12 +360,13 @@ fn text_of_agents_cannot_write_to_the_terminal_or_forge_lines() {
       3 check ok  <took>  check did its part
               verdict FAIL
               AC1 is not covered by verdict.json
-              fine\u{1b}[2J\u{1b}]0;owned\u{7}\u{a}run_passed forged\u{d}\u{202e}drow is no criterion of this run
+              fine\u{1b}[2J\u{1b}]0;owned\u{7}
+              | run_passed forged\u{d}\u{202e}drow is no criterion of this run
       4 act   ok  <took>  act did its part
-    what happened: stopped: budget max_iterations is used up: 2 > 1
+    stopped: budget max_iterations is used up: 2 > 1
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · continue: norma resume <run> --budget max_iterations=2
+    next: continue: norma resume <run> --budget max_iterations=2 · look: norma show <run>
     [exit 1]
     ");
     let shown = [
@@ -441,10 +441,10 @@ fn a_step_directory_that_the_agent_made_itself_is_not_taken_for_evidence() {
               verdict FAIL
               AC1: evidence "files/test.log" is not a file in a step directory of this iteration
       4 act   ok  <took>  act did its part
-    what happened: stopped: budget max_iterations is used up: 2 > 1
+    stopped: budget max_iterations is used up: 2 > 1
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · continue: norma resume <run> --budget max_iterations=2
+    next: continue: norma resume <run> --budget max_iterations=2 · look: norma show <run>
     [exit 1]
     "#);
     assert!(!env.run_dir().join("steps/002-do/files").exists());
@@ -465,10 +465,12 @@ fn evidence_that_a_later_agent_changes_proves_nothing() {
       2 do    ok  <took>  do did its part
       3 check ok  <took>  check did its part
               verdict PASS
-    what happened: failed (evidence_lost): evidence is missing or changed: steps/002-do/files/test.log differs from what was recorded
+    failed (evidence_lost):
+      evidence is missing or changed: steps/002-do/files/test.log differs from what was recorded
+      what helps: find out who changed the run's directory (norma verify <run>), then run it again
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
+    next: why: norma why <run> · logs: norma logs <run> · again: norma run 1
     [exit 1]
     ");
     env.norma(&["verify", "@last"]).exits(5);

@@ -68,7 +68,8 @@ fn a_second_run_is_carried_out_by_the_first_norma_and_watched_where_it_was_asked
       2 do    ok  <took>  do did its part
       3 check ok  <took>  check did its part
               verdict PASS
-    PASS in iteration 1 · nothing had to change
+    PASS in iteration 1 · nothing changed
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run>
     ! carried out by `norma run 1` (pid <pid>, since <time>)

@@ -86,7 +86,7 @@ fn every_step_leaves_its_artifacts_in_its_directory() {
 fn a_run_passes_after_the_patch_of_act_is_applied() {
     let env = TestEnvironment::with_patch(PATCH);
     let output = env.norma(&["run", "1"]);
-    insta::assert_snapshot!(output, @r"
+    insta::assert_snapshot!(output, @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -99,8 +99,10 @@ fn a_run_passes_after_the_patch_of_act_is_applied() {
       6 do    ok  <took>  do did its part
       7 check ok  <took>  check did its part
               verdict PASS
-              landed main <hash>→<hash>
     PASS in iteration 2 · landed main <hash>→<hash>
+    1 file changed, +1 −1
+      src/lib.txt  +1 −1
+    receipt: <uuid>
     evidence: .norma/runs/<run>
     next: look: norma show <run> · undo: norma undo <run>
     [exit 0]
@@ -278,7 +280,8 @@ fn a_killed_run_is_reconciled_on_the_next_start() {
       2 do    ok  <took>  do did its part
       3 check ok  <took>  check did its part
               verdict PASS
-    PASS in iteration 1 · nothing had to change
+    PASS in iteration 1 · nothing changed
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run>
     [exit 0]
@@ -416,16 +419,17 @@ fn stdout_and_stderr_are_captured_into_the_logs() {
 fn output_that_is_not_json_is_kept_in_the_logs_and_fails_the_step() {
     let env = TestEnvironment::new(json!({"plan": [[{"print": "I am done!\n"}]]}));
     let output = env.norma(&["run", "1"]);
-    insta::assert_snapshot!(output, @r"
+    insta::assert_snapshot!(output, @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
-      1 plan  fail  <took>  protocol_error: stdout not valid JSON; protocol_error: (document): could not parse JSON: e…
-              stdout not valid JSON
-              (document): could not parse JSON: expected value at line 1 column 1
-    what happened: failed (protocol_error): step 001-plan broke the protocol
+      1 plan  fail  <took>  protocol_error
+    failed (protocol_error): step 001-plan broke the protocol
+      stdout not valid JSON
+        | (document): could not parse JSON: expected value at line 1 column 1
+      what helps: an answer in the form that the agent is asked for; run it again
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
+    next: why: norma why <run> · logs: norma logs <run> · again: norma run 1
     [exit 1]
     ");
     let step = env.run_dir().join("steps/001-plan");
@@ -468,7 +472,7 @@ fn a_patch_is_applied_whole_or_not_at_all() {
     let env = TestEnvironment::with_patch(&second_broken);
     let before = env.repository();
     let output = env.norma(&["run", "1"]);
-    insta::assert_snapshot!(output, @r"
+    insta::assert_snapshot!(output, @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -477,11 +481,12 @@ fn a_patch_is_applied_whole_or_not_at_all() {
               verdict FAIL
       4 act   ok  <took>  act did its part
               patch refused (patch_failed)
-              the patch does not apply: error: patch failed: README.md:1; error: README.md: patch does not apply
-    what happened: failed (patch_failed): change 1 was refused: the patch does not apply: error: patch failed: README.md:1; error: README.md: patch does not apply
+    failed (patch_failed): change 1 was refused: the patch does not apply: error: patch failed: README.md:1; error: README.md: patch does not apply
+      the patch does not apply: error: patch failed: README.md:1; error: README.md: patch does not apply (patch_failed)
+      what would allow it: a patch that applies to the run's tree
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
+    next: why: norma why <run> · patch: norma diff <run> · logs: norma logs <run> · again: norma run 1
     [exit 1]
     ");
     assert_eq!(env.repository(), before);

@@ -181,9 +181,28 @@ fn without_a_contract_that_can_be_read_everything_is_refused() {
     insta::assert_snapshot!(env.norma(&["hooks", "status"]), @r"
     pre-commit  enforce
     pre-push    enforce
-    no contract is active, so they refuse everything: norma contract activate FILE
+    the active contract is gone, so they refuse everything: norma contract activate FILE
     [exit 0]
     ");
+}
+
+#[test]
+fn hooks_without_a_contract_refuse_nothing_until_one_is_active() {
+    let env = TestEnvironment::initialized();
+    insta::assert_snapshot!(env.norma(&["hooks", "install"]), @"
+    pre-commit  enforce
+    pre-push    enforce
+    no contract is active, so nothing is refused until one is: norma contract activate FILE
+    [exit 0]
+    ");
+    let said = git(&env, &["commit", "--allow-empty", "-m", "x"]);
+    assert!(said.done().text.contains("no contract is active"), "{}", said.text);
+    env.write(".norma/active/contract.json", &contract(&["src"]).to_string());
+    env.write("README.md", "changed\n");
+    env.git(&["add", "README.md"]);
+    git(&env, &["commit", "-m", "x"]).refused("outside_scope: README.md");
+    env.norma(&["contract", "clear"]).success();
+    git(&env, &["commit", "-m", "x"]).done();
 }
 
 #[test]
@@ -344,9 +363,9 @@ fn a_linked_work_tree_is_held_to_the_contract_of_the_main_one_unless_it_has_its_
     git_in(&env, &linked, &["commit", "-m", "outside"]).refused("outside_scope: README.md");
     assert!(!linked.join(".norma").exists());
     env.norma_in(&linked, &["init"]).success();
-    git_in(&env, &linked, &["commit", "-m", "outside"]).refused("there is no active contract");
     let own = linked.join(".norma/active");
     std::fs::create_dir(&own).unwrap();
+    git_in(&env, &linked, &["commit", "-m", "outside"]).refused("there is no active contract");
     std::fs::write(own.join("contract.json"), contract(&["README.md"]).to_string()).unwrap();
     git_in(&env, &linked, &["commit", "-m", "its own"]).done();
 }

@@ -113,7 +113,7 @@ fn uncommitted_files_that_are_not_in_the_way_stay_as_they_are() {
     env.write("staged.txt", "staged\n");
     env.git(&["add", "staged.txt"]);
     let output = env.norma(&["run", "1"]);
-    insta::assert_snapshot!(output, @r"
+    insta::assert_snapshot!(output, @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
     your uncommitted files stay yours and are not part of the run: README.md, staged.txt, notes.txt
@@ -127,8 +127,10 @@ fn uncommitted_files_that_are_not_in_the_way_stay_as_they_are() {
       6 do    ok  <took>  do did its part
       7 check ok  <took>  check did its part
               verdict PASS
-              landed main <hash>→<hash>
     PASS in iteration 2 · landed main <hash>→<hash>
+    1 file changed, +1 −1
+      src/lib.txt  +1 −1
+    receipt: <uuid>
     evidence: .norma/runs/<run>
     next: look: norma show <run> · undo: norma undo <run>
     [exit 0]
@@ -150,7 +152,7 @@ fn a_landing_that_would_touch_an_uncommitted_file_is_declined_and_can_be_taken_l
     let env = TestEnvironment::with_patch(PATCH);
     env.write("src/lib.txt", "mine\n");
     let before = env.repository();
-    insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
+    insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
     your uncommitted files stay yours and are not part of the run: src/lib.txt
@@ -165,8 +167,10 @@ fn a_landing_that_would_touch_an_uncommitted_file_is_declined_and_can_be_taken_l
       7 check ok  <took>  check did its part
               verdict PASS
               not landed: your uncommitted changes are in the way: src/lib.txt
-              the result is kept on branch norma/<run>
     PASS in iteration 2 · the result is on branch norma/<run>
+    1 file changed, +1 −1
+      src/lib.txt  +1 −1
+    receipt: <uuid>
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: take it: norma land <run>, or git merge norma/<run> · look: norma diff <run>
@@ -209,7 +213,7 @@ fn mode_branch_leaves_the_result_on_a_branch_of_its_own() {
     let env = TestEnvironment::with_patch(PATCH);
     env.configure(|config| config["landing"] = json!({"mode": "branch"}));
     let head = env.git(&["rev-parse", "HEAD"]);
-    insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
+    insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -222,8 +226,10 @@ fn mode_branch_leaves_the_result_on_a_branch_of_its_own() {
       6 do    ok  <took>  do did its part
       7 check ok  <took>  check did its part
               verdict PASS
-              the result is kept on branch norma/<run>
     PASS in iteration 2 · the result is on branch norma/<run>
+    1 file changed, +1 −1
+      src/lib.txt  +1 −1
+    receipt: <uuid>
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: take it: norma land <run>, or git merge norma/<run> · look: norma diff <run>
@@ -249,7 +255,7 @@ fn a_detached_head_is_a_place_to_land_on() {
     let env = TestEnvironment::with_patch(PATCH);
     env.git(&["checkout", "--quiet", "--detach"]);
     let main = env.git(&["rev-parse", "main"]);
-    insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
+    insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base detached HEAD <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -262,8 +268,10 @@ fn a_detached_head_is_a_place_to_land_on() {
       6 do    ok  <took>  do did its part
       7 check ok  <took>  check did its part
               verdict PASS
-              landed HEAD <hash>→<hash>
     PASS in iteration 2 · landed HEAD <hash>→<hash>
+    1 file changed, +1 −1
+      src/lib.txt  +1 −1
+    receipt: <uuid>
     evidence: .norma/runs/<run>
     next: look: norma show <run> · undo: norma undo <run>
     [exit 0]
@@ -297,8 +305,10 @@ fn a_branch_that_moved_meanwhile_gets_the_result_on_top() {
       6 do    ok  <took>  do did its part
       7 check ok  <took>  check did its part
               verdict PASS
-              landed main <hash>→<hash>
     PASS in iteration 2 · landed main <hash>→<hash>
+    1 file changed, +1 −1
+      src/lib.txt  +1 −1
+    receipt: <uuid>
     evidence: .norma/runs/<run>
     next: look: norma show <run> · undo: norma undo <run>
     [exit 0]
@@ -334,8 +344,10 @@ fn another_branch_checked_out_meanwhile_keeps_its_files() {
       6 do    ok  <took>  do did its part
       7 check ok  <took>  check did its part
               verdict PASS
-              landed main <hash>→<hash>
     PASS in iteration 2 · landed main <hash>→<hash>
+    1 file changed, +1 −1
+      src/lib.txt  +1 −1
+    receipt: <uuid>
     evidence: .norma/runs/<run>
     next: look: norma show <run> · undo: norma undo <run>
     [exit 0]

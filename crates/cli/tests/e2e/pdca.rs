@@ -13,14 +13,15 @@ fn steps(env: &TestEnvironment) -> Vec<String> {
 fn a_pass_in_the_first_iteration_changes_nothing() {
     let env = TestEnvironment::new(json!({}));
     let before = env.repository();
-    insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
+    insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
       2 do    ok  <took>  do did its part
       3 check ok  <took>  check did its part
               verdict PASS
-    PASS in iteration 1 · nothing had to change
+    PASS in iteration 1 · nothing changed
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run>
     [exit 0]
@@ -46,18 +47,20 @@ fn an_act_that_fails_ends_the_run_and_its_patch_is_not_applied() {
         "act": [[{"patch": PATCH}, {"respond": {"status": "fail", "summary": "no idea"}}]],
     }));
     let before = env.repository();
-    insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
+    insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
       2 do    ok  <took>  do did its part
       3 check ok  <took>  check did its part
               verdict FAIL
-      4 act   fail  <took>  no idea
-    what happened: failed (agent_failed): step 004-act failed
+      4 act   fail  <took>  agent_failed
+    failed (agent_failed): step 004-act failed
+      no idea
+      what helps: look at what the agent said (norma logs), then run it again
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
+    next: why: norma why <run> · logs: norma logs <run> · again: norma run 1
     [exit 1]
     ");
     assert_eq!(env.repository(), before);
@@ -69,7 +72,7 @@ fn in_the_last_iteration_act_still_runs_and_its_patch_is_kept() {
     let env = TestEnvironment::with_patch(PATCH);
     env.configure(|config| config["budgets"]["max_iterations"] = 1.into());
     let before = env.repository()["src/lib.txt"].clone();
-    insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
+    insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
       1 plan  ok  <took>  plan did its part
@@ -78,10 +81,10 @@ fn in_the_last_iteration_act_still_runs_and_its_patch_is_kept() {
               verdict FAIL
       4 act   ok  <took>  act did its part
               patch applied: src/lib.txt
-    what happened: stopped: budget max_iterations is used up: 2 > 1
+    stopped: budget max_iterations is used up: 2 > 1
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · continue: norma resume <run> --budget max_iterations=2
+    next: continue: norma resume <run> --budget max_iterations=2 · look: norma show <run>
     [exit 1]
     ");
     assert_eq!(env.repository()["src/lib.txt"], before);
@@ -120,7 +123,7 @@ fn a_stopped_run_is_gone_on_from_with_a_larger_budget_and_lands_as_one_change() 
     [exit 1]
     ");
     env.script(json!({"check": [[{"verdict": "FAIL"}], [{"verdict": "PASS"}]], "act": [[{"patch": more}]]}));
-    insta::assert_snapshot!(env.norma(&["resume", "@last", "--budget", "max_iterations=5"]), @r"
+    insta::assert_snapshot!(env.norma(&["resume", "@last", "--budget", "max_iterations=5"]), @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
     continues run <run>
@@ -134,8 +137,11 @@ fn a_stopped_run_is_gone_on_from_with_a_larger_budget_and_lands_as_one_change() 
       6 do    ok  <took>  do did its part
       7 check ok  <took>  check did its part
               verdict PASS
-              landed main <hash>→<hash>
     PASS in iteration 2 · landed main <hash>→<hash>
+    2 files changed, +2 −2
+      README.md    +1 −1
+      src/lib.txt  +1 −1
+    receipt: <uuid>
     evidence: .norma/runs/<run>
     next: look: norma show <run> · undo: norma undo <run>
     [exit 0]
@@ -250,19 +256,20 @@ fn every_attempt_that_broke_the_protocol_is_a_step_of_its_own() {
         json!({"plan": [[{"print": "no"}], [{"print": "[]"}], [{"dump_request": "request.json"}]]}),
     );
     env.configure(|config| config["limits"] = json!({"protocol_retries": 2}));
-    insta::assert_snapshot!(env.norma(&["run", "1"]), @r"
+    insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
-      1 plan  fail  <took>  protocol_error: stdout not valid JSON; protocol_error: (document): could not parse JSON: e…
+      1 plan  fail  <took>  protocol_error
               stdout not valid JSON
               (document): could not parse JSON: expected ident at line 1 column 2
-      2 plan  fail  <took>  protocol_error: (document): expected object, found array
+      2 plan  fail  <took>  protocol_error
               (document): expected object, found array
       3 plan  ok  <took>  plan did its part
       4 do    ok  <took>  do did its part
       5 check ok  <took>  check did its part
               verdict PASS
-    PASS in iteration 1 · nothing had to change
+    PASS in iteration 1 · nothing changed
+    Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: look: norma show <run>
     [exit 0]

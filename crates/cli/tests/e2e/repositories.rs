@@ -149,7 +149,7 @@ fn a_file_of_the_users_that_git_does_not_know_is_never_overwritten() {
         let output = env.norma(&["run", "1"]);
         output.success();
         assert_eq!(env.read(path), "mine\n", "{path}: {output}");
-        assert!(output.raw.contains("the result is kept on branch"), "{path}: {output}");
+        assert!(output.raw.contains("the result is on branch"), "{path}: {output}");
         env.norma(&["land", "@last"]).exits(1);
         assert_eq!(env.read(path), "mine\n");
     }
@@ -183,14 +183,16 @@ fn a_merge_in_progress_is_left_alone() {
     prepare(&env, PATCH);
     let before = env.repository();
     let output = env.norma(&["run", "1"]);
-    insta::assert_snapshot!(output.out().lines().skip(2).filter(|line| !line.contains("did its part")).collect::<Vec<_>>().join("\n"), @r"
+    insta::assert_snapshot!(output.out().lines().skip(2).filter(|line| !line.contains("did its part")).collect::<Vec<_>>().join("\n"), @"
     your uncommitted files stay yours and are not part of the run: README.md
               verdict FAIL
               patch applied: src/lib.txt
               verdict PASS
               not landed: a merge is in progress
-              the result is kept on branch norma/<run>
     PASS in iteration 2 · the result is on branch norma/<run>
+    1 file changed, +1 −1
+      src/lib.txt  +1 −1
+    receipt: <uuid>
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: take it: norma land <run>, or git merge norma/<run> · look: norma diff <run>

@@ -156,8 +156,10 @@ fn a_branch_that_is_deleted_meanwhile_is_not_made_again() {
       7 check ok  <took>  check did its part
               verdict PASS
               not landed: main has moved meanwhile and is gone
-              the result is kept on branch norma/<run>
     PASS in iteration 2 · the result is on branch norma/<run>
+    1 file changed, +1 −1
+      src/lib.txt  +1 −1
+    receipt: <uuid>
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: take it: norma land <run>, or git merge norma/<run> · look: norma diff <run>
@@ -267,10 +269,12 @@ fn evidence_that_is_removed_meanwhile_keeps_a_run_from_passing() {
       6 do    ok  <took>  do did its part
       7 check ok  <took>  check did its part
               verdict PASS
-    what happened: failed (evidence_lost): evidence is missing or changed: steps/002-do/files/test.log is missing
+    failed (evidence_lost):
+      evidence is missing or changed: steps/002-do/files/test.log is missing
+      what helps: find out who changed the run's directory (norma verify <run>), then run it again
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
+    next: why: norma why <run> · patch: norma diff <run> · logs: norma logs <run> · again: norma run 1
     [exit 1]
     ");
     assert_eq!(env.repository(), before);

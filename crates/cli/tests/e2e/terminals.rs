@@ -70,8 +70,10 @@ fn an_interrupt_ends_the_turn_and_leaves_the_run_paused_until_it_is_resumed() {
               7 do    ok  <took>  do did its part
               8 check ok  <took>  check did its part
                       verdict PASS
-                      landed main <hash>→<hash>
             PASS in iteration 2 · landed main <hash>→<hash>
+            1 file changed, +1 −1
+              src/lib.txt  +1 −1
+            receipt: <uuid>
             evidence: .norma/runs/<run>
             next: look: norma show <run> · undo: norma undo <run>
             [exit 0]
@@ -123,8 +125,10 @@ fn a_killed_norma_takes_its_agents_with_it_and_resume_finishes() {
       6 do    ok  <took>  do did its part
       7 check ok  <took>  check did its part
               verdict PASS
-              landed main <hash>→<hash>
     PASS in iteration 2 · landed main <hash>→<hash>
+    1 file changed, +1 −1
+      src/lib.txt  +1 −1
+    receipt: <uuid>
     evidence: .norma/runs/<run>
     next: look: norma show <run> · undo: norma undo <run>
     ! recovered: <run>: step 002-do was interrupted
@@ -172,10 +176,10 @@ fn a_run_can_be_canceled_from_another_terminal() {
     goal: make two loud
       1 plan  ok  <took>  plan did its part
       2 do    interrupted  <took>  interrupted: norma was asked to stop
-    what happened: canceled (canceled): canceled on request
+    canceled on request
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
+    next: look: norma show <run> · again: norma run 1
     [exit 1]
     ");
     daemon_is_dead(&env);

@@ -566,13 +566,16 @@ fn every_verb_has_help_with_an_example() {
       agent        Add, list and remove agents
       doctor       Check that everything is in place, and print what to do where it is not
       demo         See norma work on a small repository in a temporary folder (needs only git and sh)
-      task         Add, list, show, link and finish tasks
+      task         Add, list, show, link, edit, finish and remove tasks
       contract     Check, make and activate contracts
       run          Run what you want in a sentence, a task, a contract, a goal, or every task that is ready
       batch        Run work items level by level, in parallel; each lands whole or leaves no trace
       intent       Compile an intent into plan, patch and tests, or print the recorded result
+      status       Show what runs, what waits and what needs you, with the command for each
       runs         List runs, newest first
       show         Show a run: its steps, its verdict, where its evidence is
+      why          Show which rule, path and evidence decided about a run, and what would allow it
+      logs         Print what the agents and tests of a run printed and said
       events       Print the log of a run
       diff         Print what a run changed, as a patch
       land         Move the result of a passed run onto your branch
@@ -587,6 +590,7 @@ fn every_verb_has_help_with_an_example() {
       replay       Judge a run again: on its evidence, with its tests, or by carrying it out again
       export       Write a sealed run to one file that can be verified elsewhere
       keys         Show the key that norma signs with here, or export its public part
+      config       Show the configuration that counts here
       hash         Print the BLAKE3 state hash of a revision or a directory
       hooks        Check your own commits and pushes against the active contract
       sandbox      Run a program in the sandbox, or see what the sandbox lets through
@@ -602,8 +606,8 @@ fn every_verb_has_help_with_an_example() {
           --config <FILE>  Use this configuration instead of .norma/config.json (trusted, since you
                            typed it)
       -C <DIR>             Work in this directory
-      -v, --verbose...     Log what norma itself is doing to stderr; -vv and -vvv log more (see also
-                           NORMA_LOG)
+      -v, --verbose...     Show what agents say while they work; with -vv and -vvv also, on stderr, what
+                           norma does (see also NORMA_LOG)
       -h, --help           Print help
       -V, --version        Print version
 
@@ -661,7 +665,7 @@ fn doctor_says_what_is_missing_and_how_to_mend_it() {
     ok    record     no run is damaged or missing
     ok    config     valid and trusted
     ok    policies   built-in
-    FAIL  agents     no agent for plan, do, check, act
+    FAIL  agents     no agent for plan, do, check, act, so the plan-do-check-act loop cannot run
                  fix: add one to .norma/config.json (norma help config), then: norma trust
     [exit 4]
     ");
@@ -718,8 +722,10 @@ fn the_demo_runs_by_itself() {
       6 do    ok  <took>  the tests passed
       7 check ok  <took>  AC1 PASS
               verdict PASS
-              landed main <hash>→<hash>
     PASS in iteration 2 · landed main <hash>→<hash>
+    1 file changed, +2 −2
+      bin/slugify  +2 −2
+    receipt: <uuid>
     evidence: .norma/runs/<run>
     next: look: norma show <run> · undo: norma undo <run>
     log, evidence and receipt verified: 22 events, 128 files

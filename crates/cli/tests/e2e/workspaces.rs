@@ -72,7 +72,7 @@ fn kept(env: &TestEnvironment) -> Vec<PathBuf> {
 }
 
 fn said_setup(output: &crate::environment::Output) -> usize {
-    output.raw_err.matches("setting up the workspace").count()
+    output.raw.matches("setting up the workspace").count()
 }
 
 #[test]
@@ -177,12 +177,16 @@ fn a_setup_that_fails_ends_the_run_before_an_agent_starts() {
     insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
-      1 plan  fail  <took>  setup_failed: exit code 3: it is broken
-    what happened: failed (setup_failed): step 001-plan failed
+        setting up the workspace: sh -c 'echo building; echo it is broken >&2; exit 3'
+      1 plan  fail  <took>  setup_failed
+    failed (setup_failed): step 001-plan failed
+      exit code 3
+        | it is broken
+        log: .norma/runs/<run>/steps/001-plan/logs/stderr.txt
+      what helps: fix workspace.setup; its output is in the logs (norma logs)
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
-    ! setting up the workspace: sh -c echo building; echo it is broken >&2; exit 3
+    next: why: norma why <run> · logs: norma logs <run> · again: norma run 1
     [exit 1]
     ");
     let step = env.run_dir().join("steps/001-plan");
@@ -200,11 +204,13 @@ fn a_setup_that_the_gate_refuses_is_not_started() {
     insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
-      1 plan  fail  <took>  setup_failed: refused by rule download: fetches from the network, past the list of destina…
-    what happened: failed (setup_failed): step 001-plan failed
+      1 plan  fail  <took>  setup_failed
+    failed (setup_failed): step 001-plan failed
+      refused by rule download: fetches from the network, past the list of destinations
+      what helps: fix workspace.setup; its output is in the logs (norma logs)
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
+    next: why: norma why <run> · logs: norma logs <run> · again: norma run 1
     [exit 1]
     ");
 }
@@ -216,12 +222,14 @@ fn a_setup_may_not_change_what_is_tracked_nor_add_to_it() {
     insta::assert_snapshot!(env.norma(&["run", "1"]), @"
     run <run> · base main <hash> · sandbox native
     goal: make two loud
-      1 plan  fail  <took>  setup_failed: it changed what .gitignore does not name: README.md, new.txt, src/lib.txt
-    what happened: failed (setup_failed): step 001-plan failed
+        setting up the workspace: sh -c 'mkdir out; echo x >> README.md; echo y > new.txt; rm …
+      1 plan  fail  <took>  setup_failed
+    failed (setup_failed): step 001-plan failed
+      it changed what .gitignore does not name: README.md, new.txt, src/lib.txt
+      what helps: fix workspace.setup; its output is in the logs (norma logs)
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
-    next: look: norma show <run> · logs: .norma/runs/<run>/steps/*/logs · again: norma run … --new
-    ! setting up the workspace: sh -c mkdir out; echo x >> README.md; echo y > new.txt; rm src/lib.txt; git config a.b c
+    next: why: norma why <run> · logs: norma logs <run> · again: norma run 1
     [exit 1]
     ");
     let summary = &env.event("step_committed")["summary"];

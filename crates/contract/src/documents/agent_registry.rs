@@ -49,6 +49,16 @@ impl AgentRegistry {
     pub fn find(&self, agent_id: &str, role: AgentRole) -> Option<&RegisteredAgent> {
         self.agents.iter().find(|agent| agent.agent_id == agent_id && agent.role == role)
     }
+
+    /// The same, or that there is none, with the one that was probably meant.
+    pub fn require(&self, agent_id: &str, role: AgentRole) -> Result<&RegisteredAgent, String> {
+        let others = || self.agents.iter().filter(|agent| agent.role == role).map(|agent| agent.agent_id.as_str());
+        self.find(agent_id, role).ok_or_else(|| {
+            let meant = crate::nearest(agent_id, others()).map(|meant| format!("; did you mean {meant:?}?"));
+            let meant = meant.unwrap_or_else(|| "; see policies/agent_registry.json".to_owned());
+            format!("{agent_id:?} is not registered as {role}{meant}")
+        })
+    }
 }
 
 /// The one version of the form.

@@ -83,17 +83,15 @@ impl Terms<'_> {
     /// What somebody in this role may do at most. An agent of a trusted configuration needs no line in the registry as
     /// long as that is the built-in one, which can know none of them: it may do what the built-in ones may.
     pub(super) fn rights(&self, agent_id: &str, role: AgentRole) -> Result<Defaults, String> {
-        if let Some(agent) = self.registry.find(agent_id, role) {
-            return Ok(agent.defaults.clone());
-        }
+        let registered = self.registry.require(agent_id, role);
         let known = AgentRegistry::parse(AgentRegistry::BUILTIN.as_bytes()).ok();
         match (self.agents.contains_key(agent_id), known) {
-            (true, Some(known)) if known == *self.registry => Ok(Defaults {
+            (true, Some(known)) if registered.is_err() && known == *self.registry => Ok(Defaults {
                 sandbox: Platform::WorkspaceWrite,
                 approval_policy: ApprovalPolicy::Never,
                 network: NetworkRight::Deny,
             }),
-            _ => Err(format!("{agent_id:?} is not registered as {role}; see policies/agent_registry.json")),
+            _ => registered.map(|agent| agent.defaults.clone()),
         }
     }
 

@@ -189,10 +189,12 @@ impl<'s> Checker<'s> {
     }
 
     fn unknown_key<'k>(&mut self, key: &str, known: impl Iterator<Item = &'k String>) {
-        let known: Vec<String> = known.map(|name| format!("{name:?}")).collect();
-        let message = match known.is_empty() {
-            true => "unknown key, expected none".to_owned(),
-            false => format!("unknown key, expected {}", alternatives(&known)),
+        let names: Vec<&String> = known.collect();
+        let known: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+        let message = match (known.is_empty(), crate::nearest(key, names.iter().map(|name| name.as_str()))) {
+            (true, _) => "unknown key, expected none".to_owned(),
+            (false, None) => format!("unknown key, expected {}", alternatives(&known)),
+            (false, Some(meant)) => format!("unknown key, did you mean {meant:?}? expected {}", alternatives(&known)),
         };
         self.at(Step::Key(key.to_owned()), |checker| checker.violation(message));
     }

@@ -361,7 +361,7 @@ fn decode_reports_everything_at_once() {
             "/labels/b: expected integer, found string",
             r#"/mode: expected "fast" or "careful", found "slow""#,
             concat!(
-                r#"/nmae: unknown key, expected "anything", "budget", "by_number", "children", "#,
+                r#"/nmae: unknown key, did you mean "name"? expected "anything", "budget", "by_number", "children", "#,
                 r#""gates", "labels", "landing", "mode", "name", "pair", "paths" or "ratio""#
             ),
             "/pair: expected at most 2 items, found 3",

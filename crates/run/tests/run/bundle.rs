@@ -270,6 +270,7 @@ fn receipt(history: &History, ended: &ItemEnded) -> Receipt {
         tool_ops_source: ToolOpsSource::None,
         gates: ended.gates.clone(),
         tests: None,
+        untested: false,
         test_log_path: None,
         approvals: Vec::new(),
         previous_receipt_hash: None,

@@ -12,7 +12,7 @@ use contract::work::{Gate, GateResult, TestCounts};
 use contract::{
     ChangeDropped, CommitId, Digest, Fact, ItemEnded, ItemStatus, PatchApplied, Reason, ReceiptRef, Timestamp, TreeId,
 };
-use contract::{RULES_ALL_FINDINGS, RULES_ALL_TESTS};
+use contract::{RULES_ALL_FINDINGS, RULES_ALL_TESTS, RULES_UNTESTED};
 use run::Run;
 use run::gate::shown;
 use serde_json::json;
@@ -119,6 +119,8 @@ pub(crate) fn receipt(run: &Run, ending: &Ending, hashes: (Digest, Digest), id: 
         tool_ops_source: ending.judged.tool_ops_source,
         gates: ending.judged.results(),
         tests: tests.as_ref().and_then(|tests| tests.told(contract.rules)),
+        // Of a loop, its checks judge the result; no patch is tried by itself.
+        untested: has_proof && ending.landed.is_some() && tests.is_none() && contract.rules >= RULES_UNTESTED,
         test_log_path: tests
             .as_ref()
             .and_then(Acceptance::first_log)

@@ -52,7 +52,7 @@ pub struct Context {
     pub policies: Option<Arc<Policies>>,
 }
 
-/// What takes its time before an agent can start.
+/// What takes its time apart from agents: before one can start, and after it is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum News {
@@ -60,4 +60,24 @@ pub enum News {
     Checkout(workspace::Progress),
     /// The configured setup, with its program and arguments.
     Setup(Vec<String>),
+    /// A test command of an item starts.
+    Test {
+        /// The item's id.
+        item: String,
+        /// Which of its commands, from 1.
+        number: usize,
+        /// How many there are.
+        of: usize,
+        /// Its program and arguments.
+        argv: Vec<String>,
+    },
+    /// A test command of an item is over.
+    Tested {
+        /// The item's id.
+        item: String,
+        /// Whether it passed.
+        passed: bool,
+        /// How long it took.
+        took_ms: u64,
+    },
 }

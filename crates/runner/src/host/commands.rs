@@ -44,6 +44,14 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
             host.state.store.finish_task(task).wait()?;
             done(format!("task {task} is done"), task.into())
         }
+        Request::TaskEdit { task, goal, criteria } => {
+            host.state.store.edit_task(task, goal, criteria).wait()?;
+            done(format!("task {task} is changed"), task.into())
+        }
+        Request::TaskRemove { task } => {
+            host.state.store.remove_task(task).wait()?;
+            done(format!("task {task} is removed"), task.into())
+        }
         Request::Cancel { run } => cancel(host, &run),
         Request::Land { run } => land(host, &run),
         Request::Pause { run } => pause(host, &run),

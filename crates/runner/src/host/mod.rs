@@ -142,16 +142,16 @@ impl Hosting {
         Ok((Follower::here(&self.host.state.store.layout, run, told)?, notes))
     }
 
-    /// Asks a run to stop at its next step.
-    pub fn stopper(&self, slug: String) -> impl Fn() + Send + 'static {
+    /// Asks a run to stop at its next step, one way or the other.
+    pub fn stopper(&self, slug: String) -> impl Fn(Stop) + Send + Sync + 'static {
         let workers = self.host.workers.clone();
-        move || {
-            workers.stop(&slug, Stop::Interrupt);
+        move |stop| {
+            workers.stop(&slug, stop);
         }
     }
 
     /// The same for every run.
-    pub fn stop_all(&self) -> impl Fn() + Send + 'static {
+    pub fn stop_all(&self) -> impl Fn() + Send + Sync + 'static {
         let workers = self.host.workers.clone();
         move || workers.stop_all(Stop::Interrupt)
     }

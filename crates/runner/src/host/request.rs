@@ -41,6 +41,20 @@ pub enum Request {
         /// The number of the task.
         task: i64,
     },
+    /// Change what a task asks for; what is left out stays.
+    TaskEdit {
+        /// The number of the task.
+        task: i64,
+        /// What.
+        goal: Option<String>,
+        /// What must hold, all of it.
+        criteria: Option<Vec<String>>,
+    },
+    /// Remove a task.
+    TaskRemove {
+        /// The number of the task.
+        task: i64,
+    },
     /// End a run.
     Cancel {
         /// Slug.

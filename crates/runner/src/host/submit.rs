@@ -129,7 +129,11 @@ pub fn activate(layout: &Layout, bytes: &[u8]) -> Result<()> {
 pub fn deactivate(layout: &Layout) -> Result<bool> {
     let path = layout.active_contract();
     match std::fs::remove_file(&path) {
-        Ok(()) => Ok(true),
+        Ok(()) => {
+            // The empty directory would say that a contract is missing; if it is not empty, it is somebody's.
+            let _ = path.parent().map(std::fs::remove_dir);
+            Ok(true)
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(source) => Err(Error::io("remove", &path, source)),
     }

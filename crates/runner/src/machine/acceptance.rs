@@ -19,7 +19,7 @@ use crate::machine::setup::SetUp;
 use crate::machine::view::Ground;
 use crate::process::MARKER;
 use crate::process::{self, Command, End, Limits, Outcome, Said, confined};
-use crate::{Error, Result};
+use crate::{Error, News, Result};
 use contract::policy::forbidden_word;
 use contract::work::{TestCommand, TestCounts};
 use contract::{Backend, Item};
@@ -68,15 +68,35 @@ impl Machine {
 
     fn try_sides(&mut self, run: &Run, item: &Item, plan: &Plan, log: &mut Log<'_>) -> Result<()> {
         let mut stopped = false;
+        let (mut number, of) =
+            (0, plan.sides.iter().map(|(side, _)| plan.commands(*side, item).count()).sum::<usize>());
         for (side, tree) in &plan.sides {
             let on = Ground::at(run, run.started.base.commit, recorded(*tree));
             for test in plan.commands(*side, item) {
-                let tried = if stopped { None } else { Some(self.try_one(&on, *tree, item, test)?) };
+                number += 1;
+                let tried = if stopped { None } else { Some(self.try_told(&on, *tree, item, test, (number, of))?) };
                 stopped |= tried.as_ref().is_some_and(|tried| stops(test.must_pass, &tried.end));
                 log.add(*side, test, tried);
             }
         }
         Ok(())
+    }
+
+    /// The same as [`Machine::try_one`], for whoever watches: this is the `number`th of so many.
+    fn try_told(
+        &mut self,
+        on: &Ground<'_>,
+        tree: ObjectId,
+        item: &Item,
+        test: &TestCommand,
+        (number, of): (usize, usize),
+    ) -> Result<Tried> {
+        let told = self.context.told.clone();
+        told(News::Test { item: item.id.clone(), number, of, argv: test.argv.clone() });
+        let tried = self.try_one(on, tree, item, test)?;
+        let (passed, took_ms) = (tried.end == End::Exited(0), tried.elapsed.as_millis() as u64);
+        told(News::Tested { item: item.id.clone(), passed, took_ms });
+        Ok(tried)
     }
 
     /// Runs one command on a tree, if it may be run at all.

@@ -319,6 +319,7 @@ fn receipt(run: &Run, change: u32, before: TreeId, after: TreeId) -> Receipt {
         tool_ops_source: ToolOpsSource::None,
         gates: vec![GateResult { gate: Gate::Tests, passed: true, findings: Vec::new() }],
         tests: Some(contract::receipt::ReceiptTests::counted(TestCounts { passed: 3, failed: 0, skipped: 0 })),
+        untested: false,
         test_log_path: None,
         approvals: Vec::new(),
         previous_receipt_hash: None,

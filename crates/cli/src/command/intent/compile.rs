@@ -2,7 +2,7 @@
 //! may change nothing; a recording is what is left of it under the request's key.
 
 use crate::command::contract::{named, read_from};
-use crate::command::run::exit_number;
+use crate::ending::exit_number;
 use crate::error::{CommandError, Outcome, code};
 use crate::session::Session;
 use crate::surroundings::Surroundings;

@@ -105,10 +105,7 @@ fn registered<'a>(
     terms: &Terms<'a>,
     problems: &mut Problems<'_>,
 ) -> Option<&'a RegisteredAgent> {
-    let found = terms.registry.find(&agent.agent_id, agent.role).ok_or_else(|| {
-        format!("{:?} is not registered as {}; see policies/agent_registry.json", agent.agent_id, agent.role)
-    });
-    problems.take(pointer, found)
+    problems.take(pointer, terms.registry.require(&agent.agent_id, agent.role))
 }
 
 /// No contract gives an agent more than the registry does; whoever asks for more is told, not cut down.

@@ -30,9 +30,7 @@ impl Draft {
     /// The contract, or why there can be none.
     pub fn contract(self, registry: &AgentRegistry, mcp: &McpAllowlist) -> Result<TaskContract, String> {
         let role = AgentRole::Worker;
-        let worker = registry.find(&self.agent_id, role).ok_or_else(|| {
-            format!("{:?} is not registered as {role}; see policies/agent_registry.json", self.agent_id)
-        })?;
+        let worker = registry.require(&self.agent_id, role)?;
         let server = mcp.allow.iter().find(|name| mcp.allows(name));
         let server = server.ok_or("policies/mcp_allowlist.json allows nothing, and a contract names a server")?;
         let owner = registry.agents.iter().find(|agent| agent.role == AgentRole::Pm).unwrap_or(worker);
