@@ -236,7 +236,7 @@ impl GitCommand {
         self
     }
 
-    /// Has git hand over large objects piece by piece.
+    /// Has git read and write large objects and files piece by piece.
     pub(crate) fn streaming(mut self) -> Self {
         self.flags.extend(["-c", "core.bigFileThreshold=1m"].map(OsString::from));
         self

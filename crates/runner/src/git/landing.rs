@@ -193,7 +193,7 @@ impl<'a> Step<'a> {
     /// A git command that sees the touched part of the index, or all of it.
     fn git(&self, touched: Option<&Touched<'_>>, subcommand: &'static str) -> GitCommand {
         let command = touched.map_or_else(|| self.user.git(subcommand), |touched| touched.git(subcommand));
-        command.without(&self.filters)
+        command.without(&self.filters).streaming()
     }
 
     /// Everything that speaks against moving, before anything has moved.

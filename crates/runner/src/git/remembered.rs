@@ -20,10 +20,14 @@ const CHANGES_MAX: usize = 256;
 /// What a tree has, in git's order.
 pub(crate) type Lines = Arc<Vec<Line>>;
 
+/// Two trees, and how they differ.
+type Difference = ([ObjectId; 2], Arc<[TreeChange]>);
+
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     trees: Mutex<Trees>,
-    differences: Mutex<VecDeque<([ObjectId; 2], Arc<[TreeChange]>)>>,
+    /// The newest first.
+    differences: Mutex<VecDeque<Difference>>,
 }
 
 #[derive(Debug, Default)]

@@ -78,10 +78,13 @@ pub struct Identity {
     pub email: String,
 }
 
+/// The key and the value of a setting.
+pub(crate) type Setting = (Vec<u8>, Vec<u8>);
+
 /// What configurations say of content filters.
 pub(crate) struct Filters {
     /// The keys with their values.
-    pub(crate) settings: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) settings: Vec<Setting>,
 }
 
 /// What became of a reference update.
@@ -222,7 +225,7 @@ impl Repository {
     /// Paths that differ between HEAD, index and files; untracked directories are one path, ignored files
     /// and norma's state directory are left out.
     pub fn dirty(&self) -> Result<Vec<DirtyPath>, GitError> {
-        let all = status(self.git("status"), &["--untracked-files=normal"], &[])?;
+        let all = status(self.git("status").streaming(), &["--untracked-files=normal"], &[])?;
         Ok(all.into_iter().filter(|dirty| !self.is_state(&dirty.path)).collect())
     }
 
@@ -286,7 +289,7 @@ impl Repository {
     }
 
     /// The settings whose names match an expression, with their values, in the order in which they count.
-    pub(super) fn settings(&self, expression: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, GitError> {
+    pub(super) fn settings(&self, expression: &str) -> Result<Vec<Setting>, GitError> {
         let output = self.git("config").args(&["-z", "--get-regexp", expression]).outcome()?;
         // 1: there is none.
         if !matches!(output.status.code(), Some(0 | 1)) {

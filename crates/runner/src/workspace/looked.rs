@@ -83,7 +83,9 @@ fn are_same(files: &Path, directories: &[Directory]) -> Option<bool> {
 }
 
 fn beside(files: &Path) -> PathBuf {
-    files.with_added_extension("looked")
+    let mut path = files.as_os_str().to_owned();
+    path.push(".looked");
+    path.into()
 }
 
 /// Which start of the machine this is, and how many seconds ago that was.
