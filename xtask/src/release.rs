@@ -119,7 +119,7 @@ fn build(root: &Path, options: &Options, source: &Source) -> Result<PathBuf, Str
     remap.extend(home.map(|home| (home, "cargo")));
     let flags: Vec<String> =
         remap.iter().map(|(from, to)| format!("--remap-path-prefix={}=/{to}", from.display())).collect();
-    let packages = ["--package", "norma", "--package", "verify", "--bin", "norma", "--bin", "norma-verify"];
+    let packages = ["--package", "norma", "--package", "verify", "--bins"];
     let mut command = cargo(root, &[&["build", "--locked", "--profile", &options.profile], &packages[..]].concat());
     command.env("NORMA_COMMIT", &source.commit);
     // A trial is not worth compiling everything again.

@@ -81,7 +81,7 @@ fn candidate(value: impl ToString, help: &str) -> CompletionCandidate {
 fn runs() -> Vec<CompletionCandidate> {
     let runs = reader().and_then(|reader| reader.runs(Some(RUNS_MAX)).ok()).unwrap_or_default();
     let newest = (!runs.is_empty()).then(|| candidate("@last", "the newest run"));
-    let named = runs.iter().map(|run| candidate(&run.run_id, &format!("{}: {}", run.status, run.goal)));
+    let named = runs.iter().map(|run| candidate(run.run_id, &format!("{}: {}", run.status, run.goal)));
     newest.into_iter().chain(named).collect()
 }
 
@@ -92,7 +92,7 @@ fn tasks() -> Vec<CompletionCandidate> {
 
 fn approvals() -> Vec<CompletionCandidate> {
     let waiting = reader().and_then(|reader| reader.approvals(true).ok()).unwrap_or_default();
-    waiting.iter().map(|asked| candidate(&asked.id, asked.reasons.first().map_or("", String::as_str))).collect()
+    waiting.iter().map(|asked| candidate(asked.id, asked.reasons.first().map_or("", String::as_str))).collect()
 }
 
 fn topics() -> Vec<CompletionCandidate> {
