@@ -132,11 +132,14 @@ pub(crate) enum Verb {
     Help(help::Args),
 }
 
-/// The run that a person means, with its steps.
-fn view(reader: &Reader, given: &str) -> Outcome<RunView> {
+/// The run that a person means, with its steps, as it is now.
+fn view(here: &Surroundings, given: &str) -> Outcome<(Reader, RunView)> {
+    let layout = here.layout_of(&here.repository()?);
+    let reader = Reader::open(&layout)?;
     let slug = reader.find_run(given)?;
-    let view = reader.run(&slug)?;
-    Ok(view.ok_or_else(|| store::Error::Refused(format!("there is no run {slug}")))?)
+    let mut view = reader.run(&slug)?.ok_or_else(|| store::Error::Refused(format!("there is no run {slug}")))?;
+    here.truthful(&layout, std::iter::once(&mut view));
+    Ok((reader, view))
 }
 
 /// Has the owner do something to one run.

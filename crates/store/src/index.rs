@@ -63,39 +63,11 @@ pub(crate) fn fact(db: &Connection, run: &RunId, event: &Event) -> Result<()> {
 /// Projects one fact of the state directory.
 pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
     match fact {
-        Audit::TaskAdded { task_id, goal, acceptance_criteria } => {
-            let criteria = serde_json::to_string(acceptance_criteria).expect("BUG: criteria are plain data");
-            exec(
-                db,
-                "INSERT INTO tasks (id, title, status, created_at, updated_at, goal, acceptance_criteria_json)
-                 VALUES (?1, ?2, 'todo', ?3, ?3, ?2, ?4)",
-                params![task_id, goal, ts, criteria],
-            )
-        }
-        Audit::TaskLinked { task_id, depends_on } => {
-            for other in depends_on {
-                exec(
-                    db,
-                    "INSERT OR IGNORE INTO task_edges (task_id, depends_on_id) VALUES (?1, ?2)",
-                    params![task_id, other],
-                )?;
-            }
-            exec(db, "UPDATE tasks SET updated_at = ?2 WHERE id = ?1", params![task_id, ts])
-        }
-        Audit::TaskDone { task_id } => {
-            exec(db, "UPDATE tasks SET status = 'done', updated_at = ?2 WHERE id = ?1", params![task_id, ts])
-        }
-        Audit::TaskEdited { task_id, goal, acceptance_criteria } => {
-            let criteria = acceptance_criteria.as_ref();
-            let criteria = criteria.map(|it| serde_json::to_string(it).expect("BUG: criteria are plain data"));
-            exec(
-                db,
-                "UPDATE tasks SET title = coalesce(?2, title), goal = coalesce(?2, goal), updated_at = ?4,
-                   acceptance_criteria_json = coalesce(?3, acceptance_criteria_json) WHERE id = ?1",
-                params![task_id, goal, criteria, ts],
-            )
-        }
-        Audit::TaskRemoved { task_id } => exec(db, "DELETE FROM tasks WHERE id = ?1", params![task_id]),
+        Audit::TaskAdded { .. }
+        | Audit::TaskLinked { .. }
+        | Audit::TaskDone { .. }
+        | Audit::TaskEdited { .. }
+        | Audit::TaskRemoved { .. } => task(db, fact, ts),
         Audit::RunState { run_id, task_id: Some(task), status, reason, .. } => {
             let word = TaskStatus::after_run(*status, *reason).as_str();
             exec(
@@ -143,6 +115,46 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
         | Audit::CheckpointAccepted { .. }
         | Audit::RefusedFilesRemoved { .. }
         | Audit::Reindexed { .. } => Ok(()),
+    }
+}
+
+/// Projects what people say of a task.
+fn task(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
+    match fact {
+        Audit::TaskAdded { task_id, goal, acceptance_criteria } => {
+            let criteria = serde_json::to_string(acceptance_criteria).expect("BUG: criteria are plain data");
+            exec(
+                db,
+                "INSERT INTO tasks (id, title, status, created_at, updated_at, goal, acceptance_criteria_json)
+                 VALUES (?1, ?2, 'todo', ?3, ?3, ?2, ?4)",
+                params![task_id, goal, ts, criteria],
+            )
+        }
+        Audit::TaskLinked { task_id, depends_on } => {
+            for other in depends_on {
+                exec(
+                    db,
+                    "INSERT OR IGNORE INTO task_edges (task_id, depends_on_id) VALUES (?1, ?2)",
+                    params![task_id, other],
+                )?;
+            }
+            exec(db, "UPDATE tasks SET updated_at = ?2 WHERE id = ?1", params![task_id, ts])
+        }
+        Audit::TaskDone { task_id } => {
+            exec(db, "UPDATE tasks SET status = 'done', updated_at = ?2 WHERE id = ?1", params![task_id, ts])
+        }
+        Audit::TaskEdited { task_id, goal, acceptance_criteria } => {
+            let criteria = acceptance_criteria.as_ref();
+            let criteria = criteria.map(|it| serde_json::to_string(it).expect("BUG: criteria are plain data"));
+            exec(
+                db,
+                "UPDATE tasks SET title = coalesce(?2, title), goal = coalesce(?2, goal), updated_at = ?4,
+                   acceptance_criteria_json = coalesce(?3, acceptance_criteria_json) WHERE id = ?1",
+                params![task_id, goal, criteria, ts],
+            )
+        }
+        Audit::TaskRemoved { task_id } => exec(db, "DELETE FROM tasks WHERE id = ?1", params![task_id]),
+        _ => Ok(()),
     }
 }
 

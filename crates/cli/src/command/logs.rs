@@ -8,7 +8,7 @@ use runner::{Line, Lines};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use store::Reader;
+use store::{Layout, Reader};
 
 /// The files that hold what programs printed: agents, and tests.
 const LOGS: [&str; 4] = ["stdout.txt", "stderr.txt", "stdout.log", "stderr.log"];
@@ -54,25 +54,32 @@ impl Args {
             printer.tell(event)?;
             after = event.seq;
         }
-        while self.follow {
-            let Some(mut lines) = Lines::follow(&layout, &slug, after)? else { break };
-            loop {
-                match lines.wait()? {
-                    Line::Event(line) => {
-                        let event = EventLine::parse(line.as_bytes()).ok().and_then(|line| line.event().ok());
-                        let Some(event) = event else { continue };
-                        after = event.seq;
-                        printer.tell(&event)?;
-                    }
-                    Line::Uncommitted(_) => {}
-                    Line::Over(_) => return Ok(printer.finish()),
-                    // Whoever was too slow, or whose owner is gone, asks again.
-                    Line::Lost => break,
-                }
-            }
+        if self.follow {
+            follow(&mut printer, &layout, after)?;
         }
         Ok(printer.finish())
     }
+}
+
+/// Prints what comes after an event, until nobody works on the run any more.
+fn follow(printer: &mut Printer<'_>, layout: &Layout, mut after: u64) -> Outcome<()> {
+    // Whoever was too slow, or whose owner is gone, asks again.
+    while let Some(mut lines) = Lines::follow(layout, printer.slug, after)? {
+        loop {
+            match lines.wait()? {
+                Line::Event(line) => {
+                    let event = EventLine::parse(line.as_bytes()).ok().and_then(|line| line.event().ok());
+                    let Some(event) = event else { continue };
+                    after = event.seq;
+                    printer.tell(&event)?;
+                }
+                Line::Uncommitted(_) => {}
+                Line::Over(_) => return Ok(()),
+                Line::Lost => break,
+            }
+        }
+    }
+    Ok(())
 }
 
 struct Printer<'p> {

@@ -7,7 +7,6 @@ use contract::{ItemStatus, RunDetails, RunView, StepView, TestsView};
 use run::Run;
 use std::process::ExitCode;
 use std::time::Duration;
-use store::Reader;
 
 /// Show a run: its steps, its verdict, where its evidence is
 #[derive(clap::Args)]
@@ -20,10 +19,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        let layout = here.layout_of(&here.repository()?);
-        let reader = Reader::open(&layout)?;
-        let mut view = super::view(&reader, &self.run)?;
-        here.truthful(&layout, std::iter::once(&mut view));
+        let (reader, mut view) = super::view(here, &self.run)?;
         view.damaged = reader.damage(&view.run_id)?.map(|damage| damage.why);
         // Of a damaged log nothing more can be told than the view has.
         let run = reader.load(&view.run_id).ok().map(|(run, _)| run);

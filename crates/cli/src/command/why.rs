@@ -8,7 +8,6 @@ use crate::text::{block, safe};
 use contract::{Reason, RunView, Status};
 use serde::Serialize;
 use std::process::ExitCode;
-use store::Reader;
 
 /// Show which rule, path and evidence decided about a run, and what would allow it
 #[derive(clap::Args)]
@@ -31,10 +30,7 @@ struct Why<'w> {
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        let layout = here.layout_of(&here.repository()?);
-        let reader = Reader::open(&layout)?;
-        let mut view = super::view(&reader, &self.run)?;
-        here.truthful(&layout, std::iter::once(&mut view));
+        let (reader, view) = super::view(here, &self.run)?;
         let (run, _) = reader.load(&view.run_id)?;
         let (_, events, _) = reader.log(&view.run_id)?;
         let causes = causes(&reader, &view, &run, &events);

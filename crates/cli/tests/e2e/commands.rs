@@ -133,7 +133,7 @@ fn a_policy_that_cannot_be_used_decides_nothing() {
     !   command_allowlist.json /allow/0/options/0: all: an option is spelled -x, --name, -x=, --name=, -x[=], --name[=] or -#
     !   command_allowlist.json /allow/0/match/0: the rule does not match its own example: "tool --all"
     !   command_allowlist.json /allow/0/not_match/0: the rule matches it all the same: "tool"
-    !   forbidden_actions.json /forbids: unknown key, expected "$schema", "forbid", "version" or "wrappers"
+    !   forbidden_actions.json /forbids: unknown key, did you mean "forbid"? expected "$schema", "forbid", "version" or "wrappers"
     ! next: fix them (norma help gates), or delete a file to use the built-in one; then: norma trust
     [exit 4]
     "#);

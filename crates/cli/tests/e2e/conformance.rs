@@ -481,7 +481,7 @@ fn a_patch_is_applied_whole_or_not_at_all() {
               verdict FAIL
       4 act   ok  <took>  act did its part
               patch refused (patch_failed)
-    failed (patch_failed): change 1 was refused: the patch does not apply: error: patch failed: README.md:1; error: README.md: patch does not apply
+    failed (patch_failed):
       the patch does not apply: error: patch failed: README.md:1; error: README.md: patch does not apply (patch_failed)
       what would allow it: a patch that applies to the run's tree
     Your branch, index and files are unchanged.

@@ -176,35 +176,10 @@ fn a_success_ends_with_what_changed_its_tests_and_its_receipt() {
     let env = with_worker("echo four >> src/lib.txt; echo new > src/new.txt");
     env.write("t.sh", "echo '2 passed in 0.01s'\n");
     env.commit("a test");
-    env.norma(&[
-        "run",
-        "--goal",
-        "x",
-        "--agent",
-        "worker",
-        "--allow",
-        "src/lib.txt",
-        "--allow",
-        "src/new.txt",
-        "--test",
-        "sh t.sh",
-    ])
-    .success();
+    let args = ["run", "--goal", "x", "--agent", "worker", "--allow", "src/lib.txt", "--allow", "src/new.txt"];
+    env.norma(&[&args[..], &["--test", "sh t.sh"]].concat()).success();
     env.norma(&["undo"]).success();
-    let output = env.norma(&[
-        "run",
-        "--new",
-        "--goal",
-        "x",
-        "--agent",
-        "worker",
-        "--allow",
-        "src/lib.txt",
-        "--allow",
-        "src/new.txt",
-        "--test",
-        "sh t.sh",
-    ]);
+    let output = env.norma(&[&args[..], &["--test", "sh t.sh", "--new"]].concat());
     insta::assert_snapshot!(output, @"
     run <run> · base main <hash> · sandbox native
     goal: x

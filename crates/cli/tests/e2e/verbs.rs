@@ -625,6 +625,11 @@ fn every_verb_has_help_with_an_example() {
             assert!(output.success().raw.contains(&format!("  norma {verb}")), "no example: {output}");
         }
     }
+}
+
+#[test]
+fn what_is_no_verb_is_refused_and_the_version_is_always_the_same() {
+    let env = TestEnvironment::bare();
     env.norma(&["fly"]).exits(2);
     env.norma(&[]).exits(2);
     // Answered before anything else, in the words of the command line.

@@ -44,14 +44,8 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
             host.state.store.finish_task(task).wait()?;
             done(format!("task {task} is done"), task.into())
         }
-        Request::TaskEdit { task, goal, criteria } => {
-            host.state.store.edit_task(task, goal, criteria).wait()?;
-            done(format!("task {task} is changed"), task.into())
-        }
-        Request::TaskRemove { task } => {
-            host.state.store.remove_task(task).wait()?;
-            done(format!("task {task} is removed"), task.into())
-        }
+        Request::TaskEdit { task, goal, criteria } => edit_task(host, task, goal, criteria),
+        Request::TaskRemove { task } => remove_task(host, task),
         Request::Cancel { run } => cancel(host, &run),
         Request::Land { run } => land(host, &run),
         Request::Pause { run } => pause(host, &run),
@@ -102,6 +96,16 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
         Request::Gc => gc(host),
         Request::Quarantine { run, reason, by } => quarantine(host, run, reason, by),
     }
+}
+
+fn edit_task(host: &Host, task: i64, goal: Option<String>, criteria: Option<Vec<String>>) -> Result<Answer> {
+    host.state.store.edit_task(task, goal, criteria).wait()?;
+    Ok(Answer::Done { message: format!("task {task} is changed"), value: task.into() })
+}
+
+fn remove_task(host: &Host, task: i64) -> Result<Answer> {
+    host.state.store.remove_task(task).wait()?;
+    Ok(Answer::Done { message: format!("task {task} is removed"), value: task.into() })
 }
 
 fn value(landing: &impl serde::Serialize) -> serde_json::Value {
