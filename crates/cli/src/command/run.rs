@@ -21,7 +21,7 @@ use what::What;
 /// How many items are worked on at once, unless told otherwise.
 pub(crate) const JOBS_DEFAULT: usize = 2;
 
-/// Run what you want in a sentence, a task, a contract, a goal, or every task that is ready
+/// Run what you want in a sentence, a task, a contract, a goal, or every ready task
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  norma run \"let the parser accept floats\"   # norma proposes the contract; one key runs it\n  norma run \"fix the parser\" --agent claude --allow src --test \"cargo test\" --yes\n  norma run 1\n  norma run contract.json\n  norma run --goal \"fix the parser\" --ac \"cargo test passes\"   # plan, do, check, act\n  norma run --continue   # every ready task, dependencies first, past failures\n\nA flag that does not apply to what is run is an error."

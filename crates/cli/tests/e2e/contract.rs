@@ -134,7 +134,7 @@ fn a_batch_is_good_or_refused_as_a_whole() {
     insta::assert_snapshot!(env.norma(&["contract", "check", "batch.json"]), @r#"
     valid: batch.json (work_items, 2 item(s))
     items: a, b (after a)
-    agents: WORKER worker by "worker"
+    agents: WORKER agent-1 by "worker"
     may change: everything that policy does not protect
     tests: none
     sha256: <hash>

@@ -568,7 +568,7 @@ fn every_verb_has_help_with_an_example() {
       demo         See norma work on a small repository in a temporary folder (needs only git and sh)
       task         Add, list, show, link, edit, finish and remove tasks
       contract     Check, make and activate contracts
-      run          Run what you want in a sentence, a task, a contract, a goal, or every task that is ready
+      run          Run what you want in a sentence, a task, a contract, a goal, or every ready task
       batch        Run work items level by level, in parallel; each lands whole or leaves no trace
       intent       Compile an intent into plan, patch and tests, or print the recorded result
       status       Show what runs, what waits and what needs you, with the command for each

@@ -20,9 +20,12 @@ const SOURCES: &[&str] = &[
 /// Directories in which tests of a whole project lie.
 const TEST_DIRECTORIES: [&str; 4] = ["tests", "test", "spec", "__tests__"];
 
+/// One way to connect a sentence with paths.
+type Find = fn(&str, &Facts) -> BTreeSet<String>;
+
 /// The paths, and where they come from; no path means the whole tree.
 pub(super) fn propose(sentence: &str, facts: &Facts) -> (Vec<String>, String) {
-    let levels: [(fn(&str, &Facts) -> BTreeSet<String>, &str); 4] = [
+    let levels: [(Find, &str); 4] = [
         (named_paths, "you named it"),
         (named_files, "named after what you want"),
         (owned, "by CODEOWNERS"),

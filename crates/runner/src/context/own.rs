@@ -33,7 +33,9 @@ pub fn own_settings(context: &Context) -> Result<Settings> {
 pub fn settings_in_force(context: &Context, named: Option<&Path>) -> Result<InForce> {
     let layout = &context.layout;
     let trusted = trusted_settings(context, named);
-    if named.is_some() || trusted.is_ok() {
+    // Whoever uses norma here is told what is wrong with their settings, instead of working without them.
+    let is_broken = layout.exists() && matches!(&trusted, Err(Error::Usage { .. }));
+    if named.is_some() || trusted.is_ok() || is_broken {
         return Ok(InForce { settings: trusted?, unused: None });
     }
     let policies = layout.policies();
