@@ -21,6 +21,7 @@ mod init;
 mod intent;
 mod keys;
 mod land;
+mod open;
 mod quarantine;
 mod reindex;
 mod replay;
@@ -28,12 +29,14 @@ mod resume;
 pub(crate) mod run;
 mod runs;
 mod sandbox;
+mod serve;
 mod show;
 mod task;
 mod trial;
 mod trust;
 mod undo;
 mod verify;
+mod watch;
 mod work;
 
 use crate::error::Outcome;
@@ -80,6 +83,9 @@ pub(crate) enum Verb {
     Run(run::Args),
     Batch(batch::Args),
     Intent(intent::Args),
+    Serve(serve::Args),
+    Open(open::Args),
+    Watch(watch::Args),
     Runs(runs::Args),
     Show(show::Args),
     Events(events::Args),
@@ -139,6 +145,9 @@ impl Verb {
             Verb::Run(args) => args.run(here),
             Verb::Batch(args) => args.run(here),
             Verb::Intent(args) => args.run(here),
+            Verb::Serve(args) => args.run(here),
+            Verb::Open(args) => args.run(here),
+            Verb::Watch(args) => args.run(here),
             Verb::Runs(args) => args.run(here),
             Verb::Show(args) => args.run(here),
             Verb::Events(args) => args.run(here),
