@@ -33,6 +33,7 @@ mod repositories;
 mod sandbox;
 mod scope;
 mod secrets;
+mod serve;
 mod sign_in;
 mod surroundings;
 mod terminals;
