@@ -235,12 +235,7 @@ impl Server {
                 let _ = closing.wait_for(|closing| *closing).await;
                 let _ = tokio::task::spawn_blocking(move || end_runs(&hosting, drain)).await;
             };
-            tokio::pin!(serving, ending);
-            tokio::select! {
-                () = &mut serving => {}
-                () = &mut ending => {}
-            }
-            ending.await;
+            tokio::join!(serving, ending);
         });
         runtime.shutdown_timeout(Duration::from_secs(1));
         Ok(())
@@ -249,6 +244,7 @@ impl Server {
 
 /// Lets runs come to their next step, for a while; then they are stopped where they are.
 fn end_runs(hosting: &Hosting, drain: Duration) {
+    hosting.leave();
     let until = std::time::Instant::now() + drain;
     while !hosting.under_way().is_empty() && std::time::Instant::now() < until {
         std::thread::sleep(Duration::from_millis(50));

@@ -116,7 +116,10 @@ impl Route {
 
 /// See the module.
 pub(crate) fn routes() -> Vec<Route> {
-    let approval: fn() -> &'static Form = ApprovalView::form;
+    [of_the_server(), of_runs(), of_streams(), of_one_run(), of_documents()].into_iter().flatten().collect()
+}
+
+fn of_the_server() -> Vec<Route> {
     vec![
         Route::get("/", "The page people see.", Shape::Html, meta::page),
         Route {
@@ -148,6 +151,11 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/healthz", "Whether the server answers.", Shape::Ok, meta::healthz),
         Route::get("/metrics", "Numbers for Prometheus.", Shape::Text, meta::metrics),
         Route::get("/openapi.json", "This document.", Shape::Any, meta::openapi),
+    ]
+}
+
+fn of_runs() -> Vec<Route> {
+    vec![
         Route::get("/api/runs", "Runs, the newest first.", Shape::Runs, runs::list)
             .with([LIMIT, word("cursor", "`next` of the page before")]),
         Route {
@@ -169,6 +177,11 @@ pub(crate) fn routes() -> Vec<Route> {
                 work::delete,
             )
         },
+    ]
+}
+
+fn of_streams() -> Vec<Route> {
+    vec![
         Route::get("/api/runs/{id}/events", "What happened, the oldest first.", Shape::Events, live::events)
             .with([SINCE, LIMIT])
             .slowly(),
@@ -192,6 +205,11 @@ pub(crate) fn routes() -> Vec<Route> {
                     word("ticket", "from /api/ws-ticket"),
                 ])
         },
+    ]
+}
+
+fn of_one_run() -> Vec<Route> {
+    vec![
         Route::get("/api/runs/{id}/artifacts/{artifact}", "A file of a run.", Shape::Artifact, runs::artifact)
             .with([word("download", "1: the file itself")]),
         Route::post("/api/runs/{id}/land", "Lands the result of a run.", Shape::Done, work::land).slowly(),
@@ -212,6 +230,12 @@ pub(crate) fn routes() -> Vec<Route> {
         )
         .slowly(),
         Route::get("/api/runs/{id}/changes", "What a run changed, as patches.", Shape::Any, runs::changes).slowly(),
+    ]
+}
+
+fn of_documents() -> Vec<Route> {
+    let approval: fn() -> &'static Form = ApprovalView::form;
+    vec![
         Route {
             body: Takes::Document,
             ..Route::post(

@@ -188,3 +188,30 @@ fn a_port_that_is_taken_is_named() {
     assert!(output.err().contains(&port), "{output}");
     drop(serve_at(&env, 0, &[]));
 }
+
+#[test]
+fn a_run_is_watched_line_by_line_until_it_has_ended() {
+    let env = TestEnvironment::new(json!({}));
+    let running = waiting_run(&env, &["run", "1"]);
+    let watching = env.spawn(&["watch", "@last", "--json"]);
+    let all = env.spawn(&["watch"]);
+    eventually("it is watched", || watching.stdout().contains("step_started"));
+    env.touch("go");
+    running.wait().success();
+    let watched = watching.wait();
+    watched.success();
+    assert_eq!(watched.raw, env.norma(&["events", "@last", "--json"]).raw);
+    eventually("whoever watches all runs is told, too", || all.stdout().contains("run_passed"));
+}
+
+#[test]
+fn what_is_asked_is_printed_as_it_is_asked_and_answered() {
+    let env = crate::batches::with_worker("echo new > src/new.txt");
+    env.with_most_in_src();
+    let watching = env.spawn(&["approvals", "--watch"]);
+    env.norma(&["run", "--goal", "make it new", "--agent", "worker", "--allow", "src"]).exits(3);
+    eventually("it is printed", || watching.stdout().contains("pending"));
+    let id = env.json(&["approvals"])[0]["id"].as_str().unwrap().to_owned();
+    env.norma(&["deny", &id, "--reason", "not now"]).success();
+    eventually("its answer is printed", || watching.stdout().contains("denied by Ada <ada@example.org>: not now"));
+}

@@ -181,9 +181,14 @@ impl Hosting {
         Ok(slugs.into_iter().map(go_on).collect())
     }
 
-    /// Takes nothing on any more, and has every run stop for the next server to continue; answers when all have.
-    pub fn shut_down(&self) {
+    /// Takes nothing on any more.
+    pub fn leave(&self) {
         *lock(&self.host.leaving) = true;
+    }
+
+    /// The same, and has every run stop for the next server to continue; answers when all have.
+    pub fn shut_down(&self) {
+        self.leave();
         self.host.workers.stop_all(Stop::Shutdown);
         self.host.workers.wait_for_all();
     }
