@@ -25,6 +25,7 @@ mod keys;
 mod land;
 mod logs;
 mod man;
+mod open;
 mod quarantine;
 mod reindex;
 mod replay;
@@ -33,6 +34,7 @@ mod run;
 mod runs;
 mod sandbox;
 mod schema;
+mod serve;
 mod show;
 mod status;
 mod task;
@@ -40,6 +42,7 @@ mod trial;
 mod trust;
 mod undo;
 mod verify;
+mod watch;
 mod why;
 mod work;
 
@@ -100,6 +103,9 @@ pub(crate) enum Verb {
     Batch(batch::Args),
     Intent(intent::Args),
     Status(status::Args),
+    Serve(serve::Args),
+    Open(open::Args),
+    Watch(watch::Args),
     Runs(runs::Args),
     Show(show::Args),
     Why(why::Args),
@@ -177,6 +183,9 @@ impl Verb {
             Verb::Batch(args) => args.run(here),
             Verb::Intent(args) => args.run(here),
             Verb::Status(args) => args.run(here),
+            Verb::Serve(args) => args.run(here),
+            Verb::Open(args) => args.run(here),
+            Verb::Watch(args) => args.run(here),
             Verb::Runs(args) => args.run(here),
             Verb::Show(args) => args.run(here),
             Verb::Why(args) => args.run(here),

@@ -196,6 +196,23 @@ pub enum Audit {
         /// How many runs.
         runs: u64,
     },
+    /// Somebody asked for something over HTTP that changes something.
+    Requested {
+        /// Who.
+        by: String,
+        /// The method and the route.
+        what: String,
+        /// The run or the approval that it is about.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        about: Option<String>,
+    },
+    /// A person took a run off the list; its log and its evidence stay.
+    RunUnlisted {
+        /// Slug.
+        run_id: Slug,
+        /// Who.
+        by: String,
+    },
     /// Large files that nothing but refused changes of a run had were removed; those changes cannot be judged again.
     RefusedFilesRemoved {
         /// Slug.
@@ -226,6 +243,7 @@ impl Audit {
             | Audit::ApprovalAsked { run_id, .. }
             | Audit::ApprovalUsed { run_id, .. }
             | Audit::RunQuarantined { run_id, .. }
+            | Audit::RunUnlisted { run_id, .. }
             | Audit::RefusedFilesRemoved { run_id, .. }
             | Audit::Replayed { run_id, .. } => Some(*run_id),
             // Spelled out: whatever has a run is exported with it, and a bundle with a line about no run is refused.
@@ -237,6 +255,7 @@ impl Audit {
             | Audit::TaskRemoved { .. }
             | Audit::Quarantined { .. }
             | Audit::Reindexed { .. }
+            | Audit::Requested { .. }
             | Audit::CheckpointAccepted { .. }
             | Audit::ApprovalAnswered { .. }
             | Audit::ContractRefused { .. } => None,

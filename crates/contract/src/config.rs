@@ -27,6 +27,9 @@ pub struct Config {
     /// What the owner of the state directory carries out at once.
     #[serde(default, skip_serializing_if = "HostConfig::is_default")]
     pub host: HostConfig,
+    /// What `norma serve` allows.
+    #[serde(default, skip_serializing_if = "ServerConfig::is_default")]
+    pub server: ServerConfig,
     /// Limits on a single turn.
     #[serde(default)]
     pub limits: TurnLimits,
@@ -260,6 +263,47 @@ impl HostConfig {
     }
 }
 
+/// What `norma serve` allows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// How many connections are open at once; one more is closed as soon as it is made.
+    pub connections: u32,
+    /// How long runs may finish what they are doing once the server is asked to end.
+    pub drain_seconds: u32,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        ServerConfig { connections: 64, drain_seconds: 10 }
+    }
+}
+
+impl ServerConfig {
+    /// Each is a descriptor, and a process has a thousand of them where nobody raised that.
+    const CONNECTIONS_MAX: u32 = 10_000;
+    /// Longer, whoever stops services kills them.
+    const DRAIN_SECONDS_MAX: u32 = 3600;
+
+    fn is_default(&self) -> bool {
+        *self == ServerConfig::default()
+    }
+
+    fn violations(&self) -> Vec<Violation> {
+        let numbers = [
+            ("connections", self.connections, 1, ServerConfig::CONNECTIONS_MAX),
+            ("drain_seconds", self.drain_seconds, 0, ServerConfig::DRAIN_SECONDS_MAX),
+        ];
+        let wrong = numbers.into_iter().filter(|(_, number, least, most)| !(least..=most).contains(&number));
+        wrong
+            .map(|(name, _, least, most)| Violation {
+                pointer: format!("/server/{name}"),
+                message: format!("it must be a number from {least} to {most}"),
+            })
+            .collect()
+    }
+}
+
 /// How a passed run reaches the user's branch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -440,6 +484,7 @@ impl Config {
             },
             landing: LandingConfig::default(),
             host: HostConfig::default(),
+            server: ServerConfig::default(),
             limits: TurnLimits::default(),
             mode: Mode::default(),
             sandbox: SandboxConfig::default(),
@@ -458,6 +503,7 @@ impl Config {
         problems.extend(config.sandbox.violations(config.mode));
         problems.extend(config.workspace.violations(config.sandbox.backend));
         problems.extend(config.host.violations());
+        problems.extend(config.server.violations());
         problems.extend(config.scope.compile(None).err().into_iter().flatten());
         problems.extend(config.default_agent_violation());
         if problems.is_empty() { Ok(config) } else { Err(problems) }

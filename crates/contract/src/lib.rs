@@ -3,6 +3,7 @@
 //! Whatever enters norma from outside is turned into these types first.
 
 mod agent;
+pub mod api;
 mod approval;
 pub mod attestation;
 mod audit;
@@ -42,8 +43,8 @@ pub use approval::{
 pub use attestation::Statement;
 pub use audit::{Audit, AuditHead, AuditLine, RefusedBy};
 pub use config::{
-    AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ModelApi, ModelPrice, ScopeConfig, TlsConfig,
-    TurnLimits, Usd,
+    AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ModelApi, ModelPrice, ScopeConfig,
+    ServerConfig, TlsConfig, TurnLimits, Usd,
 };
 pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
 pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};

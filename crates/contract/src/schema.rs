@@ -10,6 +10,7 @@ pub(crate) use contract_derive::JsonSchema;
 #[cfg(test)]
 pub(crate) use schemars::JsonSchema;
 
+use crate::api::{NewRun, PatchRun, Problem, ReplayRun, ResolveApproval, ResumeRun};
 use crate::bundle::BundleIndex;
 use crate::documents::{
     AgentRegistry, AgentTaskResult, CompileAnswer, EvidenceBundle, EvidenceReport, Intent, OrchestratorEvent, Patch,
@@ -158,15 +159,21 @@ schemas! {
     "intent.v0.json" => Intent,
     "manifest.v1.json" => Manifest,
     "mcp_allowlist.v1.json" => McpAllowlist,
+    "new_run.v1.json" => NewRun,
     "orchestrator_event.v1.json" => OrchestratorEvent,
     "patch.v0.json" => Patch,
+    "patch_run.v1.json" => PatchRun,
     "plan.v0.json" => Plan,
+    "problem.v1.json" => Problem,
     "prompt_blocks.v1.json" => PromptBlocks,
     "protected_paths.v1.json" => ProtectedPathsFile,
     "receipt.v1.json" => Receipt,
     "recording.v1.json" => Recording,
     "reexec_report.v1.json" => ReexecReport,
     "replay_report.v1.json" => ReplayReport,
+    "replay_run.v1.json" => ReplayRun,
+    "resolve_approval.v1.json" => ResolveApproval,
+    "resume_run.v1.json" => ResumeRun,
     "review_report.v1.json" => ReviewReport,
     "run_graph.v1.json" => RunGraph,
     "run_manifest.v1.json" => RunManifest,

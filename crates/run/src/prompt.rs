@@ -55,12 +55,17 @@ impl Templates {
         BUILT_IN.iter().map(|(name, _)| *name).chain([OVERRIDE])
     }
 
-    fn block(&self, name: BlockName, template: &str) -> Option<PromptBlock> {
+    /// Where a template is from, and its text; none where nobody wrote one and none is built in.
+    pub fn text(&self, template: &str) -> Option<(String, &str)> {
         let built_in = || BUILT_IN.iter().find(|(known, _)| *known == template).map(|(_, text)| *text);
-        let (source, text) = match self.own.get(template) {
+        Some(match self.own.get(template) {
             Some(text) => (format!("templates/{template}.md"), text.as_str()),
             None => ("built-in".to_owned(), built_in()?),
-        };
+        })
+    }
+
+    fn block(&self, name: BlockName, template: &str) -> Option<PromptBlock> {
+        let (source, text) = self.text(template)?;
         Some(PromptBlock { name, source, text: text.to_owned() })
     }
 }

@@ -104,8 +104,11 @@ impl Driver<'_, '_> {
 
     fn stop(&mut self, stop: Stop) -> Result<()> {
         match stop {
-            Stop::Interrupt => {
-                let message = "interrupted; `norma resume` continues from the last step".to_owned();
+            Stop::Interrupt | Stop::Shutdown => {
+                let message = match stop {
+                    Stop::Shutdown => store::SERVER_ENDED.to_owned(),
+                    _ => "interrupted; `norma resume` continues from the last step".to_owned(),
+                };
                 self.record(vec![Fact::RunPaused(End { reason: Some(Reason::Interrupted), message })], Vec::new())
             }
             Stop::Cancel => {

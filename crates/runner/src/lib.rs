@@ -37,7 +37,7 @@ pub use drive::Alone;
 pub use error::{ACCEPT, Error, Result, exit};
 pub use host::checkpoint::problem as checkpoint_problem;
 pub use host::export::{export, verify_all, verify_run};
-pub use host::feed::Delta;
+pub use host::feed::{Delta, DeltaObserver};
 pub use host::follow::{Followed, Follower, Line, Lines};
 pub use host::intents::{compiled, patch_of_session};
 pub use host::owner::{Owner, Taken};

@@ -157,8 +157,8 @@ impl Reader {
     /// Runs, newest first, after the one that a page ended with. A run with a large graph is listed without it, and says so.
     pub fn graphs(&self, after: Option<&str>, limit: u32) -> Result<GraphPage> {
         let _moment = self.snapshot()?;
-        let sql = "SELECT run_id FROM runs
-                   WHERE ?1 IS NULL OR rowid < (SELECT rowid FROM runs WHERE run_id = ?1) ORDER BY rowid DESC LIMIT ?2";
+        let sql = "SELECT run_id FROM runs WHERE unlisted = 0
+                   AND (?1 IS NULL OR rowid < (SELECT rowid FROM runs WHERE run_id = ?1)) ORDER BY rowid DESC LIMIT ?2";
         let mut statement = self.db.prepare_cached(sql)?;
         let found = statement.query_map(params![after, i64::from(limit) + 1], |row| row.get(0))?;
         let mut slugs: Vec<String> = found.collect::<rusqlite::Result<_>>()?;

@@ -79,6 +79,9 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
             )
         }
         Audit::RunQuarantined { run_id, to, .. } => set_aside(db, run_id, to.as_deref(), ts),
+        Audit::RunUnlisted { run_id, .. } => {
+            exec(db, "UPDATE runs SET unlisted = 1 WHERE run_id = ?1", params![run_id.as_str()])
+        }
         Audit::RunSealed { run_id, .. } => {
             exec(db, "UPDATE runs SET sealed = 1 WHERE run_id = ?1", params![run_id.as_str()])
         }
@@ -111,6 +114,7 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
         | Audit::RunState { task_id: None, .. }
         | Audit::Quarantined { .. }
         | Audit::Replayed { .. }
+        | Audit::Requested { .. }
         | Audit::ContractRefused { .. }
         | Audit::CheckpointAccepted { .. }
         | Audit::RefusedFilesRemoved { .. }

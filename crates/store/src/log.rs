@@ -14,7 +14,7 @@ use run::view::Projector;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak, mpsc};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -108,6 +108,13 @@ impl From<Failed> for Error {
     }
 }
 
+/// Is told what was appended to the logs of runs, after it is durable and before anybody else is; on the writer's thread,
+/// so it hands it on and does nothing else.
+pub type Observer = Box<dyn Fn(RunId, &[Event]) + Send + Sync>;
+
+/// Events of runs, in the order in which they were appended.
+type Told = Vec<(RunId, Vec<Event>)>;
+
 type Acknowledge = Box<dyn FnOnce(std::result::Result<(), Failed>) + Send>;
 type Work = Box<dyn FnOnce(&mut Tx<'_>) -> Acknowledge + Send>;
 
@@ -126,6 +133,8 @@ pub(crate) struct Tx<'a> {
     layout: &'a Layout,
     ends: &'a mut Ends,
     mirrored: Vec<(PathBuf, Vec<u8>)>,
+    /// What was appended to the logs of runs, if somebody observes.
+    told: Option<Told>,
     /// Why nothing of this transaction may be committed, if something went wrong in the middle of an append.
     broken: Option<Error>,
 }
@@ -199,6 +208,9 @@ impl Tx<'_> {
             insert_file(self.db, slug, dir, file)?;
         }
         self.mirrored.push((self.layout.run(slug).join("events.jsonl"), mirrored));
+        if let Some(told) = &mut self.told {
+            told.push((log.name.run, appended.lines.iter().map(|line| line.event.clone()).collect()));
+        }
         Ok(())
     }
 
@@ -350,6 +362,7 @@ pub struct Store {
     writer: Option<JoinHandle<()>>,
     mirror: Mirror,
     place: Place,
+    observer: Arc<OnceLock<Observer>>,
 }
 
 impl Store {
@@ -364,9 +377,11 @@ impl Store {
         let end = Arc::new(AuditEnd::new(head));
         let mirror = Mirror::start();
         let (queue, jobs) = mpsc::channel();
+        let observer: Arc<OnceLock<Observer>> = Arc::default();
         let writer = {
             let (layout, place, mirror, end) = (layout.clone(), place.clone(), mirror.handle(), end.clone());
-            let main = move || write_loop(&db, (&layout, &place), (head, &end), &jobs, &mirror);
+            let told = observer.clone();
+            let main = move || write_loop(&db, (&layout, &place), (head, &end), &jobs, (&mirror, &told));
             std::thread::Builder::new().name("norma-log".into()).spawn(main).map_err(|source| Error::Io {
                 action: "start the writer of",
                 path: PathBuf::from("norma.db"),
@@ -374,7 +389,8 @@ impl Store {
             })?
         };
         let (queue, writer) = (Some(Arc::new(queue)), Some(writer));
-        let store = Store { layout: layout.clone(), journal, is_new: fresh, end, queue, writer, mirror, place };
+        let store =
+            Store { layout: layout.clone(), journal, is_new: fresh, end, queue, writer, mirror, place, observer };
         if fresh {
             store.audit(Audit::Initialized { version: env!("CARGO_PKG_VERSION").to_owned() }).wait()?;
         }
@@ -473,6 +489,11 @@ impl Store {
         self.end.clone()
     }
 
+    /// Has somebody told of everything that is appended to the logs of runs from now on; there is one who is.
+    pub fn observe(&self, observer: Observer) {
+        assert!(self.observer.set(observer).is_ok(), "BUG: one server observes a state directory");
+    }
+
     /// Refuses to continue if the database is no longer where it was opened: whatever is written now is lost.
     pub fn check_place(&self) -> Result<()> {
         self.place.check()
@@ -538,15 +559,19 @@ fn write_loop(
     place: (&Layout, &Place),
     (audit, end): ((u64, Digest), &AuditEnd),
     jobs: &mpsc::Receiver<Queued>,
-    mirror: &crate::mirror::Handle,
+    (mirror, observer): (&crate::mirror::Handle, &OnceLock<Observer>),
 ) {
     let mut ends = Ends { audit, runs: HashMap::new(), sealed: false };
     while let Some(batch) = next_batch(jobs) {
         let mut acknowledge = Vec::with_capacity(batch.len());
         let committed = ends.audit;
-        let outcome = commit_batch(db, place, &mut ends, batch, &mut acknowledge);
+        let told = observer.get().map(|_| Told::new());
+        let outcome = commit_batch(db, place, (&mut ends, told), batch, &mut acknowledge);
         let (told, go_on) = match outcome {
-            Ok(mirrored) => {
+            Ok((mirrored, told)) => {
+                if let (Some(observer), Some(told)) = (observer.get(), told) {
+                    told.iter().for_each(|(run, events)| observer(*run, events));
+                }
                 if ends.audit != committed {
                     end.publish(ends.audit, std::mem::take(&mut ends.sealed));
                 }
@@ -598,14 +623,17 @@ fn not_begun(error: &Error) -> bool {
 /// A commit that takes longer is worth telling: every step of a run waits for one.
 const COMMIT_SLOW: Duration = Duration::from_millis(200);
 
+/// What a commit made durable: lines for the mirrors, and the events of runs.
+type Committed = (Vec<(PathBuf, Vec<u8>)>, Option<Told>);
+
 fn commit_batch(
     db: &Connection,
     (layout, place): (&Layout, &Place),
-    ends: &mut Ends,
+    (ends, told): (&mut Ends, Option<Told>),
     batch: Vec<Work>,
     acknowledge: &mut Vec<Acknowledge>,
-) -> Result<Vec<(PathBuf, Vec<u8>)>> {
-    let mut tx = Tx { db, layout, ends, mirrored: Vec::new(), broken: None };
+) -> Result<Committed> {
+    let mut tx = Tx { db, layout, ends, mirrored: Vec::new(), told, broken: None };
     let begun = db.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
     for work in batch {
         acknowledge.push(work(&mut tx));
@@ -627,7 +655,7 @@ fn commit_batch(
         return Err(error);
     }
     crash::point("mirror.before_append");
-    Ok(tx.mirrored)
+    Ok((tx.mirrored, tx.told))
 }
 
 fn audit_head(db: &Connection) -> Result<(u64, Digest)> {

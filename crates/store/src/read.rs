@@ -5,6 +5,7 @@ use crate::agents::{Agents, TELLING};
 use crate::damage::Chain;
 use crate::index::QUARANTINED;
 use crate::log::now;
+use crate::recover::{OWNER_DIED, SERVER_ENDED};
 use crate::{Error, IoContext, Layout, Result, RunLog, db, graph};
 use contract::{
     ApprovalState, ApprovalView, Digest, Event, EventLine, Fact, LeftOutView, LogName, Role, RunId, RunView, Slug,
@@ -251,6 +252,28 @@ impl Reader {
         let unwritten = if graph::is_there(&self.db, slug)? { Vec::new() } else { graph::rows(run, &events) };
         let (name, items, unwritten) = (LogName { run, task }, Arc::new(items), Arc::new(unwritten));
         Ok((run, events, RunLog { name, seq: last.seq, head, items, graph, unwritten }))
+    }
+
+    /// Slugs of the runs that nobody paused: whoever worked on them died, or was a server that ended. Oldest first.
+    pub fn abandoned(&self) -> Result<Vec<String>> {
+        let sql = "SELECT run_id FROM runs WHERE state = 'paused' AND reason = 'interrupted' AND message IN (?1, ?2)
+                   AND sealed = 0 AND unlisted = 0 ORDER BY rowid";
+        let mut statement = self.db.prepare(sql)?;
+        let slugs = statement.query_map([OWNER_DIED, SERVER_ENDED], |row| row.get(0))?;
+        Ok(slugs.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The slug of a run that is listed, by its slug or its UUID, whole.
+    pub fn listed_run(&self, given: &str) -> Result<Option<String>> {
+        let sql = "SELECT run_id FROM runs WHERE (run_id = ?1 OR id = ?1) AND unlisted = 0";
+        Ok(self.db.prepare_cached(sql)?.query_row([given], |row| row.get(0)).optional()?)
+    }
+
+    /// How many runs are in each state.
+    pub fn run_states(&self) -> Result<Vec<(String, u64)>> {
+        let mut statement = self.db.prepare_cached("SELECT state, count(*) FROM runs GROUP BY state ORDER BY state")?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
     /// Slugs of runs for this goal that are held, newest first.

@@ -19,6 +19,12 @@ use std::path::{Path, PathBuf};
 /// How many lost files one event names: its line has a limit, and even the longest paths must fit.
 const FINDINGS_MAX: usize = 20;
 
+/// Why a run is paused that recovery found under way.
+pub(crate) const OWNER_DIED: &str = "the process that worked on this run ended before it";
+
+/// Why a run is paused that a server left when it ended; whoever serves next continues it, too.
+pub const SERVER_ENDED: &str = "the server ended; the next one continues it";
+
 /// What recovery found and did, for people.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovery {
@@ -83,7 +89,7 @@ fn recover_run(store: &Store, reader: &Reader, slug: &str, sign: Sign<'_>, found
     open.clear_steps(found)?;
     open.close_change(found)?;
     if open.run.status == Status::Running {
-        let message = "the process that worked on this run ended before it".to_owned();
+        let message = OWNER_DIED.to_owned();
         open.append(vec![Fact::RunPaused(End { reason: Some(Reason::Interrupted), message })])?;
         found.interrupted.push(slug.to_owned());
     }

@@ -72,7 +72,7 @@ fn uncommitted(here: &Surroundings, delta: &Delta) {
     }
 }
 
-fn readable(line: &str) -> String {
+pub(super) fn readable(line: &str) -> String {
     match EventLine::parse(line.as_bytes()) {
         Ok(event) => format!("{:>4}  {}  {:<16}  {}", event.seq, event.ts, event.kind, safe(&event.message)),
         Err(_) => format!("      unreadable: {}", safe(line)),

@@ -347,6 +347,16 @@ pub(crate) struct Running {
     dir: PathBuf,
 }
 
+/// One that nobody waited for ends with its test.
+impl Drop for Running {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
 impl Running {
     /// Waits for its end.
     pub(crate) fn wait(mut self) -> Output {
@@ -361,6 +371,11 @@ impl Running {
             String::from_utf8(bytes).unwrap()
         });
         Output { status: status.unwrap(), raw, raw_err, dir: self.dir.display().to_string() }
+    }
+
+    /// What it has said on stdout so far.
+    pub(crate) fn stdout(&self) -> String {
+        std::fs::read_to_string(self.out.path()).unwrap()
     }
 
     /// What it has said on stderr so far.

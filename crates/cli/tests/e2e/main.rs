@@ -39,6 +39,7 @@ mod sandbox;
 mod scope;
 mod secrets;
 mod sentence;
+mod serve;
 mod sign_in;
 mod surroundings;
 mod terminals;

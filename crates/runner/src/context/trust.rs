@@ -142,6 +142,12 @@ impl Trust {
         crate::context::keys::known(&self.dir.join("keys"))
     }
 
+    /// Where the server keeps its token: no agent sees it there.
+    pub fn server_token(&self) -> Result<PathBuf> {
+        drop(self.alone()?);
+        Ok(self.dir.join("server-token"))
+    }
+
     /// One process changes what is kept at a time, so that none loses what another one has just written.
     fn alone(&self) -> Result<std::fs::File> {
         let failed = |source| Error::io("lock", &self.dir, source);

@@ -47,6 +47,7 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
         Request::TaskEdit { task, goal, criteria } => edit_task(host, task, goal, criteria),
         Request::TaskRemove { task } => remove_task(host, task),
         Request::Cancel { run } => cancel(host, &run),
+        Request::Unlist { run, by } => unlist(host, &run, by),
         Request::Land { run } => land(host, &run),
         Request::Pause { run } => pause(host, &run),
         Request::Add { sender, run, name, text } => add(host, &sender, &run, &name, text),
@@ -130,6 +131,16 @@ fn cancel(host: &Host, slug: &str) -> Result<Answer> {
     host.state.store.append(&mut log, vec![contract::Fact::RunCanceled(end)], Vec::new())?;
     store::seal(&host.state.store, slug, &|said| host.state.keys.sign(said))?;
     done("canceled")
+}
+
+/// Takes a run off the list. One that is being carried out is asked to end, and is gone from the list meanwhile.
+fn unlist(host: &Host, slug: &str, by: String) -> Result<Answer> {
+    let run_id = Reader::open(&host.state.store.layout)?.load(slug)?.0.id.slug();
+    if host.live_or_held(slug)? {
+        cancel(host, slug)?;
+    }
+    host.state.store.audit(contract::Audit::RunUnlisted { run_id, by }).wait()?;
+    Ok(Answer::Done { message: "the run is off the list; its evidence is kept".to_owned(), value: slug.into() })
 }
 
 /// Adds items to a batch.

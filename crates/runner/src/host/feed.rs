@@ -4,11 +4,11 @@
 
 use crate::record::Progress;
 use crate::{Answer, News};
-use contract::{Event, SessionEvent, StepRef};
+use contract::{Event, SessionEvent, Slug, StepRef};
 use run::Run;
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// How far somebody who watches may be behind.
 const BEHIND_MAX: usize = 1024;
@@ -90,19 +90,31 @@ impl Feed {
     }
 }
 
+/// Is told what agents are in the middle of, of every run; on the thread that speaks with the agent, so it hands it on
+/// and does nothing else.
+pub type DeltaObserver = Box<dyn Fn(Slug, StepRef, &SessionEvent) + Send + Sync>;
+
 /// What tells a feed what is recorded.
-pub(crate) struct Telling(pub(crate) Arc<Feed>);
+pub(crate) struct Telling {
+    pub(crate) slug: Slug,
+    pub(crate) feed: Arc<Feed>,
+    /// Who watches every run.
+    pub(crate) observer: Arc<OnceLock<DeltaObserver>>,
+}
 
 impl Progress for Telling {
     fn recorded(&mut self, run: &Arc<Run>, events: &Arc<[Event]>) {
-        if self.0.is_watched() {
-            self.0.tell(&Told::Recorded(run.clone(), events.clone()));
+        if self.feed.is_watched() {
+            self.feed.tell(&Told::Recorded(run.clone(), events.clone()));
         }
     }
 
     fn delta(&mut self, step: StepRef, event: &SessionEvent) {
-        if self.0.is_watched() {
-            self.0.tell(&Told::Uncommitted(Delta::Agent { step, event: Box::new(event.clone()) }));
+        if let Some(told) = self.observer.get() {
+            told(self.slug, step, event);
+        }
+        if self.feed.is_watched() {
+            self.feed.tell(&Told::Uncommitted(Delta::Agent { step, event: Box::new(event.clone()) }));
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) mod workers;
 
 use crate::context::Context;
 use crate::context::state_dir::StateDir;
-use crate::host::feed::Told;
+use crate::host::feed::{DeltaObserver, Told};
 use crate::host::follow::Follower;
 use crate::host::owner::{Owner, Taken};
 use crate::host::request::{Answer, Request, Sender, Start, Started};
@@ -136,10 +136,63 @@ impl Hosting {
         commands::carry_out(&self.host, request).unwrap_or_else(|error| Answer::from(&error))
     }
 
+    /// The same for whoever maps errors itself.
+    pub fn ask(&self, request: Request) -> Result<(String, serde_json::Value)> {
+        match commands::carry_out(&self.host, request)? {
+            Answer::Done { message, value } => Ok((message, value)),
+            Answer::Leaving => Err(Error::Leaving),
+            Answer::Refused { message, hint, .. } => Err(Error::Declined { message, hint }),
+        }
+    }
+
     /// Starts a run, or continues one; answers who follows it, and what the one who asked should know.
     pub fn start(&self, sender: &Sender, start: Start) -> Result<(Follower, Vec<String>)> {
         let Launched { run, told, notes } = self.host.start(sender, start)?;
         Ok((Follower::here(&self.host.state.store.layout, run, told)?, notes))
+    }
+
+    /// What this process knows of its surroundings.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.host.context
+    }
+
+    /// Has somebody told of everything that is recorded of any run from now on, and of what agents are in the middle of.
+    pub fn observe(&self, recorded: store::Observer, deltas: DeltaObserver) {
+        self.state().store.observe(recorded);
+        assert!(self.host.workers.observer.set(deltas).is_ok(), "BUG: one server observes a host");
+    }
+
+    /// A run that is being carried out, as it is on record.
+    pub fn live(&self, slug: &str) -> Option<Arc<Run>> {
+        self.host.workers.find(slug).map(|live| live.settled())
+    }
+
+    /// Whether an agent that is not confined may be at work: it is a process of the same user, and could pass for them.
+    pub fn is_unconfined(&self) -> bool {
+        self.host.workers.unconfined()
+    }
+
+    /// Goes on with every run that nobody paused: whoever worked on it died, or was a server that ended. Each is checked
+    /// as if somebody resumed it. Answers which, and why not, if one could not.
+    pub fn take_over(&self, sender: &Sender, jobs: usize) -> Result<Vec<(String, Option<Error>)>> {
+        let slugs = Reader::open(&self.host.state.store.layout)?.abandoned()?;
+        let go_on = |run: String| {
+            let failed = self.host.start(sender, Start::Resume { run: run.clone(), jobs, approved_by: None }).err();
+            (run, failed)
+        };
+        Ok(slugs.into_iter().map(go_on).collect())
+    }
+
+    /// Takes nothing on any more.
+    pub fn leave(&self) {
+        *lock(&self.host.leaving) = true;
+    }
+
+    /// The same, and has every run stop for the next server to continue; answers when all have.
+    pub fn shut_down(&self) {
+        self.leave();
+        self.host.workers.stop_all(Stop::Shutdown);
+        self.host.workers.wait_for_all();
     }
 
     /// Asks a run to stop at its next step, one way or the other.
@@ -225,6 +278,11 @@ impl Host {
             format!("run {slug} is being carried out already"),
             format!("watch it: norma events {slug} --follow"),
         ))
+    }
+
+    /// Whether a run has not come to its end.
+    fn live_or_held(&self, slug: &str) -> Result<bool> {
+        Ok(self.workers.find(slug).is_some() || !self.reader()?.load(slug)?.0.status.is_terminal())
     }
 
     fn reader(&self) -> Result<Reader> {

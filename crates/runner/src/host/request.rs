@@ -60,6 +60,13 @@ pub enum Request {
         /// Slug.
         run: String,
     },
+    /// Take a run off the list, and end it if it has not ended. Its log and its evidence stay.
+    Unlist {
+        /// Slug.
+        run: String,
+        /// Who asks for it.
+        by: String,
+    },
     /// Have a run that is worked on stop at its next step, to continue later.
     Pause {
         /// Slug.

@@ -4,20 +4,20 @@
 
 use crate::context::Context;
 use crate::context::state_dir::StateDir;
-use crate::host::feed::{Feed, Telling, Told};
+use crate::host::feed::{DeltaObserver, Feed, Telling, Told};
 use crate::host::request::Sender;
 use crate::host::start::Resumed;
 use crate::machine::Machine;
 use crate::record::claims::{Asking, Claims, Job, Next};
 use crate::record::{Control, Driver, SharedRun, Stop};
 use crate::{Answer, Error, Result};
-use contract::{Fact, Policies, Slug};
+use contract::{Backend, Fact, Policies, Slug};
 use run::Run;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use store::{PathLocks, Reader, StepFile, Store};
@@ -135,6 +135,8 @@ pub(crate) struct Workers {
     one_less: Condvar,
     /// Is told of every run that is over.
     over: Box<dyn Fn(&LiveRun) + Send + Sync>,
+    /// Is told what the agents of all runs are in the middle of.
+    pub(crate) observer: Arc<OnceLock<DeltaObserver>>,
 }
 
 #[derive(Default)]
@@ -151,7 +153,8 @@ struct Pool {
 impl Workers {
     pub(crate) fn new(state: Arc<StateDir>, over: Box<dyn Fn(&LiveRun) + Send + Sync>) -> Result<Workers> {
         let locks = PathLocks::open(&state.store.layout)?;
-        Ok(Workers { state, locks, pool: Mutex::default(), more: Condvar::new(), one_less: Condvar::new(), over })
+        let (pool, more, one_less) = (Mutex::default(), Condvar::new(), Condvar::new());
+        Ok(Workers { state, locks, pool, more, one_less, over, observer: Arc::default() })
     }
 
     /// Begins to carry out a run; answers who watches it from its first new event.
@@ -160,7 +163,8 @@ impl Workers {
             order;
         let (slug, control, waking) = (run.id.slug(), Control::new()?, Arc::downgrade(self));
         let wake = Box::new(move || waking.upgrade().iter().for_each(|workers| workers.wake()));
-        let shared = Arc::new(SharedRun::new(run, log, Box::new(Telling(feed.clone())), wake));
+        let telling = Telling { slug, feed: feed.clone(), observer: self.observer.clone() };
+        let shared = Arc::new(SharedRun::new(run, log, Box::new(telling), wake));
         if let Some(end) = denied {
             shared.state().claims.deny(end);
         }
@@ -208,6 +212,11 @@ impl Workers {
     /// The runs that are being carried out.
     pub(crate) fn live(&self) -> Vec<String> {
         self.lock().live.iter().map(|live| live.slug.to_string()).collect()
+    }
+
+    /// Whether agents of one of them are not confined.
+    pub(crate) fn unconfined(&self) -> bool {
+        self.lock().live.iter().any(|live| live.settled().started.contract.sandbox == Backend::None)
     }
 
     /// Waits until nothing is being carried out.

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub enum Stop {
     /// Leave it paused; it can continue later.
     Interrupt,
+    /// The server ends: leave it paused for the next one to continue.
+    Shutdown,
     /// End it.
     Cancel,
 }

@@ -1,0 +1,200 @@
+//! What programs send to `norma serve`, and the one form of its errors. Each is read strictly, by its schema, so that
+//! a client is told every mistake at once and with its place.
+
+use crate::json::Violation;
+use crate::schema::JsonSchema;
+use crate::view::graph::{GlobalMode, ResolutionScope, ResolutionStatus, RunMode};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// `POST /api/runs`: exactly one of `contract`, `batch`, `goal` and `sentence`; none of them is a graph run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewRun {
+    /// A task contract.
+    #[schemars(with = "Map<String, Value>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contract: Option<Map<String, Value>>,
+    /// Work items.
+    #[schemars(with = "Vec<Map<String, Value>>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch: Option<Vec<Map<String, Value>>>,
+    /// What the loop is to reach.
+    #[schemars(with = "String", length(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+    /// What must hold then.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(length(min = 1)))]
+    pub acceptance_criteria: Vec<String>,
+    /// What to do, in one sentence.
+    #[schemars(with = "String", length(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sentence: Option<String>,
+    /// Who does it, of a goal or a sentence.
+    #[schemars(with = "String", length(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// What a sentence may change.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(length(min = 1)))]
+    pub allow: Vec<String>,
+    /// Commands that must succeed, of a sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(length(min = 1)))]
+    pub test: Vec<String>,
+    /// What a sentence may use up, as `NAME=N`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(length(min = 1)))]
+    pub budget: Vec<String>,
+    /// Whether whoever asks approves what it needs approval for.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub yes: bool,
+    /// Whether it continues by itself, of a graph run.
+    #[schemars(with = "RunMode")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<RunMode>,
+    /// Whether it plans or implements, of a graph run.
+    #[schemars(with = "GlobalMode")]
+    #[serde(rename = "globalMode", skip_serializing_if = "Option::is_none")]
+    pub global_mode: Option<GlobalMode>,
+}
+
+/// `PATCH /api/runs/:id`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PatchRun {
+    /// What is wished for.
+    pub patch: RunWish,
+}
+
+/// What somebody wishes of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunWish {
+    /// That it pauses, or continues.
+    #[schemars(with = "WishedStatus")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<WishedStatus>,
+    /// Of a graph run only.
+    #[schemars(with = "RunMode")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<RunMode>,
+    /// Of a graph run only.
+    #[schemars(with = "GlobalMode")]
+    #[serde(rename = "globalMode", skip_serializing_if = "Option::is_none")]
+    pub global_mode: Option<GlobalMode>,
+}
+
+/// The states that can be wished for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WishedStatus {
+    /// It continues.
+    Running,
+    /// It pauses at its next step.
+    Paused,
+}
+
+/// `POST /api/approvals/:id/resolve`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResolveApproval {
+    /// What is answered.
+    pub resolution: AnswerGiven,
+}
+
+/// What a person answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct AnswerGiven {
+    /// The answer.
+    pub status: ResolutionStatus,
+    /// What may happen instead; only with `modified`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ModifiedArgs")]
+    pub modified_args: Option<ModifiedArgs>,
+    /// How far an approval goes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ResolutionScope")]
+    pub scope: Option<ResolutionScope>,
+    /// Why, in their words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1, max = 2000))]
+    pub reason: Option<String>,
+}
+
+/// What may happen instead: one of the two.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModifiedArgs {
+    /// The command as one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1, max = 2000))]
+    pub cmd: Option<String>,
+    /// The command as its words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<String>", length(min = 1))]
+    pub argv: Option<Vec<String>>,
+}
+
+/// `POST /api/runs/:id/resume`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ResumeRun {
+    /// New limits, as `NAME=N`, of a run that its budget holds or has stopped.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(length(min = 1)))]
+    pub budget: Vec<String>,
+    /// How many items are worked on at once.
+    #[schemars(with = "u32", range(min = 1, max = 256))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<u32>,
+}
+
+/// `POST /api/runs/:id/replay`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReplayRun {
+    /// How much is done again.
+    pub mode: ReplayHow,
+}
+
+/// How much of a run is done again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ReplayHow {
+    /// Everything is judged again on its evidence; nothing is started.
+    #[default]
+    Rehydrate,
+    /// Its contract is carried out again as a run of its own, which lands nothing.
+    Reexec,
+}
+
+/// Every answer that is an error.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Problem {
+    /// What is wrong, for people.
+    pub error: String,
+    /// The same for programs.
+    pub code: String,
+    /// More about it.
+    pub details: ProblemDetails,
+}
+
+/// More about an error.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProblemDetails {
+    /// What is wrong with the body, each with its JSON pointer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub violations: Vec<Violation>,
+    /// What led to it, the nearest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<String>,
+    /// What to do next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub hint: Option<String>,
+}

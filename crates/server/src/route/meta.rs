@@ -1,0 +1,96 @@
+//! The server itself: logging in and out, whether it is there, numbers, and the document of all routes.
+
+use crate::App;
+use crate::call::{Call, Reply};
+use crate::problem::{Outcome, Problem};
+use crate::sessions::Opens;
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const PAGE: &str = include_str!("../page.html");
+
+/// A file that is built in: it is the same until the program is another.
+fn built_in(call: &Call, kind: &'static str, text: &'static str) -> Outcome<Reply> {
+    let tag = format!("\"{}\"", &contract::hash::sha256(text.as_bytes()).to_string()[..32]);
+    let value = HeaderValue::from_str(&tag).expect("BUG: hex can be in a header");
+    let headers = vec![(header::ETAG, value.clone()), (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
+    if call.headers.get(header::IF_NONE_MATCH) == Some(&value) {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response.headers_mut().extend(headers);
+        return Ok(Reply::Other(response));
+    }
+    Ok(Reply::Bytes { kind, headers, bytes: text.into() })
+}
+
+pub(crate) fn page(_: &Arc<App>, call: &Call) -> Outcome<Reply> {
+    built_in(call, "text/html; charset=utf-8", PAGE)
+}
+
+/// Whoever has the ticket was let in by it; it is used up.
+pub(crate) fn login(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
+    let value = app.sessions.open(call.principal.clone());
+    let secure = if app.is_tls { "; Secure" } else { "" };
+    let cookie = format!("{}={value}; HttpOnly; SameSite=Strict; Path=/{secure}", app.sessions.cookie);
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    let headers = response.headers_mut();
+    headers.insert(header::LOCATION, HeaderValue::from_static("/"));
+    let cookie = HeaderValue::from_str(&cookie).expect("BUG: hex can be in a header");
+    headers.insert(header::SET_COOKIE, cookie);
+    Ok(Reply::Other(response))
+}
+
+pub(crate) fn logout(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
+    app.sessions.close(&call.principal.session);
+    Reply::ok(json!({"ok": true}))
+}
+
+pub(crate) fn login_ticket(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
+    let ticket = app.sessions.issue(call.principal.clone(), Opens::Session);
+    let login = format!("{}/login?ticket={ticket}", app.url);
+    Reply::ok(json!({"ticket": ticket, "login": login}))
+}
+
+/// A ticket for one WebSocket; for one run, if the body names one.
+pub(crate) fn ws_ticket(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
+    let body: Value = match call.body.is_empty() {
+        true => json!({}),
+        false => contract::json::parse(&call.body, &contract::Limits::DOCUMENT)
+            .map_err(|violations| Problem::violations("the body is refused", violations))?,
+    };
+    let Value::Object(members) = &body else { return Err(Problem::at("", "expected an object")) };
+    if let Some(unknown) = members.keys().find(|key| *key != "runId") {
+        return Err(Problem::at(&format!("/{unknown}"), "unknown member"));
+    }
+    let run = match members.get("runId") {
+        None => None,
+        Some(Value::String(given)) => Some(super::run_of(app, given)?),
+        Some(_) => return Err(Problem::at("/runId", "expected a string")),
+    };
+    let run = run.map(|slug| slug.parse().expect("BUG: the store has slugs"));
+    Reply::ok(json!({"ticket": app.sessions.issue(call.principal.clone(), Opens::Socket(run))}))
+}
+
+pub(crate) fn sessions(app: &Arc<App>, _: &Call) -> Outcome<Reply> {
+    let shown = |(id, name, since)| json!({"id": id, "name": name, "since": since});
+    let sessions: Vec<Value> = app.sessions.list().into_iter().map(shown).collect();
+    Reply::ok(json!({ "sessions": sessions }))
+}
+
+pub(crate) fn healthz(_: &Arc<App>, _: &Call) -> Outcome<Reply> {
+    Reply::ok(json!({"ok": true}))
+}
+
+pub(crate) fn metrics(app: &Arc<App>, _: &Call) -> Outcome<Reply> {
+    let (states, waiting) = app.with_reader(|reader| Ok((reader.run_states()?, reader.approvals(true)?.len())))?;
+    let text = app.metrics.text(&states, app.hosting.under_way().len(), waiting);
+    Reply::text("text/plain; version=0.0.4; charset=utf-8", text)
+}
+
+pub(crate) fn openapi(app: &Arc<App>, _: &Call) -> Outcome<Reply> {
+    Reply::text("application/json", app.openapi.clone())
+}

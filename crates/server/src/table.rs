@@ -1,0 +1,262 @@
+//! Every route there is, in one list: the router, the document at `/openapi.json` and the tests that go over all routes
+//! are made from it, so none of them can know of a route that the others do not.
+
+use crate::call::{Call, Reply};
+use crate::problem::Outcome;
+use crate::route::{approvals, contracts, live, meta, runs, work};
+use crate::sessions::Right;
+use crate::{App, openapi::Shape};
+use axum::http::Method;
+use contract::ApprovalView;
+use contract::api::{NewRun, PatchRun, ReplayRun, ResolveApproval, ResumeRun};
+use contract::schema::{Document, Form};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long an answer may take.
+const QUICK: Duration = Duration::from_secs(30);
+/// How long one may take that runs tests, or reads a whole run.
+const LONG: Duration = Duration::from_secs(600);
+
+/// What answers a request, on a thread of its own.
+pub(crate) type Answering = fn(&Arc<App>, &Call) -> Outcome<Reply>;
+
+/// How a route is answered.
+#[derive(Clone, Copy)]
+pub(crate) enum Does {
+    Answer(Answering),
+    /// By a stream of events, over a WebSocket or SSE.
+    Socket,
+    Events,
+}
+
+/// A parameter of the query.
+pub(crate) struct Query {
+    pub(crate) name: &'static str,
+    pub(crate) says: &'static str,
+    pub(crate) is_number: bool,
+    pub(crate) is_needed: bool,
+}
+
+/// What the body of a request is.
+#[derive(Clone, Copy)]
+pub(crate) enum Takes {
+    /// It is not read.
+    Nothing,
+    /// A document of this form.
+    Form(fn() -> &'static Form),
+    /// A document of a form that it says itself.
+    Document,
+}
+
+/// One route.
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    pub(crate) says: &'static str,
+    /// What whoever asks must be allowed to; none where a ticket is all there is.
+    pub(crate) right: Option<Right>,
+    pub(crate) query: Vec<Query>,
+    pub(crate) body: Takes,
+    /// What a good answer is.
+    pub(crate) status: u16,
+    pub(crate) answer: Shape,
+    pub(crate) does: Does,
+    pub(crate) patience: Duration,
+}
+
+const fn word(name: &'static str, says: &'static str) -> Query {
+    Query { name, says, is_number: false, is_needed: false }
+}
+
+const fn number(name: &'static str, says: &'static str) -> Query {
+    Query { name, says, is_number: true, is_needed: false }
+}
+
+const VIEW: Query = word("view", "norma: the run as `norma show --json` prints it");
+const LIMIT: Query = number("limit", "how many at most");
+const SINCE: Query = number("since", "only what comes after this fact of the run's log");
+
+impl Route {
+    fn get(path: &'static str, says: &'static str, answer: Shape, does: Answering) -> Route {
+        Route {
+            method: Method::GET,
+            path,
+            says,
+            right: Some(Right::View),
+            query: Vec::new(),
+            body: Takes::Nothing,
+            status: 200,
+            answer,
+            does: Does::Answer(does),
+            patience: QUICK,
+        }
+    }
+
+    fn post(path: &'static str, says: &'static str, answer: Shape, does: Answering) -> Route {
+        Route { method: Method::POST, right: Some(Right::Operate), ..Route::get(path, says, answer, does) }
+    }
+
+    fn with<const N: usize>(self, query: [Query; N]) -> Route {
+        Route { query: query.into(), ..self }
+    }
+
+    fn taking(self, body: fn() -> &'static Form) -> Route {
+        Route { body: Takes::Form(body), ..self }
+    }
+
+    fn for_those_who(self, right: Right) -> Route {
+        Route { right: Some(right), ..self }
+    }
+
+    fn slowly(self) -> Route {
+        Route { patience: LONG, ..self }
+    }
+}
+
+/// See the module.
+pub(crate) fn routes() -> Vec<Route> {
+    [of_the_server(), of_runs(), of_streams(), of_one_run(), of_documents()].into_iter().flatten().collect()
+}
+
+fn of_the_server() -> Vec<Route> {
+    vec![
+        Route::get("/", "The page people see.", Shape::Html, meta::page),
+        Route {
+            right: None,
+            status: 303,
+            ..Route::get(
+                "/login",
+                "Opens a session in a browser, with a ticket that is good once.",
+                Shape::Empty,
+                meta::login,
+            )
+            .with([Query {
+                is_needed: true,
+                ..word("ticket", "from the link that `norma serve` or `norma open` prints")
+            }])
+        },
+        Route::post("/api/logout", "Ends the session.", Shape::Ok, meta::logout).for_those_who(Right::View),
+        Route::post(
+            "/api/login-ticket",
+            "A login link for whoever asks.",
+            Shape::Strings(&["ticket", "login"]),
+            meta::login_ticket,
+        )
+        .for_those_who(Right::View),
+        Route::post("/api/ws-ticket", "A ticket for one WebSocket.", Shape::Strings(&["ticket"]), meta::ws_ticket)
+            .for_those_who(Right::View),
+        Route::get("/api/sessions", "Who else is there.", Shape::List("sessions"), meta::sessions)
+            .for_those_who(Right::Administer),
+        Route::get("/healthz", "Whether the server answers.", Shape::Ok, meta::healthz),
+        Route::get("/metrics", "Numbers for Prometheus.", Shape::Text, meta::metrics),
+        Route::get("/openapi.json", "This document.", Shape::Any, meta::openapi),
+    ]
+}
+
+fn of_runs() -> Vec<Route> {
+    vec![
+        Route::get("/api/runs", "Runs, the newest first.", Shape::Runs, runs::list)
+            .with([LIMIT, word("cursor", "`next` of the page before")]),
+        Route {
+            status: 201,
+            ..Route::post("/api/runs", "Starts a run.", Shape::Run, work::start).taking(NewRun::form)
+        },
+        Route::get("/api/runs/{id}", "A run.", Shape::RunOrView, runs::show).with([VIEW]),
+        Route {
+            method: Method::PATCH,
+            ..Route::post("/api/runs/{id}", "Pauses or continues a run.", Shape::Run, work::patch)
+                .taking(PatchRun::form)
+        },
+        Route {
+            method: Method::DELETE,
+            ..Route::post(
+                "/api/runs/{id}",
+                "Ends a run and takes it off the list; its evidence stays.",
+                Shape::Strings(&["runId"]),
+                work::delete,
+            )
+        },
+    ]
+}
+
+fn of_streams() -> Vec<Route> {
+    vec![
+        Route::get("/api/runs/{id}/events", "What happened, the oldest first.", Shape::Events, live::events)
+            .with([SINCE, LIMIT])
+            .slowly(),
+        Route {
+            does: Does::Events,
+            ..Route::get(
+                "/api/runs/{id}/stream",
+                "What happens, as server-sent events.",
+                Shape::Text,
+                live::unreachable,
+            )
+            .with([SINCE])
+        },
+        Route {
+            does: Does::Socket,
+            status: 101,
+            ..Route::get("/ws", "What happens, over a WebSocket: one event a frame.", Shape::Empty, live::unreachable)
+                .with([
+                    Query { is_needed: true, ..word("runId", "the run") },
+                    SINCE,
+                    word("ticket", "from /api/ws-ticket"),
+                ])
+        },
+    ]
+}
+
+fn of_one_run() -> Vec<Route> {
+    vec![
+        Route::get("/api/runs/{id}/artifacts/{artifact}", "A file of a run.", Shape::Artifact, runs::artifact)
+            .with([word("download", "1: the file itself")]),
+        Route::post("/api/runs/{id}/land", "Lands the result of a run.", Shape::Done, work::land).slowly(),
+        Route::post("/api/runs/{id}/undo", "Takes a landing back.", Shape::Done, work::undo).slowly(),
+        Route::post("/api/runs/{id}/cancel", "Ends a run.", Shape::Done, work::cancel),
+        Route::post("/api/runs/{id}/resume", "Continues a run.", Shape::Run, work::resume).taking(ResumeRun::form),
+        Route::post("/api/runs/{id}/replay", "Judges a run again, or carries it out again.", Shape::Any, work::replay)
+            .taking(ReplayRun::form)
+            .slowly(),
+        Route::get("/api/runs/{id}/verify", "Checks the log, chain and evidence of a run.", Shape::Any, runs::verify)
+            .slowly(),
+        Route::post("/api/runs/{id}/verify", "The same.", Shape::Any, runs::verify).for_those_who(Right::View).slowly(),
+        Route::get(
+            "/api/runs/{id}/bundle",
+            "A sealed run as one file, which `norma-verify` checks.",
+            Shape::Bytes,
+            runs::bundle,
+        )
+        .slowly(),
+        Route::get("/api/runs/{id}/changes", "What a run changed, as patches.", Shape::Any, runs::changes).slowly(),
+    ]
+}
+
+fn of_documents() -> Vec<Route> {
+    let approval: fn() -> &'static Form = ApprovalView::form;
+    vec![
+        Route {
+            body: Takes::Document,
+            ..Route::post(
+                "/api/contracts/check",
+                "Whether a contract or a batch would be accepted.",
+                Shape::Any,
+                contracts::check,
+            )
+            .for_those_who(Right::View)
+        },
+        Route::get(
+            "/api/approvals",
+            "What runs wait for a person to approve.",
+            Shape::Of("approvals", approval),
+            approvals::list,
+        )
+        .with([word("all", "1: those that were answered, too")]),
+        Route::post("/api/approvals/{id}/resolve", "Answers an approval.", Shape::Resolved, approvals::resolve)
+            .taking(ResolveApproval::form)
+            .for_those_who(Right::Approve),
+        Route::get("/api/templates", "What agents are told.", Shape::List("templates"), contracts::templates),
+        Route::get("/api/templates/{name}", "One of them.", Shape::Any, contracts::template),
+    ]
+}
