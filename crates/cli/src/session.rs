@@ -171,7 +171,7 @@ impl<'a> Session<'a> {
             None => {
                 let (layout, run) = (self.layout().clone(), slug.to_owned());
                 let request = move |stop| match stop {
-                    Stop::Interrupt => Request::Pause { run: run.clone() },
+                    Stop::Interrupt | Stop::Shutdown => Request::Pause { run: run.clone() },
                     Stop::Cancel => Request::Cancel { run: run.clone() },
                 };
                 let elsewhere = format!("the run goes on; watch it: norma events {slug} --follow");

@@ -165,4 +165,3 @@ fn all(session: &mut Session<'_>, go_on: bool) -> Outcome<ExitCode> {
     }
     Ok(worst)
 }
-

@@ -3,8 +3,8 @@
 
 use super::run::JOBS_DEFAULT;
 use crate::error::{CommandError, Outcome, code};
+use crate::interrupts::{Interrupts, Stopping};
 use crate::progress::at_work;
-use crate::session::Interrupts;
 use crate::surroundings::Surroundings;
 use crate::text::{err, out, safe};
 use contract::ServerConfig;
@@ -85,7 +85,8 @@ impl Args {
         let options = self.options(here, &context)?;
         let server = Server::bind(hosting.clone(), options).map_err(refused)?;
         let interrupts = Interrupts::install()?;
-        interrupts.watch(Some(Box::new(server.stopper())));
+        let stop = server.stopper();
+        interrupts.watch(Some(Stopping::new(move |_| stop())));
         let whereabouts = Whereabouts { pid: std::process::id(), url: server.url().to_owned() };
         let _here = Noted::new(&context.layout, &whereabouts)?;
         self.announce(here, &server);

@@ -16,9 +16,6 @@ const SPARED: [&str; 3] = ["benchmarks.md", "conformance.md", "testing.md"];
 /// Blocks that are only parsed. One more needs a reason that convinces a reader, and this number.
 const NOT_RUN_MAX: usize = 12;
 
-/// Verbs and options that pages may already name: they come with the next change of the command line.
-const LATER: [&str; 6] = ["config", "logs", "status", "why", "--yes", "--model"];
-
 /// A block of commands.
 struct Block {
     /// File and line, for messages.
@@ -193,9 +190,6 @@ fn every_command_line_of_the_documentation_parses() {
     for block in blocks() {
         for line in &block.lines {
             let Some(mut words) = words(line) else { continue };
-            if words.iter().any(|word| LATER.contains(&word.as_str())) {
-                continue;
-            }
             // Whatever comes before is parsed before help is printed; behind `--` are another program's words.
             let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
             words.insert(end, "--help".to_owned());
@@ -235,12 +229,12 @@ fn every_verb_and_flag_that_a_text_mentions_is_there() {
                 .filter(|word| word.chars().next().is_some_and(|c| c.is_alphanumeric() || c == '-'));
             let verb = words.next().unwrap_or_default();
             // The names of digests look like verbs: `norma receipt v1`.
-            if verb.starts_with('-') || LATER.contains(&verb) || rest.ends_with(" v1") {
+            if verb.starts_with('-') || rest.ends_with(" v1") {
                 continue;
             }
             let help = known.entry(verb.to_owned()).or_insert_with(|| help_of(&env, verb));
             let flags = words.filter(|word| word.starts_with("--")).map(|flag| flag.split(['=', '|']).next().unwrap());
-            let missing: Vec<&str> = flags.filter(|flag| !help.contains(*flag) && !LATER.contains(flag)).collect();
+            let missing: Vec<&str> = flags.filter(|flag| !help.contains(*flag)).collect();
             if help.is_empty() || !missing.is_empty() {
                 problems.push(format!("{page}: `{code}`: {missing:?}"));
             }

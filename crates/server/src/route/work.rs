@@ -57,7 +57,7 @@ fn order(app: &Arc<App>, call: &Call, given: &NewRun) -> Outcome<Start> {
 fn document(app: &Arc<App>, name: &str, document: Value, approved_by: Option<String>) -> Outcome<Start> {
     let text = document.to_string();
     check(app, name, &text)?;
-    Ok(Start::Document { name: name.to_owned(), text, jobs: JOBS, new: false, approved_by })
+    Ok(Start::Document { name: name.to_owned(), text, jobs: JOBS, new: false, approved_by, typed: None })
 }
 
 /// Refuses a document that would not be accepted; `place` is the member of the body that it is.
