@@ -72,10 +72,9 @@ pub(crate) fn misused(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let message = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    let rest: Vec<String> = lines.map(str::to_owned).collect();
-    let (tips, causes): (Vec<String>, Vec<String>) = rest
-        .into_iter()
-        .partition(|line| line.starts_with("tip:") || line.starts_with("Usage:") || line.starts_with("For more"));
+    let rest = lines.filter(|line| !line.starts_with("For more information")).map(str::to_owned);
+    let (tips, causes): (Vec<String>, Vec<String>) =
+        rest.partition(|line| line.starts_with("tip:") || line.starts_with("Usage:"));
     let hint = tips.join("; ");
     CommandError { code: code::USAGE, message, causes, hint: Some(hint).filter(|hint| !hint.is_empty()) }.report(true)
 }

@@ -187,3 +187,15 @@ fn usage_errors_are_json_where_json_was_asked_for() {
     assert!(env.norma(&["show", "--help", "--json"]).success().raw.contains("Usage: norma show"));
     assert!(env.norma(&["rnu"]).exits(2).raw_err.contains("unrecognized subcommand"));
 }
+
+#[test]
+fn doctor_is_content_where_contracts_can_run() {
+    let env = with_worker("true");
+    let output = env.norma(&["doctor"]);
+    assert!(output.success().raw.contains("warn  agents     no agent for plan, do, check, act"), "{output}");
+    let unseen = TestEnvironment::unseen();
+    let told = unseen.json(&["doctor"]);
+    let state = told["checks"].as_array().unwrap().iter().find(|check| check["name"] == "state").unwrap().clone();
+    assert_eq!(state["status"], "info", "{state}");
+    assert!(told["checks"].as_array().unwrap().iter().any(|check| check["name"] == "agent"), "{told}");
+}

@@ -101,3 +101,12 @@ fn the_script_in_the_bundle_checks_signatures_and_digests_with_ordinary_tools() 
     std::fs::write(&wrong, other.public().to_pem()).unwrap();
     assert_eq!(verify_sh(dir.path()).status.code(), Some(1), "another key");
 }
+
+#[test]
+fn it_says_its_version() {
+    for asked in ["--version", "-V"] {
+        let output = norma_verify(&[asked]);
+        assert!(output.status.success());
+        assert_eq!(text(&output.stdout), format!("norma-verify {}\n", env!("CARGO_PKG_VERSION")));
+    }
+}
