@@ -22,6 +22,8 @@ impl Args {
         let settings = load_settings(&path, &context.layout)?;
         if !self.show {
             context.trust.trust(&settings)?;
+            // Whoever trusts what lies there has made the directory theirs.
+            context.layout.publish()?;
         }
         let trusted = context.trust.trusts(&settings);
         let changed = settings.policies.changed();

@@ -172,14 +172,10 @@ pub fn write_schemas(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// The policies that a run was started under, if they are known here: the built-in ones, or those of the state directory.
-/// A run that somebody typed where nothing was trusted has the built-in ones, whatever lies there.
+/// The policies that a run was started under, if they are those of today. Where nobody asked for a state directory they are
+/// the built-in ones, whatever lies there.
 pub fn policies_of(run: &Run, layout: &Layout) -> Result<Policies> {
-    let built_in = Policies::built_in();
-    if run.started.contract.policies == built_in.digests() {
-        return same_policies(run, &built_in).map(|()| built_in);
-    }
-    let policies = load_policies(layout)?;
+    let policies = if layout.is_private() { Policies::built_in() } else { load_policies(layout)? };
     same_policies(run, &policies).map(|()| policies)
 }
 

@@ -515,7 +515,8 @@ fn not_a_repository(dir: &Path, error: GitError) -> GitError {
         GitError::Failed { stderr, .. } if stderr.contains("dubious ownership") => {
             // git names the directory that it means, quoted.
             let named = stderr.split('\'').nth(1).map_or_else(|| dir.to_owned(), PathBuf::from);
-            let fix = format!("git config --global --add safe.directory '{}'", named.display());
+            let shown = contract::policy::join(&[named.display().to_string()]);
+            let fix = format!("git config --global --add safe.directory {shown}");
             GitError::OthersRepository { dir: named, fix }
         }
         GitError::Failed { stderr, .. } => GitError::NotARepository { dir: dir.to_owned(), reason: stderr },
@@ -548,4 +549,24 @@ pub(super) fn parse_id(command: &str, hex: &[u8]) -> Result<ObjectId, GitError> 
 
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_of_another_user_is_answered_with_the_line_that_helps() {
+        let said = |path: &str| {
+            let stderr = format!("fatal: detected dubious ownership in repository at '{path}'\nTo add an exception …");
+            let failed = GitError::Failed { command: "rev-parse".into(), status: "exit status: 128".into(), stderr };
+            match not_a_repository(Path::new("/srv/app/sub"), failed) {
+                GitError::OthersRepository { dir, fix } => (dir, fix),
+                other => panic!("{other}"),
+            }
+        };
+        let expected = "git config --global --add safe.directory /srv/app";
+        assert_eq!(said("/srv/app"), ("/srv/app".into(), expected.to_owned()));
+        assert_eq!(said("/srv/my app").1, "git config --global --add safe.directory '/srv/my app'");
+    }
 }
