@@ -87,7 +87,7 @@ async fn attach(app: &Arc<App>, run: RunId, since: Option<u64>) -> Outcome<Watch
     let reading = app.clone();
     let read = move || {
         let projector = Projector::new(run, &reading.root);
-        Ok(reading.with_reader(|reader| hub::at_end(reader, &run.slug(), projector))?)
+        reading.with_reader(|reader| hub::at_end(reader, &run.slug(), projector))
     };
     app.hub.watch(run, since, read).await
 }

@@ -79,12 +79,8 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
             )
         }
         Audit::RunQuarantined { run_id, to, .. } => set_aside(db, run_id, to.as_deref(), ts),
-        Audit::RunUnlisted { run_id, .. } => {
-            exec(db, "UPDATE runs SET unlisted = 1 WHERE run_id = ?1", params![run_id.as_str()])
-        }
-        Audit::RunSealed { run_id, .. } => {
-            exec(db, "UPDATE runs SET sealed = 1 WHERE run_id = ?1", params![run_id.as_str()])
-        }
+        Audit::RunUnlisted { run_id, .. } => mark(db, "unlisted", run_id),
+        Audit::RunSealed { run_id, .. } => mark(db, "sealed", run_id),
         Audit::Landed { run_id, landing } => set_landing(db, run_id, Some(landing)),
         Audit::Undone { run_id, .. } => set_landing(db, run_id, None),
         Audit::ApprovalAsked { id, run_id, reasons, bound, expires_at } => {
@@ -160,6 +156,11 @@ fn task(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
         Audit::TaskRemoved { task_id } => exec(db, "DELETE FROM tasks WHERE id = ?1", params![task_id]),
         _ => Ok(()),
     }
+}
+
+/// Sets a mark of a run.
+fn mark(db: &Connection, column: &str, slug: &str) -> Result<()> {
+    exec(db, &format!("UPDATE runs SET {column} = 1 WHERE run_id = ?1"), params![slug])
 }
 
 /// A run that was set aside is open no more, and its task waits for another one.

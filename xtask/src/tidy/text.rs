@@ -35,8 +35,10 @@ const RULES: [Rule; 4] = [
             "crates/runner/src/git/command.rs",
             "crates/sandbox/src/start.rs",
             "crates/sandbox/src/drill/",
+            "crates/cli/src/command/serve.rs",
         ],
-        why: "processes are started in one place for agents, in one for git, in one for sandboxes and in the drill",
+        why: "processes are started in one place for agents, in one for git, in one for sandboxes, in the drill, and in one \
+              for a server in the background",
     },
     Rule {
         words: &["SystemTime::now", "Instant::now", "Timestamp::now", "Zoned::now"],
@@ -232,8 +234,8 @@ mod tests {
     #[test]
     fn starting_a_process_has_its_places() {
         let source = "//! Why.\nuse std::process::Command;\n";
-        let why =
-            "processes are started in one place for agents, in one for git, in one for sandboxes and in the drill";
+        let why = "processes are started in one place for agents, in one for git, in one for sandboxes, in the drill, \
+                   and in one for a server in the background";
         check_file("crates/store/src/a.rs", source, &[&format!("crates/store/src/a.rs:2: `process::Command`: {why}")]);
         check_file("crates/runner/src/git/command.rs", source, &[]);
         check_file("crates/runner/src/process/drive.rs", source, &[]);
