@@ -35,6 +35,8 @@ enum Verb {
 enum Origin {
     /// Nobody said otherwise.
     Default,
+    /// The user's own configuration, which counts where the repository has none.
+    User,
     /// The state directory's configuration, as it was trusted.
     Repository,
     /// The same, but nobody trusts it: a run does not use it.
@@ -49,6 +51,7 @@ impl Origin {
     fn words(self) -> &'static str {
         match self {
             Origin::Default => "default",
+            Origin::User => "your own configuration",
             Origin::Repository => "repository, trusted",
             Origin::RepositoryUntrusted => "repository, NOT trusted",
             Origin::CommandLine => "--config",
@@ -78,20 +81,17 @@ impl Args {
         let context = here.context_to_be()?;
         let layout = &context.layout;
         let path = here.config.as_ref().map_or_else(|| layout.config(), |path| here.cwd.join(path));
-        let found = path.exists() || here.config.is_some();
-        let settings = if found { Some(load_settings(&path, layout)?) } else { None };
-        let policies = match &settings {
-            Some(settings) => settings.policies.clone(),
-            None => runner::load_policies(layout)?,
-        };
-        let (config, trusted) = match &settings {
-            Some(settings) => (settings.config.clone(), here.config.is_some() || context.trust.trusts(settings)),
-            None => (Config::starting_point(), true),
-        };
-        let from_file = match (&here.config, trusted) {
-            (Some(_), _) => Origin::CommandLine,
-            (None, true) => Origin::Repository,
-            (None, false) => Origin::RepositoryUntrusted,
+        let is_own = !path.exists() && here.config.is_none();
+        let path = if is_own { context.own_config.clone() } else { path };
+        let settings = if is_own { runner::own_settings(&context)? } else { load_settings(&path, layout)? };
+        let policies = if is_own { runner::load_policies(layout)? } else { settings.policies.clone() };
+        let trusted = is_own || here.config.is_some() || context.trust.trusts(&settings);
+        let (config, found) = (settings.config, path.exists());
+        let from_file = match (is_own, &here.config, trusted) {
+            (true, ..) => Origin::User,
+            (false, Some(_), _) => Origin::CommandLine,
+            (false, None, true) => Origin::Repository,
+            (false, None, false) => Origin::RepositoryUntrusted,
         };
         let written = if found { written(&path) } else { Value::Null };
         let mut values = Vec::new();

@@ -19,7 +19,7 @@ const TASKS_MAX: usize = 10;
 pub(crate) struct Args {}
 
 /// What programs read.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Now {
     /// The process that owns the state directory, if there is one.
     owner: Option<Owner>,
@@ -72,11 +72,15 @@ struct Ready {
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         let layout = here.layout_of(&here.repository()?);
+        if !layout.exists() {
+            let text = "no run here yet; start one: norma run \"what you want\"";
+            return Ok(here.print(&Now::default(), || text.to_owned()));
+        }
         let reader = Reader::open(&layout)?;
         let owned = runner::is_owned(&layout);
         let owner = store::owner_of(&layout).filter(|_| owned);
         let owner = owner.map(|it| Owner { command: it.command, pid: it.pid, since: it.since.to_string() });
-        let mut now = Now { owner, needs_you: Vec::new(), running: Vec::new(), paused: Vec::new(), ready: Vec::new() };
+        let mut now = Now { owner, ..Now::default() };
         let asked = reader.approvals(true)?;
         for (run, _) in reader.open_runs()? {
             let slug = run.id.slug();

@@ -82,6 +82,20 @@ fn what_a_build_makes_is_judged_where_the_contract_speaks_of_it_and_where_it_is_
 }
 
 #[test]
+fn what_test_runners_keep_is_left_out_wherever_it_lies() {
+    let script = "echo a > src/a.txt; mkdir -p src/__pycache__ .pytest_cache; printf '\\313\\r\\r\\n' > src/__pycache__/a.pyc; \
+                  echo '*' > .pytest_cache/.gitignore";
+    for scope in [json!({}), json!({"allowed_paths": ["src"]})] {
+        let env = building(script);
+        env.write(".gitignore", "items.json\n");
+        env.commit("nothing is ignored");
+        let results = batch(&env, &[item("a", scope)], 0);
+        assert_eq!(landed(&env), ["src/a.txt"]);
+        assert_eq!(results[0]["left_out"]["count"], 2, "{}", results[0]);
+    }
+}
+
+#[test]
 fn a_file_that_the_contract_names_is_part_of_the_change_even_if_it_is_ignored() {
     let env = building("mkdir -p build; echo r > build/report.txt; echo x > build/x; echo k > keep.o");
     let work = item("a", json!({"output_files": ["build/report.txt"], "allowed_paths": ["build", "keep.o"]}));

@@ -85,6 +85,14 @@ fn at_a_terminal(env: &TestEnvironment, verb: &str) -> String {
 }
 
 #[test]
+fn the_status_of_a_repository_that_never_saw_norma_says_how_to_start() {
+    let env = TestEnvironment::unseen();
+    assert!(env.norma(&["status"]).success().raw.contains("norma run \"what you want\""));
+    assert_eq!(env.json(&["status"])["running"], json!([]));
+    assert!(!env.root.join(".norma").exists());
+}
+
+#[test]
 fn the_configuration_is_shown_with_where_each_value_is_from() {
     let env = TestEnvironment::initialized();
     env.write(".norma/config.json", r#"{"budgets": {"max_iterations": 9}, "landing": {"mode": "branch"}}"#);
@@ -111,6 +119,15 @@ fn the_configuration_is_shown_with_where_each_value_is_from() {
     std::fs::write(env.dir.join("other.json"), r#"{"budgets": {"max_iterations": 2}}"#).unwrap();
     let shown = env.json(&["--config", &env.at("other.json"), "config", "show"]);
     assert_eq!(value(&shown, "budgets.max_iterations")["origin"], "command_line");
+    // Where the repository has none, the user's own counts.
+    std::fs::remove_file(env.root.join(".norma/config.json")).unwrap();
+    std::fs::create_dir_all(env.dir.join("home/.config/norma")).unwrap();
+    std::fs::write(env.dir.join("home/.config/norma/config.json"), r#"{"default_agent": "claude"}"#).unwrap();
+    let shown = env.json(&["config", "show"]);
+    assert_eq!(
+        value(&shown, "default_agent"),
+        json!({"key": "default_agent", "value": "claude", "origin": "user"})
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! What a build leaves in a workspace, told by its content: objects, archives, programs, bytecode, and the directories that
-//! package managers fill. An agent that builds leaves them wherever the repository does not ignore them, and nobody meant
+//! tools fill: packages, caches. An agent that builds leaves them wherever the repository does not ignore them, and nobody meant
 //! them as part of its change. They are left out of it where a contract says what may change and speaks of none of them;
 //! what is left out never lands, and tests run without it, so leaving out too much can fail a change and never smuggle one
 //! in. The list is data (`build_products.json`), with a reason for each line.
@@ -109,6 +109,7 @@ mod tests {
         assert!(!is_built_directory(b"node_modules", beside(b"Cargo.toml")));
         assert!(is_built_directory(b"target", beside(b"Cargo.toml")));
         assert!(is_built_directory(b"__pycache__", |_| false));
+        assert!(is_built_directory(b".pytest_cache", |_| false));
         assert!(!is_built_directory(b"src", |_| true));
     }
 }

@@ -151,13 +151,14 @@ impl Machine {
     pub(crate) fn capture_rules(&self, order: &TurnOrder<'_>) -> CaptureRules {
         let (named, paths_max) = (named(order), paths_max(order));
         let state = self.context.layout.state_in_repository().map(|path| path.as_str().as_bytes().to_vec());
-        let leaves_builds_out = leaves_builds_out(order);
+        let leaves_caches_out = order.run.started.contract.rules >= RULES_BUILD_PRODUCTS;
+        let leaves_builds_out = leaves_caches_out && says_what_may_change(order);
         let line_endings = (order.run.started.contract.rules >= RULES_LINE_ENDINGS).then(|| {
             let context = Arc::clone(&self.context);
             AutoCrlf::new(move || context.user.converts_line_endings())
         });
         let rules = CaptureRules { state_directory: state, named, paths_max, ..CaptureRules::default() };
-        CaptureRules { leaves_builds_out, line_endings, ..rules }
+        CaptureRules { leaves_builds_out, leaves_caches_out, line_endings, ..rules }
     }
 
     /// What a worker left, once everything that could write there is dead: in the layer over the tree, or in the
@@ -225,12 +226,10 @@ fn named(order: &TurnOrder<'_>) -> BTreeSet<Vec<u8>> {
     allowed.iter().chain(expected).map(|path| path.as_str().as_bytes().to_vec()).collect()
 }
 
-/// Whether what a build made is left out: where a contract says what may change, and the run is judged by rules that know it.
-/// Where everything may change, an object may be what was asked for.
-fn leaves_builds_out(order: &TurnOrder<'_>) -> bool {
-    let contract = &order.run.started.contract;
-    let scope = order.spec.item.as_ref().map_or(&contract.scope, |item| &item.scope);
-    contract.rules >= RULES_BUILD_PRODUCTS && !scope.allowed_paths.is_empty()
+/// Whether a contract says what may change. Where everything may, an object may be what was asked for.
+fn says_what_may_change(order: &TurnOrder<'_>) -> bool {
+    let of_run = &order.run.started.contract.scope;
+    !order.spec.item.as_ref().map_or(of_run, |item| &item.scope).allowed_paths.is_empty()
 }
 
 /// After how many paths that differ nothing more is read: far beyond the limit, so that the gate still says how many

@@ -45,8 +45,10 @@ pub struct CaptureRules {
     /// Files that are part of a change even where they are ignored, as with `git add --force`: those that a contract
     /// names one by one.
     pub named: BTreeSet<Vec<u8>>,
-    /// Whether what a build makes is left out as ignored files are, where `named` says nothing of it.
+    /// Whether files that a build makes are left out as ignored files are, where `named` says nothing of them.
     pub leaves_builds_out: bool,
+    /// Whether new directories that tools fill are left out, such as caches, unless something in them is named.
+    pub leaves_caches_out: bool,
     /// Has line endings stored as `git add` would; as they are without.
     pub line_endings: Option<AutoCrlf>,
     /// How many ignored files are listed.
@@ -66,6 +68,7 @@ impl Default for CaptureRules {
             paths_max: usize::MAX,
             named: BTreeSet::new(),
             leaves_builds_out: false,
+            leaves_caches_out: false,
             line_endings: None,
             ignored_files_max: IGNORED_FILES_MAX,
             ignored_names_max: IGNORED_NAMES_MAX,
@@ -77,8 +80,13 @@ impl Default for CaptureRules {
 impl CaptureRules {
     /// Whether a path is named, or one above or below it.
     pub(super) fn speaks_of(&self, path: &[u8]) -> bool {
-        let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at]);
-        if above.chain([path]).any(|path| self.named.contains(path)) {
+        let mut above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at]);
+        above.any(|path| self.named.contains(path)) || self.names(path)
+    }
+
+    /// Whether a path is named, or one below it.
+    pub(super) fn names(&self, path: &[u8]) -> bool {
+        if self.named.contains(path) {
             return true;
         }
         let below = [path, b"/"].concat();

@@ -399,9 +399,9 @@ impl<'a> Walk<'a> {
         Ok(build_products::is_built(found.name.to_bytes(), &head))
     }
 
-    /// Whether a new directory is one that builds fill, beside a file of the base that says so.
+    /// Whether a new directory is one that tools fill, beside a file of the base that says so where its name alone does not.
     fn is_built_directory(&self, dir: &Directory<'_>, found: &Name<'_>) -> Result<bool, GitError> {
-        if !self.rules.leaves_builds_out || found.before.is_some() || self.rules.speaks_of(&found.path) {
+        if !self.rules.leaves_caches_out || found.before.is_some() || self.rules.names(&found.path) {
             return Ok(false);
         }
         let lines = dir.base.map_or(Ok(Arc::default()), |base| self.reader.tree(base))?;
