@@ -4,7 +4,7 @@ use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use crate::text::safe;
 use clap::Subcommand;
-use contract::{Config, Mode};
+use contract::Mode;
 use runner::load_settings;
 use serde::Serialize;
 use serde_json::Value;
