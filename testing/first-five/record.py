@@ -155,8 +155,8 @@ def record(args, agent, language, model_port, place):
     try:
         terminal.until(r"\$ $", "a terminal")
         terminal.type(f'norma run "{SENTENCE}" --agent {agent}')
-        terminal.until(args.question, "the contract")
-        terminal.type("y", enter=args.enter)
+        terminal.until(r"q leave *$", "the contract")
+        terminal.type("r", enter=False)
         terminal.until(r"undo: norma undo|next: ", "the end")
         terminal.type("clear; git log --oneline -2; git status --short; norma show | head -30")
         terminal.until(r"(?s)notes\.txt.*\$ $", "what is there now")
@@ -174,8 +174,6 @@ def main():
     parser.add_argument("--agents", required=True)
     parser.add_argument("--into", required=True)
     parser.add_argument("--only", nargs="*")
-    parser.add_argument("--question", default=r"\[[^\]]*\] *$")
-    parser.add_argument("--enter", action="store_true", help="the answer needs Enter")
     args = parser.parse_args()
     args.passed_on = {name: os.environ[name] for name in ("CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT") if name in os.environ}
     for name, folder in (("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")):

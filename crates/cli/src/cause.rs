@@ -237,7 +237,7 @@ fn refused(report: &GatesReport, dir: &str, plain: &Cause) -> Vec<Cause> {
         let known: Option<Finding> = serde_json::from_value(finding.clone()).ok();
         let said = finding.as_str().unwrap_or_default().to_owned();
         let (rule, path, message) = known.map_or((None, None, said), |it| (Some(it.rule), it.path, it.message));
-        let allowed_by = rule.map_or_else(|| "see docs/gates.md".to_owned(), |rule| rule.allowed_by().to_owned());
+        let allowed_by = rule.map_or_else(|| "see norma help gates".to_owned(), |rule| rule.allowed_by().to_owned());
         let evidence = Some(format!("{dir}/gates.json"));
         Cause { gate: Some(gate), rule, path, message, allowed_by, evidence, ..plain.copy() }
     };

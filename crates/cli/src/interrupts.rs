@@ -39,7 +39,7 @@ impl Stopping {
     }
 }
 
-/// See the module.
+/// Who watches for signals, shared with the thread that they reach.
 #[derive(Clone)]
 pub(crate) struct Interrupts {
     current: Arc<Mutex<Option<Watched>>>,

@@ -91,7 +91,7 @@ impl Watching {
     }
 }
 
-/// See the module.
+/// Everybody who watches, by run.
 #[derive(Clone)]
 pub(crate) struct Hub {
     to: mpsc::Sender<Said>,

@@ -15,7 +15,7 @@ const KEY_BYTES_MAX: usize = 255;
 
 type Slot = Arc<Mutex<Option<(StatusCode, String)>>>;
 
-/// See the module.
+/// The answers that were given, by who asked and their key.
 #[derive(Default)]
 pub(crate) struct Answers {
     kept: Mutex<Kept>,

@@ -94,7 +94,7 @@ struct Session {
     used: Instant,
 }
 
-/// See the module.
+/// The token, sessions of browsers, tickets, and how often each may ask.
 pub(crate) struct Sessions {
     /// The name of the cookie: cookies are shared by all ports of a host, so another server could be sent or overwrite one
     /// whose name it knows.

@@ -114,7 +114,7 @@ impl Route {
     }
 }
 
-/// See the module.
+/// Every route, in the order of the document.
 pub(crate) fn routes() -> Vec<Route> {
     [of_the_server(), of_runs(), of_streams(), of_one_run(), of_documents()].into_iter().flatten().collect()
 }

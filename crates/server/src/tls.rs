@@ -7,7 +7,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What is needed to be spoken with over TLS.
+/// What a connection over TLS needs.
 pub(crate) fn config(listen: &Listen) -> Result<Arc<ServerConfig>> {
     let refused = |path: &Path, why: String| Error::Certificate { path: path.to_owned(), why };
     let chain: std::result::Result<Vec<CertificateDer<'static>>, _> =

@@ -28,7 +28,7 @@ struct User {
     token: String,
 }
 
-/// See the module.
+/// Users with the hashes of their tokens.
 pub(crate) struct Users {
     users: Vec<User>,
     /// Whose a token is that was right before, by its digest.

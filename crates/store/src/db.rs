@@ -1,7 +1,7 @@
 //! Opening the database: pragmas, the version check, migrations, and rebuilding the index tables from the logs.
 
 use crate::log::now;
-use crate::{Error, Layout, Result, graph, index};
+use crate::{Error, Layout, Owner, OwnerLock, Result, graph, index};
 use contract::{Audit, EventLine};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::time::Duration;
@@ -64,19 +64,35 @@ pub(crate) fn open_reader(layout: &Layout) -> Result<Connection> {
     if !layout.exists() {
         return Err(Error::NoState(layout.state.clone()));
     }
+    let mut db = read_only(layout)?;
+    if version(&db)? < MIGRATIONS.len() as i64 {
+        drop(db);
+        bring_up_to_date(layout)?;
+        db = read_only(layout)?;
+    }
+    let (found, known) = (version(&db)?, MIGRATIONS.len() as i64);
+    if found > known { Err(Error::SchemaTooNew { found, known }) } else { Ok(db) }
+}
+
+fn read_only(layout: &Layout) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(layout.db(), flags)?;
     db.busy_timeout(BUSY_TIMEOUT)?;
     db.execute_batch(&format!(
         "PRAGMA trusted_schema=OFF; PRAGMA query_only=ON; PRAGMA cache_size=-{READER_CACHE_KIB};"
     ))?;
-    let found = version(&db)?;
-    match found.cmp(&(MIGRATIONS.len() as i64)) {
-        std::cmp::Ordering::Greater => Err(Error::SchemaTooNew { found, known: MIGRATIONS.len() as i64 }),
-        std::cmp::Ordering::Less => {
-            Err(Error::Refused("norma.db is older than this norma; run `norma init` to bring it up to date".into()))
-        }
-        std::cmp::Ordering::Equal => Ok(db),
+    Ok(db)
+}
+
+/// Once after an update, whoever looks first brings the tables up to date, as their owner for a moment: nobody should have
+/// to start something before they can look. Where an older norma owns them, it goes on until it ends.
+fn bring_up_to_date(layout: &Layout) -> Result<()> {
+    let me = Owner { pid: std::process::id(), command: "an update of norma.db".to_owned(), since: now() };
+    match OwnerLock::try_take(layout, &me)? {
+        Some(_lock) => open_writer(layout).map(drop),
+        None => Err(Error::Refused(
+            "norma.db is in use by an older norma, or being updated; try again when that has ended".into(),
+        )),
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn check(files: &[Tracked]) -> Vec<String> {
 fn is_read_by_people(path: &str) -> bool {
     let is_source = path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs");
     let is_page = path.ends_with(".md") && !path.contains("/decisions/") && !path.starts_with("testing/");
-    let is_test = path.ends_with("/tests.rs") || path.ends_with("/fixture.rs");
+    let is_test = ["/tests.rs", "/fixture.rs", "/examples.rs"].iter().any(|end| path.ends_with(end));
     (is_source || is_page) && !is_test && !SPARED.contains(&path)
 }
 

@@ -136,7 +136,7 @@ fn has_contract(here: &Surroundings) -> Outcome<bool> {
 
 fn not_yet(here: &Surroundings) -> ExitCode {
     if !here.json {
-        err("norma: no contract is active, so nothing is held to one: norma contract activate FILE");
+        err("norma: no contract is active, so nothing is checked; set one: norma contract activate FILE");
     }
     ExitCode::SUCCESS
 }

@@ -16,7 +16,7 @@ const LINES_MAX: usize = 8;
 /// How wide a terminal is that does not say.
 const COLUMNS: usize = 80;
 
-/// See the module. Dropping the last one clears what was drawn.
+/// The lines that are drawn over; dropping the last one clears what was drawn.
 pub(crate) struct Screen {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

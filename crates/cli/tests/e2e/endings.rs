@@ -40,6 +40,10 @@ fn a_failed_test_ends_with_the_end_of_its_own_log() {
     Your branch, index and files are unchanged.
     evidence: .norma/runs/<run>
     next: why: norma why <run> · patch: norma diff <run> · logs: norma logs <run> · again: norma run --goal 'make two loud' --agent worker --allow src/lib.txt --test 'sh t.sh'
+    ! trying on the base: sh t.sh
+    ! on the base: sh t.sh fails before anything is changed (exit code 3,  <took>)
+    !   | collected 2 items
+    !   | E  assert "two" == "TWO"
     [exit 1]
     "#);
     once(&output, "assert \"two\" == \"TWO\"");
@@ -194,6 +198,9 @@ fn a_success_ends_with_what_changed_its_tests_and_its_receipt() {
     output hash: <hash>
     evidence: .norma/runs/<run>
     next: look: norma show <run> · undo: norma undo <run>
+    ! note: src/new.txt is new: the commit has no such file
+    ! trying on the base: sh t.sh
+    ! on the base: sh t.sh passes (  <took>)
     [exit 0]
     ");
     let receipt = env.last()["receipts"][0].as_str().unwrap().to_owned();

@@ -124,10 +124,7 @@ fn the_configuration_is_shown_with_where_each_value_is_from() {
     std::fs::create_dir_all(env.dir.join("home/.config/norma")).unwrap();
     std::fs::write(env.dir.join("home/.config/norma/config.json"), r#"{"default_agent": "claude"}"#).unwrap();
     let shown = env.json(&["config", "show"]);
-    assert_eq!(
-        value(&shown, "default_agent"),
-        json!({"key": "default_agent", "value": "claude", "origin": "user"})
-    );
+    assert_eq!(value(&shown, "default_agent"), json!({"key": "default_agent", "value": "claude", "origin": "user"}));
 }
 
 #[test]

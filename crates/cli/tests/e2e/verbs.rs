@@ -572,6 +572,9 @@ fn every_verb_has_help_with_an_example() {
       batch        Run work items level by level, in parallel; each lands whole or leaves no trace
       intent       Compile an intent into plan, patch and tests, or print the recorded result
       status       Show what runs, what waits and what needs you, with the command for each
+      serve        Serve every run over HTTP on this machine, and carry out what clients ask for
+      open         Open the running server in the browser, logged in
+      watch        Watch runs live: all of them, or one until it has ended
       runs         List runs, newest first
       show         Show a run: its steps, its verdict, where its evidence is
       why          Show which rule, path and evidence decided about a run, and what would allow it

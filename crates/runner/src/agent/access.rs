@@ -365,7 +365,7 @@ mod tests {
         let env = |name: &str| BTreeMap::from([(OsString::from(name), OsString::from("http://proxy.example"))]);
         let claude = AgentConfig::of(AgentType::Claude);
         let told = unused_address(Kind::Claude, &claude, &env("ANTHROPIC_BASE_URL")).unwrap();
-        assert!(told.starts_with("ANTHROPIC_BASE_URL is set and not used: "), "{told}");
+        assert!(told.starts_with("ANTHROPIC_BASE_URL is set but not used: "), "{told}");
         assert_eq!(unused_address(Kind::Claude, &claude, &env("OPENAI_BASE_URL")), None);
         assert_eq!(unused_address(Kind::Claude, &claude, &BTreeMap::new()), None);
         let own = AgentConfig { base_url: Some("http://127.0.0.1:1".to_owned()), ..claude };

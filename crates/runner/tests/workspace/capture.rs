@@ -273,7 +273,7 @@ fn what_a_build_makes_is_left_out_where_the_contract_speaks_of_none_of_it() {
         write(&root.join("tracked.o"), "old\n");
     });
     let named = ["src", "kept.o"].map(|path| path.as_bytes().to_vec());
-    let rules = CaptureRules { named: named.into(), leaves_builds_out: true, ..rules() };
+    let rules = CaptureRules { named: named.into(), leaves_builds_out: true, leaves_caches_out: true, ..rules() };
     let Some(found) = world.both_ways(BUILD, &rules) else { return };
     assert_eq!(
         told(&found),
@@ -282,7 +282,6 @@ fn what_a_build_makes_is_left_out_where_the_contract_speaks_of_none_of_it() {
             "A d.o 120000",
             "A kept.o 100644",
             "A lib/node_modules/i.js 100644",
-            "A src/__pycache__/m.pyc 100644",
             "A src/in.o 100644",
             "M tracked.o",
             "ignored a.o 5",
@@ -290,10 +289,11 @@ fn what_a_build_makes_is_left_out_where_the_contract_speaks_of_none_of_it() {
             "ignored node_modules/a/.bin/x 11",
             "ignored node_modules/a/index.js 3",
             "ignored obj/b.o 5",
+            "ignored src/__pycache__/m.pyc 4",
         ]
     );
     let at: Vec<_> = found.ignored_at.iter().map(|path| String::from_utf8_lossy(path)).collect();
-    assert_eq!(at, ["a.o", "liba.a", "node_modules", "obj/b.o"]);
+    assert_eq!(at, ["a.o", "liba.a", "node_modules", "obj/b.o", "src/__pycache__"]);
     let below = ["node_modules/a/index.js"].map(|path| path.as_bytes().to_vec());
     let rules = CaptureRules { named: below.into(), ..rules };
     let Some(found) = world.both_ways(BUILD, &rules) else { return };

@@ -48,7 +48,7 @@ fn a_bundle_verifies_for_whoever_trusts_its_key_and_for_nobody_else() {
         assert!(!found.is_empty());
         for problem in found {
             assert!(
-                problem.starts_with("signatures: ") && problem.contains("which you did not say you trust"),
+                problem.starts_with("signatures: ") && problem.contains("which is not among the trusted keys"),
                 "{problem}"
             );
         }
@@ -207,7 +207,7 @@ fn a_history_that_was_rewritten_with_its_chain_is_found_without_the_key() {
     files.insert(format!("keys/{}.pem", thief.public().id()), thief.public().to_pem().into_bytes());
     let forged = indexed(files, &|said| thief.sign(said));
     let stranger =
-        format!("run/seal.dsse.json is signed by key {}, which you did not say you trust", thief.public().id());
+        format!("run/seal.dsse.json is signed by key {}, which is not among the trusted keys", thief.public().id());
     check(&forged, &stranger);
 }
 

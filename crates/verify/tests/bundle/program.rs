@@ -107,6 +107,8 @@ fn it_says_its_version() {
     for asked in ["--version", "-V"] {
         let output = norma_verify(&[asked]);
         assert!(output.status.success());
-        assert_eq!(text(&output.stdout), format!("norma-verify {}\n", env!("CARGO_PKG_VERSION")));
+        let said = text(&output.stdout);
+        assert!(said.starts_with(&format!("norma-verify {} (commit ", env!("CARGO_PKG_VERSION"))), "{said}");
+        assert!(said.ends_with(&format!("rules {})\n", contract::RULES)), "{said}");
     }
 }

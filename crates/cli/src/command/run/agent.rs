@@ -8,6 +8,9 @@ use run::proposal::nearest;
 use runner::{Context, Reach, Surveyed, candidates};
 use std::io::BufRead;
 
+/// The entry of a configuration that fills the role of a worker.
+const WORKER: &str = "worker";
+
 /// The agent that works, as it was found.
 pub(crate) fn choose(
     here: &Surroundings,
@@ -17,7 +20,9 @@ pub(crate) fn choose(
 ) -> Outcome<Surveyed> {
     let all = candidates(context, config);
     let own = || runner::own_settings(context).ok().and_then(|settings| settings.config.default_agent);
-    let chosen = named.map(str::to_owned).or_else(|| config.default_agent.clone()).or_else(own);
+    // An entry of that name fills the role wherever nobody is named.
+    let worker = || config.agents.contains_key(WORKER).then(|| WORKER.to_owned());
+    let chosen = named.map(str::to_owned).or_else(|| config.default_agent.clone()).or_else(worker).or_else(own);
     if let Some(name) = chosen {
         return by_name(all, &name);
     }

@@ -2,7 +2,7 @@
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
-use crate::text::{duration, err, safe};
+use crate::text::{duration, err, log_lines, safe};
 use contract::{Backend, Item};
 use runner::{BaseTest, Context, Settings};
 use std::time::Duration;
@@ -46,6 +46,6 @@ fn lines(test: &BaseTest) -> Vec<String> {
         return vec![format!("on the base: {command} passes ({took})")];
     }
     let first = format!("on the base: {command} fails before anything is changed ({}, {took})", safe(&test.why));
-    let tail = test.tail.iter().map(|line| format!("  | {}", safe(line)));
+    let tail = log_lines(test.tail.join("\n").as_bytes()).into_iter().map(|line| format!("  | {line}"));
     [first].into_iter().chain(tail).collect()
 }

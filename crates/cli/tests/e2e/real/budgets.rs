@@ -116,7 +116,7 @@ fn from_what_was_taken_back_nothing_goes_on() {
     let Some(lab) = stopped_batch() else { return };
     lab.env.norma(&["undo", "@last"]).success();
     let refused = lab.env.norma(&["resume", "@last", "--budget", PLENTY]);
-    assert!(refused.exits(1).err().contains("was taken back"), "{refused}");
+    assert!(refused.exits(1).err().contains("was undone"), "{refused}");
 }
 
 #[test]
