@@ -27,7 +27,7 @@ macro_rules! page {
 }
 
 /// Every page, in the order in which a newcomer needs them.
-pub(crate) const PAGES: [Page; 25] = [
+pub(crate) const PAGES: [Page; 28] = [
     page!("quickstart", "the first run with Claude, Codex, Gemini, OpenCode or another agent"),
     page!("install", "installing from source or an archive, completions, editors"),
     page!("troubleshooting", "messages, what causes them, and the command that helps"),

@@ -224,7 +224,7 @@ fn what_cannot_be_replayed_is_said_with_what_to_do() {
     assert_ne!(other, text);
     std::fs::write(&policy, other).unwrap();
     let refused = env.norma(&["replay", "@last"]);
-    assert!(refused.exits(4).raw_err.contains("was started under other policies than those of today"), "{refused}");
+    assert!(refused.exits(4).raw_err.contains("was started under other policies than the current ones"), "{refused}");
     std::fs::write(&policy, text).unwrap();
     env.norma(&["replay", "@last"]).success();
     env.script_unconfined(json!({"plan": [[{"write_abs": {"path": env.at("started"), "content": ""}}, "hang"]]}));
