@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-PATIENCE = 300
+PATIENCE = 90
 KEY = "sk-real-key-0123456789abcdef"
 
 RUST_FIXED = '//! Slugs.\n\n/// Letters and digits, joined by dashes.\npub fn slugify(text: &str) -> String {\n    let lower = text.to_lowercase();\n    let words = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());\n    words.collect::<Vec<_>>().join("-")\n}\n\n/// A slug with a number.\npub fn numbered(text: &str, number: u32) -> String {\n    format!("{}-{}", slugify(text), itoa::Buffer::new().format(number))\n}\n'
@@ -153,13 +153,13 @@ def record(args, agent, language, model_port, place):
     env = {"HOME": str(home), "PATH": f"{bin_dir}:{os.environ['PATH']}", "TERM": "screen-256color", "LC_ALL": "C.UTF-8", "PS1": "$ ", KEYS[agent]: KEY, **args.passed_on}
     terminal = Terminal(f"{agent}-{language}", root, env)
     try:
-        terminal.until(r"\$ $", "a terminal")
+        terminal.until(r"\$\s*$", "a terminal")
         terminal.type(f'norma run "{SENTENCE}" --agent {agent}')
         terminal.until(r"q leave *$", "the contract")
         terminal.type("r", enter=False)
         terminal.until(r"undo: norma undo|next: ", "the end")
         terminal.type("clear; git log --oneline -2; git status --short; norma show | head -30")
-        terminal.until(r"(?s)notes\.txt.*\$ $", "what is there now")
+        terminal.until(r"(?s)notes\.txt.*\$\s*$", "what is there now")
         return terminal.frames, None
     except TimeoutError as error:
         return terminal.frames, str(error)
