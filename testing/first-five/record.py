@@ -150,17 +150,19 @@ def record(args, agent, language, model_port, place):
     (bin_dir / "norma").symlink_to(pathlib.Path(args.norma).resolve())
     configuration = {"agents": {agent: {"type": agent, "model": MODELS[agent], "base_url": f"http://127.0.0.1:{model_port}", "bin": str(program)}}}
     (home / ".config/norma/config.json").write_text(json.dumps(configuration))
-    env = {"HOME": str(home), "PATH": f"{bin_dir}:{os.environ['PATH']}", "TERM": "screen-256color", "LC_ALL": "C.UTF-8", "PS1": "$ ", KEYS[agent]: KEY, **args.passed_on}
+    # The real home, since rustup's toolchains are there; what norma and git keep in one is another's.
+    own = {"XDG_CONFIG_HOME": str(home / ".config"), "XDG_DATA_HOME": str(home / ".local/share"), "GIT_CONFIG_GLOBAL": str(home / ".gitconfig")}
+    env = {"HOME": str(pathlib.Path.home()), **own, "PATH": f"{bin_dir}:{os.environ['PATH']}", "TERM": "screen-256color", "LC_ALL": "C.UTF-8", "PS1": "$ ", KEYS[agent]: KEY, **args.passed_on}
     terminal = Terminal(f"{agent}-{language}", root, env)
     try:
         terminal.until(r"\$\s*$", "a terminal")
         terminal.type(f'norma run "{SENTENCE}" --agent {agent}')
         terminal.until(r"q leave *$", "the contract")
         terminal.type("r", enter=False)
-        terminal.until(r"undo: norma undo|next: ", "the end")
+        end = terminal.until(r"undo: norma undo|next: ", "the end")
         terminal.type("clear; git log --oneline -2; git status --short; norma show | head -30")
         terminal.until(r"(?s)notes\.txt.*\$\s*$", "what is there now")
-        return terminal.frames, None
+        return terminal.frames, None if "landed main" in end else "it did not land"
     except TimeoutError as error:
         return terminal.frames, str(error)
     finally:
@@ -175,9 +177,7 @@ def main():
     parser.add_argument("--into", required=True)
     parser.add_argument("--only", nargs="*")
     args = parser.parse_args()
-    args.passed_on = {name: os.environ[name] for name in ("CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT") if name in os.environ}
-    for name, folder in (("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup")):
-        args.passed_on.setdefault(name, str(pathlib.Path.home() / folder))
+    args.passed_on = {name: os.environ[name] for name in ("PYENV_ROOT",) if name in os.environ}
     missing = [name for name in ("tmux", "go", "npm", "cargo", "git") if not shutil.which(name)]
     if missing:
         sys.exit(f"not run: {', '.join(missing)} not installed")
