@@ -4,13 +4,18 @@
 pub fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     // Half of a short word could be anything.
     let most = (word.chars().count() / 3).clamp(1, 3);
-    let near = known.into_iter().map(|other| (distance(word, other), other));
+    let near = known.into_iter().map(|other| (folded_distance(word, other), other));
     near.filter(|(distance, _)| (1..=most).contains(distance)).min_by_key(|(distance, _)| *distance).map(|(_, it)| it)
 }
 
-/// How many letters have to be added, left out, changed or swapped with their neighbour; case does not count.
-fn distance(one: &str, other: &str) -> usize {
-    let letters = |word: &str| word.to_lowercase().chars().collect::<Vec<char>>();
+/// The distance of two words whose case does not count.
+fn folded_distance(one: &str, other: &str) -> usize {
+    edit_distance(&one.to_lowercase(), &other.to_lowercase())
+}
+
+/// How many letters have to be added, left out, changed or swapped with their neighbour.
+pub fn edit_distance(one: &str, other: &str) -> usize {
+    let letters = |word: &str| word.chars().collect::<Vec<char>>();
     let (one, other) = (letters(one), letters(other));
     let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -25,9 +30,7 @@ fn distance(one: &str, other: &str) -> usize {
         }
         before = std::mem::replace(&mut row, next);
     }
-    let same_letters = row.last().copied().unwrap_or_default();
-    // A word that differs in case alone is not the same word.
-    same_letters.max(usize::from(one != other))
+    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub enum Error {
     /// The address cannot be listened on.
     #[error("could not listen on {address}")]
     Listen {
-        /// Which.
+        /// Address and port.
         address: SocketAddr,
         /// The error of the system call.
         source: std::io::Error,
@@ -64,7 +64,7 @@ pub enum Error {
     /// The file of users is not one.
     #[error("could not read the users in {path}: {why}")]
     Users {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
@@ -72,7 +72,7 @@ pub enum Error {
     /// The certificate or its key cannot be used.
     #[error("could not use the certificate {path}: {why}")]
     Certificate {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
@@ -110,7 +110,7 @@ pub struct Options {
 
 /// An address for others, with the certificate that they see.
 pub struct Listen {
-    /// Which.
+    /// Address and port.
     pub address: SocketAddr,
     /// The names that they use for it.
     pub names: Vec<String>,

@@ -185,26 +185,9 @@ fn slips_max(word: &str) -> usize {
     }
 }
 
-/// How many characters have to be put in, left out, replaced or swapped with the next; none if more than `most`.
+/// How many letters differ; none if more than `most`.
 fn distance(one: &str, other: &str, most: usize) -> Option<usize> {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    if one.len().abs_diff(other.len()) > most {
-        return None;
-    }
-    let mut before: Vec<usize> = Vec::new();
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (i, a) in one.iter().enumerate() {
-        let mut next = vec![i + 1];
-        for (j, b) in other.iter().enumerate() {
-            let mut steps = (row[j + 1] + 1).min(next[j] + 1).min(row[j] + usize::from(a != b));
-            if i > 0 && j > 0 && *a == other[j - 1] && one[i - 1] == *b {
-                steps = steps.min(before[j - 1] + 1);
-            }
-            next.push(steps);
-        }
-        before = std::mem::replace(&mut row, next);
-    }
-    Some(row[other.len()]).filter(|steps| *steps <= most)
+    Some(contract::edit_distance(one, other)).filter(|steps| *steps <= most)
 }
 
 #[cfg(test)]
