@@ -5,7 +5,8 @@
 
 use crate::json::{self, Limits, Violation};
 use crate::schema::JsonSchema;
-use crate::{Budgets, Role, Slug, Timestamp, Verdict};
+use crate::view::graph::{Envelope, MessageRole};
+use crate::{Budgets, RoleName, Slug, Timestamp, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -51,9 +52,9 @@ pub struct AgentRequest {
 pub struct RequestStep {
     /// 1-based, grows over the whole run, equals the directory number.
     pub index: u32,
-    /// Who is asked.
-    pub role: Role,
-    /// 1-based round of the loop.
+    /// Who is asked: the role of a loop, `worker`, or the template of a node.
+    pub role: RoleName,
+    /// 1-based round of the loop; of a node, the number of its turn.
     pub iteration: u32,
 }
 
@@ -83,7 +84,7 @@ pub struct RequestPaths {
 }
 
 /// What happened before this turn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RequestContext {
     /// The last committed step directories of this run, oldest first, as many as `limits.look_back` says.
@@ -91,8 +92,30 @@ pub struct RequestContext {
     /// How many came before those; left out where that is none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub earlier_steps: u32,
-    /// What norma wants the agent to know: findings of gates, how an earlier attempt failed.
+    /// What norma wants the agent to know: findings of gates, how an earlier attempt failed. Of a node, its whole prompt.
     pub notes: String,
+    /// What a node is told, oldest first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Vec<ContextMessage>>,
+    /// What a node is handed, oldest first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handoffs: Option<Vec<Envelope>>,
+}
+
+/// Something that a node is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ContextMessage {
+    /// UUID.
+    pub id: String,
+    /// Who says it.
+    pub role: MessageRole,
+    /// Byte for byte.
+    pub content: String,
+    /// Whether it ended a turn that was under way.
+    pub interrupt: bool,
+    /// When.
+    pub created_at: Timestamp,
 }
 
 fn is_zero(count: &u32) -> bool {

@@ -1,6 +1,10 @@
 //! Facts: everything that can happen to a run. Nothing else changes one. A fact is plain data; what it does to a
 //! run is decided by the state machine, what it does to the tables by the store.
 
+use crate::graph::{
+    ChangeProposed, EdgeSet, HandoffSent, ModeChanged, NodeAdded, NodeAnswered, NodeAsked, NodeChanged, NodeMessage,
+    NodeWish, PhaseChanged, Stalled, TurnDelta,
+};
 use crate::hash::{Hasher, digest};
 use crate::receipt::LeftOut;
 use crate::schema::JsonSchema;
@@ -28,6 +32,9 @@ pub struct StepRef {
     /// The item that it is about, by its place in the contract.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
+    /// The node that takes it, by its place in the graph.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
 }
 
 impl StepRef {
@@ -111,6 +118,19 @@ pub struct StepCommitted {
     /// What its model used, where there is one that somebody counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// What a node changed in its workspace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delta: Option<TurnDelta>,
+}
+
+/// What the turn of a node begins with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Taken {
+    /// The tree that it finds: its own of before, with what has landed since; or that of whoever handed it work.
+    pub tree: TreeId,
+    /// The ids of the messages and handoffs that it is told of, in the order in which it is.
+    pub inputs: Vec<String>,
 }
 
 /// What the check said and what it is worth.
@@ -503,6 +523,9 @@ pub enum Fact {
         /// Where a worker starts from.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         base: Option<ItemBase>,
+        /// What a node is told in it, and with which tree.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        taken: Option<Box<Taken>>,
     },
     /// A turn is on record.
     StepCommitted(StepCommitted),
@@ -619,6 +642,73 @@ pub enum Fact {
     Asked(Wait),
     /// Somebody answered what was asked.
     Answered(Box<Answered>),
+    /// There is another node.
+    NodeAdded(Box<NodeAdded>),
+    /// A node is another one from its next turn on.
+    NodeChanged(Box<NodeChanged>),
+    /// A node gets no turns until somebody lets it have them again; or gets them again.
+    NodeHeld {
+        /// Its place.
+        node: u32,
+        /// Whether it is held.
+        held: bool,
+        /// Who says so.
+        by: String,
+    },
+    /// A node forgets its conversation.
+    NodeReset {
+        /// Its place.
+        node: u32,
+        /// Who says so.
+        by: String,
+    },
+    /// A node is gone, and its edges with it.
+    NodeRemoved {
+        /// Its place.
+        node: u32,
+        /// Who says so.
+        by: String,
+    },
+    /// There is an edge, or it has changed.
+    EdgeSet(Box<EdgeSet>),
+    /// An edge is gone.
+    EdgeRemoved {
+        /// Its id.
+        edge: String,
+        /// Who says so.
+        by: String,
+    },
+    /// A node is told something.
+    MessageSent(Box<NodeMessage>),
+    /// A node sends something to another.
+    HandoffSent(Box<HandoffSent>),
+    /// The agent of a node wishes for something that a person has to approve.
+    NodeWished {
+        /// The turn in which it does.
+        step: StepRef,
+        /// What it wishes for.
+        wish: NodeWish,
+    },
+    /// A person is asked about it.
+    NodeAsked(Box<NodeAsked>),
+    /// It was answered.
+    NodeAnswered(Box<NodeAnswered>),
+    /// Somebody changed how a graph goes on.
+    ModeChanged(ModeChanged),
+    /// A graph is about to do something else.
+    PhaseChanged(PhaseChanged),
+    /// A node says that it is done, or somebody says that the run is.
+    DoneMarked {
+        /// Its place; none where a person says it of the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<u32>,
+        /// Who says so.
+        by: String,
+    },
+    /// What a node has made is to become part of the run's line.
+    ChangeProposed(Box<ChangeProposed>),
+    /// A graph does the same again and again.
+    RunStalled(Box<Stalled>),
     /// A limit is reached.
     BudgetExceeded(BudgetExceeded),
     /// A ref of the user's is about to move (intent).
@@ -733,6 +823,7 @@ impl Fact {
     pub fn item(&self) -> Option<u32> {
         match self {
             Fact::ItemAdded(added) => Some(added.index),
+            Fact::ChangeProposed(proposed) => Some(proposed.added.index),
             Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => Some(*item),
             Fact::ItemEnded(ended) => Some(ended.item),
             Fact::StepStarted { step, .. }
@@ -863,6 +954,30 @@ impl Fact {
                 let choice = if said.choice.is_empty() { String::new() } else { format!(" {:?}", said.choice) };
                 format!("{} answered {}{choice}{words}", said.by, said.wait)
             }
+            Fact::NodeAdded(added) => format!("Node {} added by {}", added.terms.label, added.by),
+            Fact::NodeChanged(changed) => format!("Node {} changed by {}", changed.new.label, changed.by),
+            Fact::NodeHeld { held: true, by, .. } => format!("Node stopped by {by}"),
+            Fact::NodeHeld { by, .. } => format!("Node started by {by}"),
+            Fact::NodeReset { by, .. } => format!("Node reset by {by}: its conversation begins anew"),
+            Fact::NodeRemoved { by, .. } => format!("Node removed by {by}"),
+            Fact::EdgeSet(set) => format!("Edge {} set by {}", set.edge.label, set.by),
+            Fact::EdgeRemoved { by, .. } => format!("Edge removed by {by}"),
+            Fact::MessageSent(message) => format!("{}: {}", message.by, first_line(&message.content)),
+            Fact::HandoffSent(sent) => format!("Handed over: {}", first_line(&sent.envelope.payload.message)),
+            Fact::NodeWished { wish: NodeWish::Command { argv, .. }, .. } => format!("Asks to run {}", argv.join(" ")),
+            Fact::NodeWished { wish: NodeWish::Spawn(wish), .. } => format!("Asks for a node {}", wish.label),
+            Fact::NodeAsked(asked) => {
+                format!("Waiting for approval {}: {}", asked.wait.approval, asked.wait.reasons.join("; "))
+            }
+            Fact::NodeAnswered(answered) => format!("Approval {} answered by {}", answered.approval, answered.by),
+            Fact::ModeChanged(changed) => format!("Mode {:?}, {:?}", changed.new.0, changed.new.1),
+            Fact::PhaseChanged(changed) => format!("Phase {:?}: {}", changed.new, changed.why),
+            Fact::DoneMarked { node: Some(_), by } => format!("{by} is done"),
+            Fact::DoneMarked { node: None, by } => format!("{by} says that the run is done"),
+            Fact::ChangeProposed(proposed) => format!("Change {} proposed", proposed.added.item.id),
+            Fact::RunStalled(stalled) => {
+                format!("Stalled: {}", stalled.evidence.summaries.last().map_or("", |said| first_line(said)))
+            }
             Fact::BudgetExceeded(over) => over.to_string(),
             Fact::LandingStarted(landing) => format!("Landing on {}", landing.target),
             Fact::Landed(landing) => format!("Landed on {}", landing.target),
@@ -897,6 +1012,8 @@ impl Fact {
             | Fact::LandingDeclined(_)
             | Fact::RunPaused(_)
             | Fact::ApprovalAsked { .. }
+            | Fact::NodeAsked(_)
+            | Fact::RunStalled(_)
             | Fact::RunWaiting(_)
             | Fact::Asked(_)
             | Fact::RunTimedOut(_)

@@ -13,6 +13,7 @@ mod confinement;
 pub mod documents;
 mod event;
 mod fact;
+pub mod graph;
 pub mod hash;
 pub mod id;
 pub mod json;
@@ -33,7 +34,7 @@ mod wait;
 pub mod work;
 
 pub use agent::{
-    AcceptanceCriterion, AgentRequest, AgentResponse, CriterionResult, Manifest, ManifestFile, PROTOCOL_VERSION,
+    AcceptanceCriterion, AgentRequest, AgentResponse, ContextMessage, CriterionResult, Manifest, ManifestFile, PROTOCOL_VERSION,
     ProcessEnd, ProcessLimit, RequestContext, RequestPaths, RequestStep, RequestTerms, ResponseStatus, VerdictFile,
 };
 pub use approval::{
@@ -51,8 +52,9 @@ pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};
 pub use fact::{
     Addition, ApprovalWait, Author, Base, BudgetExceeded, ChangeDropped, ChangeEnd, Earlier, End, Fact, ItemAdded,
     ItemBase, ItemEnded, Landing, LandingDeclined, LandingUndone, PatchApplied, ReceiptRef, RunStarted, StepCommitted,
-    StepRef, TurnEnd, VerdictGiven,
+    StepRef, Taken, TurnEnd, VerdictGiven,
 };
+pub use graph::{GraphTerms, NodeTerms, RoleName};
 pub use hash::{Digest, Domain};
 pub use id::{ApprovalId, RunId, Slug, SlugProblem};
 pub use json::{Limits, Violation};

@@ -19,6 +19,8 @@ pub enum Role {
     Act,
     /// Carries out an item of a contract in a workspace of its own.
     Worker,
+    /// Takes the turns of a node of a graph.
+    Node,
 }
 
 impl Role {
@@ -33,6 +35,7 @@ impl Role {
             Role::Check => "check",
             Role::Act => "act",
             Role::Worker => "worker",
+            Role::Node => "node",
         }
     }
 }
@@ -192,6 +195,8 @@ pub enum Reason {
     ProviderFailed,
     /// The model or its provider would not.
     AgentRefused,
+    /// It does the same again and again.
+    Stalled,
 }
 
 impl Reason {
@@ -229,6 +234,7 @@ impl Reason {
             Reason::ProviderLimit => "provider_limit",
             Reason::ProviderFailed => "provider_failed",
             Reason::AgentRefused => "agent_refused",
+            Reason::Stalled => "stalled",
         }
     }
 }

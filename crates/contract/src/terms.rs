@@ -4,7 +4,7 @@
 
 use crate::schema::JsonSchema;
 use crate::{
-    AcceptanceCriterion, AgentConfig, Backend, Budgets, Digest, Domain, Item, LandingConfig, ModelPrice, RepoPath,
+    AcceptanceCriterion, AgentConfig, Backend, Budgets, Digest, Domain, GraphTerms, Item, LandingConfig, ModelPrice, RepoPath,
     Role, SandboxLimits, TlsConfig, TurnLimits, WorkspaceConfig,
 };
 use serde::{Deserialize, Serialize};
@@ -150,6 +150,9 @@ pub struct Contract {
     /// there were versions keep their digests.
     #[serde(default = "first_rules", skip_serializing_if = "are_first_rules")]
     pub rules: u32,
+    /// What a graph was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph: Option<GraphTerms>,
     /// Who carries out items, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workers: BTreeMap<String, AgentConfig>,
@@ -220,6 +223,8 @@ pub enum Workflow {
     Pdca,
     /// Items, level by level, each one turn and one change; a single contract is a batch of one.
     Batch,
+    /// Nodes that people and agents make, send messages to and connect.
+    Graph,
 }
 
 #[cfg(test)]

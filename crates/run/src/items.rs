@@ -168,6 +168,16 @@ impl ItemState {
         }
     }
 
+    /// What a node of a graph has made, and is to be judged.
+    pub(crate) fn proposed(added: &ItemAdded, worked: Worked, turn: Arc<StepRecord>) -> ItemState {
+        ItemState { stage: ItemStage::Worked(worked), turns: vec![turn], ..ItemState::new(added) }
+    }
+
+    /// It has its receipt.
+    pub(crate) fn end(&mut self, ended: &ItemEnded) {
+        self.stage = ItemStage::Ended(Arc::new(ended.clone()));
+    }
+
     /// How it ended, if it has, in this run or before it.
     pub fn ended(&self) -> Option<&ItemEnded> {
         match &self.stage {
@@ -447,7 +457,7 @@ fn block(items: &mut Items, queues: &Queues, place: u32) {
 /// Ends an item, and says so of those that waited for it.
 pub(crate) fn end(items: &mut Items, queues: &mut Queues, ended: &ItemEnded) {
     let (blocked, needed_by) = change(items, ended.item, |state| {
-        state.stage = ItemStage::Ended(Arc::new(ended.clone()));
+        state.end(ended);
         (std::mem::take(&mut state.blocks), state.needed_by.clone())
     });
     queues.note_end(ended.item, has_ended(items));

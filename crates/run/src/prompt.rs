@@ -1,15 +1,19 @@
 //! What a model is told: blocks from templates, which a user can replace, and from the request. And the form of its answer,
 //! which goes to the agents that can hold a model to one.
 
+mod graph;
+
 use contract::hash::sha256;
 use contract::json::schema::Schema;
-use contract::{AgentRequest, BlockName, CommitId, Item, PromptBlock, PromptBlocks, Role, Sent};
+use contract::{AgentRequest, BlockName, CommitId, Item, PromptBlock, PromptBlocks, Role, RoleName, Sent};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+pub use graph::NodeTold;
+
 /// The templates there are, by their file's name without `.md`, with what they say where nobody wrote another.
-const BUILT_IN: [(&str, &str); 7] = [
+const BUILT_IN: [(&str, &str); 12] = [
     ("system", include_str!("prompt/system.md")),
     ("plan", include_str!("prompt/plan.md")),
     ("do", include_str!("prompt/do.md")),
@@ -17,6 +21,11 @@ const BUILT_IN: [(&str, &str); 7] = [
     ("act", include_str!("prompt/act.md")),
     ("worker", include_str!("prompt/worker.md")),
     ("reviewer", include_str!("prompt/reviewer.md")),
+    ("orchestrator", include_str!("prompt/orchestrator.md")),
+    ("planner", include_str!("prompt/planner.md")),
+    ("implementer", include_str!("prompt/implementer.md")),
+    ("investigator", include_str!("prompt/investigator.md")),
+    ("node", include_str!("prompt/node.md")),
 ];
 
 /// What is said last, if a user wrote it; there is none built in.
@@ -43,16 +52,23 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// The templates that these files make, by name without `.md`; on failure the names that mean nothing.
+    /// The templates that these files make, by name without `.md`; on failure the names that no role can have. A node of a
+    /// graph may have any role that somebody describes.
     pub fn new(own: BTreeMap<String, String>) -> Result<Templates, Vec<String>> {
-        let known = |name: &str| name == OVERRIDE || BUILT_IN.iter().any(|(known, _)| *known == name);
+        let known = |name: &str| RoleName::parse(name).is_some();
         let unknown: Vec<String> = own.keys().filter(|name| !known(name)).cloned().collect();
         if unknown.is_empty() { Ok(Templates { own }) } else { Err(unknown) }
     }
 
-    /// The names that count.
+    /// The names that count by themselves; nodes of a graph may have others.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name).chain([OVERRIDE])
+    }
+
+    /// Every name that there is a text for, with whether it is built in.
+    pub fn all(&self) -> BTreeMap<&str, bool> {
+        let built_in = BUILT_IN.iter().map(|(name, _)| (*name, true));
+        built_in.chain(self.own.keys().map(|name| (name.as_str(), false))).collect()
     }
 
     /// Where a template is from, and its text; none where nobody wrote one and none is built in.
@@ -91,31 +107,47 @@ pub fn repository_block(base: CommitId, files: &[(String, Vec<u8>)]) -> Option<P
     (!sources.is_empty()).then_some(PromptBlock { name: BlockName::Repository, source, text })
 }
 
-/// The prompt of a turn; `repository` is what its base tells agents.
-pub fn blocks(request: &AgentRequest, templates: &Templates, repository: Option<PromptBlock>) -> PromptBlocks {
+/// The prompt of a turn, which may be that of a node; `repository` is what its base tells agents.
+pub fn blocks(
+    request: &AgentRequest,
+    node: Option<&NodeTold>,
+    templates: &Templates,
+    repository: Option<PromptBlock>,
+) -> PromptBlocks {
     let made = |name, source: &str, text| Some(PromptBlock { name, source: source.to_owned(), text });
     let blocks = [
         templates.block(BlockName::System, "system"),
-        templates.block(BlockName::Role, request.step.role.as_str()),
+        match node {
+            Some(node) => node.role(templates),
+            None => templates.block(BlockName::Role, request.step.role.as_str()),
+        },
         repository,
-        made(BlockName::Mode, "the form of the answer", mode(request)),
-        made(BlockName::Task, "input.json", task(request)),
+        made(BlockName::Mode, "the form of the answer", mode(request, node)),
+        made(BlockName::Task, "input.json", task(request, node)),
         templates.block(BlockName::Override, OVERRIDE),
     ];
     PromptBlocks { version: 1, sent: Sent::Full, blocks: blocks.into_iter().flatten().collect() }
 }
 
-fn mode(request: &AgentRequest) -> String {
-    let schema = answer_schema(request.step.role, request.contract.as_ref());
+fn mode(request: &AgentRequest, node: Option<&NodeTold>) -> String {
+    let role = if node.is_some() { Role::Node } else { role_of(request) };
+    let schema = answer_schema(role, request.contract.as_ref());
     let pretty = serde_json::to_string_pretty(&schema).expect("BUG: a schema is plain data");
+    let run = node.map(|node| node.mode() + "\n").unwrap_or_default();
     format!(
-        "# Your answer\n\nYour last message is your answer. It is one JSON document and nothing else: no words before or after \
+        "{run}# Your answer\n\nYour last message is your answer. It is one JSON document and nothing else: no words before or after \
          it, no code fence. `status` is `ok` if you did what was asked, else `fail` with the reasons in `errors`. It matches \
          this JSON Schema:\n\n{pretty}"
     )
 }
 
-fn task(request: &AgentRequest) -> String {
+/// The role of a loop or a batch that a request names.
+fn role_of(request: &AgentRequest) -> Role {
+    let known = Role::PDCA.into_iter().find(|role| role.as_str() == request.step.role.as_str());
+    known.unwrap_or(Role::Worker)
+}
+
+fn task(request: &AgentRequest, node: Option<&NodeTold>) -> String {
     let mut text = format!("# The task\n\n{}\n", request.goal.trim());
     let criteria = &request.norma.acceptance_criteria;
     if !criteria.is_empty() {
@@ -136,7 +168,9 @@ fn task(request: &AgentRequest) -> String {
             let _ = writeln!(text, "- {dir}");
         }
     }
-    if !request.context.notes.is_empty() {
+    if let Some(node) = node {
+        node.task(&mut text);
+    } else if !request.context.notes.is_empty() {
         let _ = writeln!(text, "\nNotes of what happened before:\n{}", request.context.notes.trim());
     }
     let _ = writeln!(
@@ -197,6 +231,7 @@ pub fn answer_schema(role: Role, item: Option<&Item>) -> Value {
                 return with_definitions(closed(members), definitions);
             }
         }
+        Role::Node => members["result"] = graph::result_schema(),
         Role::Do | Role::Act => {}
     }
     closed(members)
@@ -294,7 +329,7 @@ mod tests {
             let request = AgentRequest {
                 version: 1,
                 run_id: "20260123-145502-010101".parse().unwrap(),
-                step: contract::RequestStep { index: 1, role, iteration: 1 },
+                step: contract::RequestStep { index: 1, role: role.into(), iteration: 1 },
                 goal: "Say hello.".to_owned(),
                 norma: contract::RequestTerms {
                     acceptance_criteria: Vec::new(),
@@ -310,10 +345,12 @@ mod tests {
                     previous_step_dirs: Vec::new(),
                     earlier_steps: 0,
                     notes: String::new(),
+                    messages: None,
+                    handoffs: None,
                 },
                 contract: None,
             };
-            let blocks = blocks(&request, &Templates::default(), None);
+            let blocks = blocks(&request, None, &Templates::default(), None);
             let prompt = blocks.full();
             assert!(prompt.contains("It is one JSON document and nothing else: no words before or after"), "{prompt}");
             let schema = answer_schema(role, None);
@@ -355,7 +392,8 @@ mod tests {
         assert_eq!((block.source.as_str(), block.text.as_str()), ("templates/plan.md", "mine"));
         assert_eq!(templates.block(BlockName::Role, "do").unwrap().source, "built-in");
         assert_eq!(Templates::default().block(BlockName::Override, "override"), None);
-        assert_eq!(Templates::new(own("planner")).unwrap_err(), ["planner"]);
+        assert_eq!(Templates::new(own("2nd try")).unwrap_err(), ["2nd try"]);
+        assert_eq!(Templates::new(own("qa")).unwrap().all().get("qa"), Some(&false));
         assert!(Templates::names().all(|name| Templates::new(own(name)).is_ok()));
     }
 }

@@ -85,6 +85,7 @@ pub fn remedy(reason: Reason) -> &'static str {
         Reason::SignInFailed => "sign the agent in again (norma doctor has the line), then norma resume RUN",
         Reason::ProviderLimit => "wait for the provider's limit, then norma resume RUN",
         Reason::ProviderFailed => "try again later: norma resume RUN",
+        Reason::Stalled => "another prompt, a reset of the node, or norma resume RUN to let it try again",
         Reason::AgentRefused => "another goal or another model: the provider refused this one",
     }
 }

@@ -5,9 +5,11 @@
 use crate::Run;
 use crate::items::ItemState;
 use crate::state::{OpenTurn, StepRecord};
-use crate::workflow::{Flow, batch, pdca};
+use crate::prompt::NodeTold;
+use crate::workflow::graph::{Input, NodeState, NodeTurn, rights};
+use crate::workflow::{Flow, batch, graph, pdca};
 use contract::work::{NetworkRight, ShellRight};
-use contract::{AgentConfig, AgentType, CommitId, Earlier, Item, RepoPath, Role, StepRef, Timestamp, TreeId};
+use contract::{AgentConfig, AgentType, CommitId, ContextMessage, Earlier, Item, RepoPath, Role, StepRef, Timestamp, TreeId};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -48,6 +50,8 @@ pub struct TurnSpec {
     pub interactive: bool,
     /// Whether the next turn of its role continues its conversation.
     pub continues: bool,
+    /// What a node of a graph is told.
+    pub node: Option<NodeTold>,
 }
 
 /// What the agent of a turn may do.
@@ -103,12 +107,50 @@ impl Run {
         match &self.flow {
             Flow::Pdca(state) => self.loop_spec(turn, state),
             Flow::Batch(state) => self.worker_spec(turn, state),
+            Flow::Graph(state) => self.node_spec(turn, state),
         }
     }
 
     /// The item that a turn is about, if it is about one.
     pub fn item_of(&self, step: StepRef) -> Option<&Arc<Item>> {
         self.items().get(step.item? as usize).map(|state| &state.item)
+    }
+
+    fn node_spec(&self, open: &OpenTurn, graph: &graph::State) -> Option<TurnSpec> {
+        let (step, contract) = (open.step, &self.started.contract);
+        let place = step.node?;
+        let node = graph.nodes.get(place as usize)?;
+        let (turn, terms) = (node.turn.as_ref()?, &node.terms);
+        let mut agent = contract.workers.get(&terms.worker)?.clone();
+        agent.model = terms.model.clone().or(agent.model);
+        let item = rights::item(contract, node, graph.global_mode, step.index as usize);
+        let dirs: Vec<&str> = node.dirs.iter().map(String::as_str).collect();
+        Some(TurnSpec {
+            step,
+            opened_at: open.since,
+            commit: turn.base.commit,
+            tree: turn.tree,
+            rights: TurnRights {
+                write: !item.read_only,
+                write_within: Some(item.scope.allowed_paths.clone()),
+                shell: item.rights.shell,
+                forbidden_actions: Vec::new(),
+                network: NetworkRight::Deny,
+                own_hosts: agent.kind == AgentType::Acp,
+                mcp_tools: Vec::new(),
+            },
+            goal: contract.goal.clone(),
+            notes: String::new(),
+            product: Product::Tree,
+            time_ms: item.timeout_ms,
+            look_back: self.look_back(dirs),
+            in_parallel: true,
+            interactive: true,
+            continues: terms.resume && agent.resume != Some(false),
+            node: Some(told(graph, place, node, turn)),
+            item: Some(Arc::new(item)),
+            agent,
+        })
     }
 
     fn loop_spec(&self, turn: &OpenTurn, state: &pdca::State) -> Option<TurnSpec> {
@@ -141,6 +183,7 @@ impl Run {
             in_parallel: false,
             interactive: false,
             continues: agent.resume != Some(false),
+            node: None,
             agent,
         })
     }
@@ -176,6 +219,7 @@ impl Run {
             in_parallel: true,
             interactive: true,
             continues: false,
+            node: None,
             agent,
         })
     }
@@ -184,6 +228,37 @@ impl Run {
     fn look_back(&self, dirs: Vec<&str>) -> LookBack {
         let earlier = dirs.len().saturating_sub(self.started.contract.limits.look_back() as usize);
         LookBack { dirs: dirs[earlier..].iter().map(|dir| (*dir).to_owned()).collect(), earlier: earlier as u32 }
+    }
+}
+
+/// What a node is told in a turn.
+fn told(graph: &graph::State, place: u32, node: &NodeState, turn: &NodeTurn) -> NodeTold {
+    let others = graph.present().filter(|(other, _)| *other != place).map(|(_, other)| {
+        let terms = &other.terms;
+        (terms.id.clone(), terms.label.clone(), terms.role_template.to_string())
+    });
+    let (mut messages, mut handoffs) = (Vec::new(), Vec::new());
+    for input in &turn.inputs {
+        match &**input {
+            Input::Message { message, at } => messages.push(ContextMessage {
+                id: message.id.clone(),
+                role: message.role,
+                content: message.content.clone(),
+                interrupt: message.interrupt,
+                created_at: *at,
+            }),
+            Input::Handoff { sent, .. } => handoffs.push(sent.envelope.clone()),
+        }
+    }
+    NodeTold {
+        terms: node.terms.clone(),
+        mode: graph.mode,
+        global_mode: graph.global_mode,
+        others: others.collect(),
+        edges: graph.edges.values().cloned().collect(),
+        messages,
+        handoffs,
+        session: node.session,
     }
 }
 

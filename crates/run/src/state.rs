@@ -13,7 +13,7 @@ pub use self::core::{Core, Line, OpenTurn, RateLimit, StepRecord, Unfinished};
 use crate::workflow::Flow;
 use contract::work::Gate;
 use contract::{
-    BudgetExceeded, Event, Fact, ItemBase, Landing, Reason, RunId, RunStarted, Status, StepCommitted, StepRef,
+    BudgetExceeded, Event, Fact, ItemBase, Landing, Reason, RunId, RunStarted, Status, StepCommitted, StepRef, Taken,
     Timestamp,
 };
 use std::fmt;
@@ -79,7 +79,7 @@ impl Run {
         Ok(Run {
             id,
             core: Core::new(started),
-            flow: Flow::new(started.contract.workflow),
+            flow: Flow::new(&started.contract),
             started: Arc::new((**started).clone()),
             status: Status::Running,
             reason: None,
@@ -120,12 +120,12 @@ impl Run {
         let Run { started, core, flow, .. } = self;
         match &event.fact {
             Fact::RunStarted(_) => Err("the run has started already".into()),
-            Fact::StepStarted { step, base } => self.open_step(*step, base.as_ref(), event.ts),
+            Fact::StepStarted { step, base, taken } => self.open_step(*step, base.as_ref(), taken.as_deref(), event.ts),
             Fact::StepCommitted(done) => self.commit_step(done, event.ts),
             Fact::ReconciledStep { step, dir, .. } => flow.lose(&core.lose(*step, Some(dir.clone()))?),
             Fact::StepInterrupted { step } => flow.lose(&core.lose(*step, None)?),
             Fact::WorkSaved { step, tree } => core.save(*step, *tree),
-            Fact::ProtocolError { step, problems } => flow.note_protocol_error(*step, problems),
+            Fact::ProtocolError { step, problems } => flow.note_protocol_error(core, *step, problems),
             Fact::OutputSchemaEnforced { step, sha256, .. } => flow.batch()?.require_enforced(*step, sha256),
             Fact::AgentEvent { step, .. } => core.require_open(*step),
             Fact::Verdict(given) => flow.pdca()?.give_verdict(core, given, event.ts),
@@ -135,14 +135,31 @@ impl Run {
             Fact::ChangeInterrupted { change } => flow.pdca()?.reopen_change(*change),
             Fact::ChangeRecovered { change } => self.note_recovered(*change),
             Fact::ItemAdded(added) => flow.batch()?.add(core, started, added),
-            Fact::PolicyViolation { item, gate: Gate::Tools, .. } => flow.batch()?.require_working(*item),
-            Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => flow.batch()?.require_judged(*item),
-            Fact::ItemEnded(ended) => flow.batch()?.end_item(core, ended),
+            Fact::PolicyViolation { item, gate: Gate::Tools, .. } => flow.require_working(*item),
+            Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => flow.require_judged(*item),
+            Fact::ItemEnded(ended) => flow.end_item(core, ended),
             Fact::ApprovalAsked { step, wait } => self.ask_approval_within(*step, wait),
             Fact::RunWaiting(wait) => self.wait_for_approval(wait),
             Fact::ApprovalUsed { approval, .. } => self.use_approval(*approval),
             Fact::Asked(wait) => self.ask(wait),
             Fact::Answered(said) => self.take_answer(said, event.ts),
+            Fact::NodeAdded(_)
+            | Fact::NodeChanged(_)
+            | Fact::NodeHeld { .. }
+            | Fact::NodeReset { .. }
+            | Fact::NodeRemoved { .. }
+            | Fact::EdgeSet(_)
+            | Fact::EdgeRemoved { .. }
+            | Fact::MessageSent(_)
+            | Fact::HandoffSent(_)
+            | Fact::NodeWished { .. }
+            | Fact::NodeAsked(_)
+            | Fact::NodeAnswered(_)
+            | Fact::ModeChanged(_)
+            | Fact::PhaseChanged(_)
+            | Fact::DoneMarked { .. }
+            | Fact::ChangeProposed(_)
+            | Fact::RunStalled(_) => flow.graph()?.apply(core, started, &event.fact, event.ts),
             Fact::BudgetExceeded(over) => self.exceed(over),
             Fact::LandingStarted(landing) => self.open_landing(landing),
             Fact::Landed(landing) => self.land(landing),
@@ -165,6 +182,22 @@ impl Run {
             (Status::Running, _) => Ok(()),
             (Status::Paused | Status::Waiting, Fact::Answered(_)) => Ok(()),
             (Status::Paused | Status::Waiting, Fact::ItemAdded(added)) if added.addition.is_some() => Ok(()),
+            // People build a graph while it is held, too; nothing of it gets a turn.
+            (
+                Status::Paused | Status::Waiting,
+                Fact::NodeAdded(_)
+                | Fact::NodeChanged(_)
+                | Fact::NodeHeld { .. }
+                | Fact::NodeReset { .. }
+                | Fact::NodeRemoved { .. }
+                | Fact::EdgeSet(_)
+                | Fact::EdgeRemoved { .. }
+                | Fact::MessageSent(_)
+                | Fact::HandoffSent(_)
+                | Fact::NodeAnswered(_)
+                | Fact::ModeChanged(_)
+                | Fact::DoneMarked { .. },
+            ) => Ok(()),
             (Status::Paused, Fact::RunResumed { .. } | Fact::RunCanceled(_) | Fact::EvidenceLost { .. }) => Ok(()),
             (Status::Waiting, Fact::RunResumed { .. } | Fact::RunCanceled(_) | Fact::EvidenceLost { .. }) => Ok(()),
             (Status::Waiting, Fact::RunDenied(end)) if end.reason == Some(Reason::ApprovalDenied) => Ok(()),
@@ -186,9 +219,15 @@ impl Run {
         !self.core.open.is_empty() || self.flow.has_open_change()
     }
 
-    fn open_step(&mut self, step: StepRef, base: Option<&ItemBase>, since: Timestamp) -> Outcome {
+    fn open_step(
+        &mut self,
+        step: StepRef,
+        base: Option<&ItemBase>,
+        taken: Option<&Taken>,
+        since: Timestamp,
+    ) -> Outcome {
         let turn = Arc::new(OpenTurn { step, since, base: base.cloned(), saved: None });
-        self.flow.open(&self.core, &self.started, &turn)?;
+        self.flow.open(&self.core, &self.started, &turn, taken)?;
         self.core.open.push(turn);
         Ok(())
     }
@@ -196,7 +235,7 @@ impl Run {
     fn commit_step(&mut self, done: &StepCommitted, ts: Timestamp) -> Outcome {
         let record = self.core.commit(done, ts)?;
         let held = self.may_ask_for_more() && self.core.is_cut_off(done);
-        self.flow.commit(&record, done, held)
+        self.flow.commit(&self.started, &record, done, held)
     }
 
     /// Whether a budget that is used up is a question, and not the end.
@@ -269,6 +308,9 @@ impl Run {
         self.status = Status::Running;
         self.reason = None;
         self.core.limited = None;
+        if let Flow::Graph(state) = &mut self.flow {
+            state.resume();
+        }
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 use crate::bounded::{bounded, cut};
 use crate::gate::verdict::{self, IterationFiles};
 use contract::documents::beyond_form;
+use contract::graph::NodeResult;
 use contract::json::schema::Schema;
 use contract::session::ErrorKind;
 use contract::{
@@ -13,6 +14,9 @@ use contract::{
 
 /// The longest summary that goes into the log; the whole text stays in `output.json`.
 const SUMMARY_CHARS_MAX: usize = 2000;
+
+/// The same of a node: its summary is what it says to people and to others.
+const NODE_SUMMARY_CHARS_MAX: usize = 8000;
 
 /// What norma captured of a turn.
 #[derive(Debug, Clone)]
@@ -83,6 +87,12 @@ pub fn judge(contract: &Contract, run_slug: &str, step: StepRef, evidence: &Turn
             Err(problems) => protocol_error(step, problems, None),
         },
     };
+    if step.role == Role::Node && judged.end == TurnEnd::Answered {
+        judged.summary = cut(&judged.response.summary, NODE_SUMMARY_CHARS_MAX);
+        if let Err(problem) = node_result(&judged.response) {
+            judged = protocol_error(step, vec![problem], Some(judged.response));
+        }
+    }
     let has_patch = evidence.files.has_own("patch.diff");
     if has_patch && step.role != Role::Act {
         judged.notes.push(format!("patch.diff from {} is ignored: only act proposes patches", step.role));
@@ -91,6 +101,14 @@ pub fn judge(contract: &Contract, run_slug: &str, step: StepRef, evidence: &Turn
     judged.notes.extend(evidence.notes.iter().cloned());
     judged.notes = bounded(judged.notes);
     judged
+}
+
+/// What a node answers besides its words.
+pub fn node_result(response: &AgentResponse) -> Result<NodeResult, String> {
+    let Some(result) = response.result.as_ref().filter(|result| !result.is_null()) else {
+        return Ok(NodeResult::default());
+    };
+    serde_json::from_value(result.clone()).map_err(|error| format!("/result: {error}"))
 }
 
 /// What is wrong with the answer of an agent whose contract binds its form; one that says it failed owes none.

@@ -8,12 +8,14 @@
 mod artifact;
 mod asked;
 mod facts;
+mod graph;
 mod node;
 mod session;
 
 use crate::persistent::{Element, PersistentVec};
 use asked::Waiting;
 pub use asked::approval;
+pub use graph::graph_node_id;
 use contract::id::derived_uuid;
 use contract::view::graph::{Approval, Artifact, Edge, Node, RunGraph};
 use contract::view::stream::{NodePatch, RunPatch, StreamBody, StreamEvent};
@@ -41,6 +43,10 @@ pub struct Projector {
     open: u32,
     /// What a person was asked and has not answered, by its name.
     waiting: BTreeMap<String, Waiting>,
+    /// Which node of a graph proposed each of its changes.
+    proposed_by: Arc<Vec<u32>>,
+    /// How many times a node is asked again that broke the protocol.
+    protocol_retries: u32,
     /// The node whose turn was committed last: who hands over to the next one of a loop.
     last: Option<usize>,
     /// The nodes that have changed since somebody asked for the parts that have.
@@ -68,6 +74,10 @@ pub enum Part {
     Asked(Box<Approval>),
     /// Nobody is asked any more, by the id of the approval.
     Settled(String),
+    /// A node is gone, by its id.
+    NodeGone(String),
+    /// An edge is gone, by its id.
+    EdgeGone(String),
 }
 
 impl Projector {
@@ -84,6 +94,8 @@ impl Projector {
             workers: Arc::default(),
             open: 0,
             waiting: BTreeMap::new(),
+            proposed_by: Arc::default(),
+            protocol_retries: 0,
             last: None,
             touched: BTreeSet::new(),
         }
@@ -107,9 +119,9 @@ impl Projector {
         self.head.as_deref()
     }
 
-    /// Its nodes, in the order of the contract.
+    /// Its nodes, in the order of the contract, or in which they were made.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.iter().map(|state| &state.node)
+        self.nodes.iter().filter(|state| !state.removed).map(|state| &state.node)
     }
 
     /// What these events, which were just told, have changed of the graph: each part once, as it is now.
@@ -120,6 +132,8 @@ impl Projector {
             match &event.body {
                 StreamBody::RunPatch { .. } => has_head = true,
                 StreamBody::EdgeCreated { edge } => parts.push(Part::Edge(edge.clone())),
+                StreamBody::EdgeDeleted { edge_id } => parts.push(Part::EdgeGone(edge_id.clone())),
+                StreamBody::NodeDeleted { node_id } => parts.push(Part::NodeGone(node_id.clone())),
                 StreamBody::ArtifactCreated { artifact, .. } => parts.push(Part::Artifact(Box::new(artifact.clone()))),
                 StreamBody::ApprovalRequested(asked) => parts.push(Part::Asked(Box::new(asked.clone()))),
                 StreamBody::ApprovalResolved { approval_id, .. } => parts.push(Part::Settled(approval_id.clone())),
@@ -127,7 +141,7 @@ impl Projector {
             }
         }
         let touched = std::mem::take(&mut self.touched);
-        let nodes = touched.into_iter().filter_map(|place| self.nodes.get(place));
+        let nodes = touched.into_iter().filter_map(|place| self.nodes.get(place)).filter(|state| !state.removed);
         parts.extend(nodes.map(|state| Part::Node(Box::new(state.node.clone()))));
         let head = self.head().filter(|_| has_head).cloned();
         head.map(|head| Part::Head(Box::new(head))).into_iter().chain(parts).collect()
@@ -142,6 +156,7 @@ pub fn parts<'e>(id: RunId, root: &str, events: impl IntoIterator<Item = &'e Eve
         for told in projector.apply(event) {
             match told.body {
                 StreamBody::EdgeCreated { edge } => drop(edges.insert(edge.id.clone(), edge)),
+                StreamBody::EdgeDeleted { edge_id } => drop(edges.remove(&edge_id)),
                 StreamBody::ArtifactCreated { artifact, .. } => drop(artifacts.insert(artifact.id.clone(), artifact)),
                 StreamBody::ApprovalRequested(wait) => drop(asked.insert(wait.approval_id.clone(), wait)),
                 StreamBody::ApprovalResolved { approval_id, .. } => drop(asked.remove(&approval_id)),
@@ -171,7 +186,7 @@ pub fn graph(id: RunId, root: &str, events: &[Event]) -> Option<RunGraph> {
             Part::Node(node) => drop(run.nodes.insert(node.id.clone(), *node)),
             Part::Edge(edge) => drop(run.edges.insert(edge.id.clone(), edge)),
             Part::Artifact(it) => drop(run.artifacts.insert(it.id.clone(), *it)),
-            Part::Head(_) | Part::Asked(_) | Part::Settled(_) => {}
+            Part::Head(_) | Part::Asked(_) | Part::Settled(_) | Part::NodeGone(_) | Part::EdgeGone(_) => {}
         }
     }
     let seq = events.last().map(|event| event.seq);
@@ -192,9 +207,10 @@ pub fn delta(run: &RunId, id: String, ts: Timestamp, step: StepRef, event: &Sess
 
 /// The id of the node that takes a turn.
 pub fn node_id(run: &RunId, step: StepRef) -> String {
-    match step.item {
-        Some(place) => item_node_id(run, place),
-        None => derived_uuid(run, &["node", step.role.as_str()]),
+    match (step.node, step.item) {
+        (Some(place), _) => graph_node_id(run, place),
+        (None, Some(place)) => item_node_id(run, place),
+        (None, None) => derived_uuid(run, &["node", step.role.as_str()]),
     }
 }
 
@@ -294,10 +310,14 @@ impl Projector {
 
     /// The place of the node that takes a turn.
     fn place(&self, step: StepRef) -> usize {
-        match step.item {
+        match step.node.or(step.item) {
             Some(place) => place as usize,
             None => Role::PDCA.iter().position(|role| *role == step.role).unwrap_or(usize::MAX),
         }
+    }
+
+    fn is_graph(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| head.workflow == Workflow::Graph)
     }
 
     fn is_loop(&self) -> bool {
@@ -313,6 +333,10 @@ fn differs<T: PartialEq + Clone>(before: &T, after: &T) -> Option<T> {
 fn difference(before: &Node, after: &Node) -> Option<NodePatch> {
     let patch = NodePatch {
         label: differs(&before.label, &after.label),
+        role_template: differs(&before.role_template, &after.role_template),
+        provider: differs(&before.provider, &after.provider),
+        custom_system_prompt: differs(&before.custom_system_prompt, &after.custom_system_prompt)
+            .map(Option::unwrap_or_default),
         status: differs(&before.status, &after.status),
         summary: differs(&before.summary, &after.summary),
         last_activity_at: differs(&before.last_activity_at, &after.last_activity_at),

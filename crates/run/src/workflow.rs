@@ -4,13 +4,16 @@
 
 pub mod batch;
 mod budget;
+pub mod graph;
 pub mod pdca;
 
 use crate::Run;
-use crate::items::ItemState;
+use crate::items::{ItemState, Worked};
 use crate::state::{Core, OpenTurn, Outcome, RateLimit, StepRecord};
+use contract::graph::Stalled;
 use contract::{
-    BudgetExceeded, End, Fact, ItemBase, Reason, RunStarted, Status, StepCommitted, StepRef, Timestamp, Wait, Workflow,
+    BudgetExceeded, Contract, End, Fact, ItemBase, ItemEnded, Reason, RunStarted, Status, StepCommitted, StepRef, Taken,
+    Timestamp, Wait, Workflow,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -22,14 +25,17 @@ pub enum Flow {
     Pdca(pdca::State),
     /// Items, level by level.
     Batch(batch::State),
+    /// Nodes that people and agents make.
+    Graph(graph::State),
 }
 
 /// What every workflow says about the facts that all of them have.
 impl Flow {
-    pub(crate) fn new(workflow: Workflow) -> Flow {
-        match workflow {
+    pub(crate) fn new(contract: &Contract) -> Flow {
+        match contract.workflow {
             Workflow::Pdca => Flow::Pdca(pdca::State::new()),
             Workflow::Batch => Flow::Batch(batch::State::new()),
+            Workflow::Graph => Flow::Graph(graph::State::new(contract.graph.as_ref())),
         }
     }
 
@@ -37,7 +43,7 @@ impl Flow {
     pub(crate) fn pdca(&mut self) -> Result<&mut pdca::State, String> {
         match self {
             Flow::Pdca(state) => Ok(state),
-            Flow::Batch(_) => Err("a batch has no rounds".into()),
+            Flow::Batch(_) | Flow::Graph(_) => Err("only a loop has rounds".into()),
         }
     }
 
@@ -45,26 +51,49 @@ impl Flow {
     pub(crate) fn batch(&mut self) -> Result<&mut batch::State, String> {
         match self {
             Flow::Batch(state) => Ok(state),
-            Flow::Pdca(_) => Err("a loop has no items".into()),
+            Flow::Pdca(_) | Flow::Graph(_) => Err("only a batch has items".into()),
         }
     }
 
-    pub(crate) fn open(&mut self, core: &Core, started: &RunStarted, turn: &Arc<OpenTurn>) -> Outcome {
+    /// The graph, for the facts that only a graph has.
+    pub(crate) fn graph(&mut self) -> Result<&mut graph::State, String> {
+        match self {
+            Flow::Graph(state) => Ok(state),
+            Flow::Pdca(_) | Flow::Batch(_) => Err("only a graph has nodes".into()),
+        }
+    }
+
+    pub(crate) fn open(
+        &mut self,
+        core: &Core,
+        started: &RunStarted,
+        turn: &Arc<OpenTurn>,
+        taken: Option<&Taken>,
+    ) -> Outcome {
         match self {
             Flow::Pdca(_) if turn.base.is_some() => Err("a turn of a loop starts from the run's tree".into()),
             Flow::Pdca(state) => state.open(core, turn.step),
             Flow::Batch(state) => state.open(core, started, turn),
+            Flow::Graph(state) => state.open(core, turn, taken),
         }
     }
 
     /// `held` says that a budget of the run cut the turn off which somebody may raise.
-    pub(crate) fn commit(&mut self, record: &Arc<StepRecord>, done: &StepCommitted, held: bool) -> Outcome {
+    pub(crate) fn commit(
+        &mut self,
+        started: &RunStarted,
+        record: &Arc<StepRecord>,
+        done: &StepCommitted,
+        held: bool,
+    ) -> Outcome {
         match self {
             Flow::Pdca(state) => {
                 state.commit(done, held);
                 Ok(())
             }
             Flow::Batch(state) => state.commit(record, done, held),
+            // What a budget cut off is told again when there is more.
+            Flow::Graph(state) => state.commit(started, record, done),
         }
     }
 
@@ -73,6 +102,7 @@ impl Flow {
         match self {
             Flow::Pdca(state) => state.grant_more(),
             Flow::Batch(state) => state.grant_more(),
+            Flow::Graph(_) => {}
         }
     }
 
@@ -81,6 +111,7 @@ impl Flow {
         match self {
             Flow::Pdca(state) => state.grant_nothing(),
             Flow::Batch(state) => state.grant_nothing(),
+            Flow::Graph(_) => {}
         }
     }
 
@@ -91,13 +122,48 @@ impl Flow {
                 Ok(())
             }
             Flow::Batch(state) => state.lose(record),
+            Flow::Graph(state) => state.lose(record),
         }
     }
 
-    pub(crate) fn note_protocol_error(&mut self, step: StepRef, problems: &[String]) -> Outcome {
+    pub(crate) fn note_protocol_error(&mut self, core: &Core, step: StepRef, problems: &[String]) -> Outcome {
         match self {
             Flow::Pdca(state) => state.note_protocol_error(step, problems),
             Flow::Batch(state) => state.require_protocol_error(step),
+            Flow::Graph(state) => state.require_protocol_error(core, step),
+        }
+    }
+
+    /// What an agent asks for it asks for in its turn.
+    pub(crate) fn require_working(&self, place: u32) -> Outcome {
+        match self {
+            Flow::Batch(state) => state.require_working(place),
+            Flow::Pdca(_) | Flow::Graph(_) => Err("only a batch has items".into()),
+        }
+    }
+
+    pub(crate) fn require_judged(&self, place: u32) -> Outcome {
+        match self {
+            Flow::Batch(state) => state.require_judged(place),
+            Flow::Graph(state) => state.require_judged(place),
+            Flow::Pdca(_) => Err("a loop has no items".into()),
+        }
+    }
+
+    pub(crate) fn end_item(&mut self, core: &mut Core, ended: &ItemEnded) -> Outcome {
+        match self {
+            Flow::Batch(state) => state.end_item(core, ended),
+            Flow::Graph(state) => state.end_change(core, ended),
+            Flow::Pdca(_) => Err("a loop has no items".into()),
+        }
+    }
+
+    /// What comes next on the run's line, if it is there to be judged.
+    pub(crate) fn judged_next(&self) -> Option<&Worked> {
+        match self {
+            Flow::Batch(state) => state.judged_next(),
+            Flow::Graph(state) => state.judged_next(),
+            Flow::Pdca(_) => None,
         }
     }
 
@@ -106,6 +172,7 @@ impl Flow {
         match self {
             Flow::Pdca(state) => state.has_just_closed(change),
             Flow::Batch(state) => state.has_ended(change),
+            Flow::Graph(state) => state.has_ended(change),
         }
     }
 
@@ -113,7 +180,7 @@ impl Flow {
     pub(crate) fn has_open_change(&self) -> bool {
         match self {
             Flow::Pdca(state) => state.has_open_change(),
-            Flow::Batch(_) => false,
+            Flow::Batch(_) | Flow::Graph(_) => false,
         }
     }
 
@@ -122,6 +189,7 @@ impl Flow {
         match self {
             Flow::Pdca(state) => state.is_judged(),
             Flow::Batch(state) => state.is_judged(started),
+            Flow::Graph(state) => state.is_judged(),
         }
     }
 
@@ -130,6 +198,7 @@ impl Flow {
         match self {
             Flow::Pdca(state) => state.passed(),
             Flow::Batch(state) => state.passed(),
+            Flow::Graph(state) => state.is_judged(),
         }
     }
 
@@ -137,7 +206,7 @@ impl Flow {
     pub(crate) fn has_changed(&self, core: &Core, started: &RunStarted) -> bool {
         match self {
             Flow::Pdca(_) => core.tree != started.base.tree,
-            Flow::Batch(_) => core.line.head.commit != started.base.commit,
+            Flow::Batch(_) | Flow::Graph(_) => core.line.head.commit != started.base.commit,
         }
     }
 }
@@ -158,7 +227,7 @@ impl fmt::Display for NotDue {
 impl std::error::Error for NotDue {}
 
 /// The one thing to do now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Due {
     /// Ask an agent.
     Turn(StepRef),
@@ -185,6 +254,12 @@ pub enum Due {
         /// For how long, if that was said.
         until: Option<Timestamp>,
     },
+    /// Put on record what follows from what has happened.
+    Advance(Vec<Fact>),
+    /// Ask a person about what a node wished for in a turn; its run goes on meanwhile.
+    AskFor(StepRef),
+    /// Hold the run: a node does the same again and again.
+    Stall(Box<Stalled>),
     /// Bring the result to the user's repository.
     Land,
     /// Put the end on record.
@@ -210,7 +285,10 @@ impl Run {
     /// log is read: rules may change, and what was written under earlier ones stays legal.
     pub fn admits(&self, fact: &Fact) -> Result<(), NotDue> {
         let is_due = match fact {
-            Fact::StepStarted { step, base } => {
+            Fact::StepStarted { step, .. } if step.node.is_some() => {
+                self.due().any(|due| due == Due::Turn(*step))
+            }
+            Fact::StepStarted { step, base, .. } => {
                 let from = step.item.and_then(|place| self.batch()?.base_for(&self.core, place));
                 self.due_from(step.item.unwrap_or(0)).next() == Some(Due::Turn(*step)) && *base == from
             }
@@ -253,6 +331,23 @@ impl Run {
             | Fact::ApprovalUsed { .. }
             | Fact::Asked(_)
             | Fact::Answered(_)
+            | Fact::NodeAdded(_)
+            | Fact::NodeChanged(_)
+            | Fact::NodeHeld { .. }
+            | Fact::NodeReset { .. }
+            | Fact::NodeRemoved { .. }
+            | Fact::EdgeSet(_)
+            | Fact::EdgeRemoved { .. }
+            | Fact::MessageSent(_)
+            | Fact::HandoffSent(_)
+            | Fact::NodeWished { .. }
+            | Fact::NodeAsked(_)
+            | Fact::NodeAnswered(_)
+            | Fact::ModeChanged(_)
+            | Fact::PhaseChanged(_)
+            | Fact::DoneMarked { .. }
+            | Fact::ChangeProposed(_)
+            | Fact::RunStalled(_)
             | Fact::Landed(_)
             | Fact::LandingDeclined(_)
             | Fact::RunPaused(_)
@@ -294,6 +389,7 @@ impl Run {
         match &self.flow {
             Flow::Pdca(state) => Box::new(std::iter::once(pdca::due(self, state))),
             Flow::Batch(state) => batch::due(self, state, place),
+            Flow::Graph(state) => graph::due::due(self, state),
         }
     }
 
@@ -322,14 +418,28 @@ impl Run {
         match &self.flow {
             Flow::Pdca(_) => pdca::next_index(&self.core),
             Flow::Batch(_) => batch::next_index(&self.core),
+            Flow::Graph(_) => graph::next_index(&self.core),
         }
     }
 
     pub(crate) fn batch(&self) -> Option<&batch::State> {
         match &self.flow {
             Flow::Batch(state) => Some(state),
-            Flow::Pdca(_) => None,
+            Flow::Pdca(_) | Flow::Graph(_) => None,
         }
+    }
+
+    /// The graph that people build, if it is one.
+    pub fn graph(&self) -> Option<&graph::State> {
+        match &self.flow {
+            Flow::Graph(state) => Some(state),
+            Flow::Pdca(_) | Flow::Batch(_) => None,
+        }
+    }
+
+    /// Whether somebody may have it do more although nothing is due: a graph is over when it is closed.
+    pub fn stays_open(&self) -> bool {
+        self.status == Status::Running && self.graph().is_some_and(graph::State::is_open)
     }
 
     /// What an item needs that did not succeed.
@@ -340,12 +450,18 @@ impl Run {
     /// Where the agent of an item starts from. All of a level start from the same commit, but for those that waited
     /// for others of it: they start from what these have made.
     pub fn base_for(&self, place: u32) -> ItemBase {
-        self.batch().and_then(|state| state.base_for(&self.core, place)).expect("BUG: the caller knows the item")
+        let of_batch = self.batch().and_then(|state| state.base_for(&self.core, place));
+        // A change of a graph is made before it is an item.
+        of_batch.unwrap_or_else(|| self.core.line.head.clone())
     }
 
     /// Whether every item that lands before this one has come to its end.
     pub fn may_land(&self, place: u32) -> bool {
-        self.batch().is_some_and(|state| state.may_land(place))
+        match &self.flow {
+            Flow::Batch(state) => state.may_land(place),
+            Flow::Graph(state) => state.lands_next() == Some(place),
+            Flow::Pdca(_) => false,
+        }
     }
 }
 

@@ -43,6 +43,8 @@ impl GraphRow {
             Part::Artifact(it) => (ARTIFACT, it.id.clone(), text(&**it)),
             Part::Asked(asked) => (ASKED, asked.approval_id.clone(), text(&**asked)),
             Part::Settled(id) => (ASKED, id.clone(), None),
+            Part::NodeGone(id) => (NODE, id.clone(), None),
+            Part::EdgeGone(id) => (EDGE, id.clone(), None),
         };
         GraphRow { kind, id, json }
     }

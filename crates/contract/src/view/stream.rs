@@ -3,7 +3,7 @@
 
 use super::graph::{
     Approval, Artifact, Capabilities, Connection, Edge, Envelope, GlobalMode, Message, Node, NodeStatus, Permissions,
-    Phase, Resolution, RunMode, RunStatus, Session, Tool,
+    Phase, Provider, Resolution, RunMode, RunStatus, Session, Tool,
 };
 use crate::schema::JsonSchema;
 use crate::work::Gate;
@@ -326,6 +326,15 @@ pub struct NodePatch {
     /// What people call it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// Which template its role is described by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role_template: Option<String>,
+    /// Whose command line takes its turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Provider>,
+    /// What takes the place of its role's prompt; empty if nothing does any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom_system_prompt: Option<String>,
     /// Where it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<NodeStatus>,

@@ -48,7 +48,7 @@ fn spoken(record: &Record<'_>) -> Option<Vec<ArtifactRef>> {
 
 fn claims(record: &Record<'_>) -> Vec<Claim> {
     match record.run.started.contract.workflow {
-        Workflow::Batch => of_gates(record),
+        Workflow::Batch | Workflow::Graph => of_gates(record),
         Workflow::Pdca => vec![of_verdict(record)],
     }
 }

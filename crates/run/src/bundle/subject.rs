@@ -126,7 +126,7 @@ fn producer(record: &Record<'_>, place: u32) -> Producer {
 fn head(run: &Run) -> String {
     match (run.landed(), &run.flow) {
         (Some(landing), _) => landing.commit.to_string(),
-        (None, Flow::Batch(_)) => run.line().head.commit.to_string(),
+        (None, Flow::Batch(_) | Flow::Graph(_)) => run.line().head.commit.to_string(),
         (None, Flow::Pdca(_)) if run.tree() == run.started.base.tree => run.started.base.commit.to_string(),
         (None, Flow::Pdca(_)) => run.tree().to_string(),
     }
@@ -135,8 +135,8 @@ fn head(run: &Run) -> String {
 fn gates_of_run(record: &Record<'_>) -> ResultGates {
     match &record.run.flow {
         Flow::Pdca(_) => gates::of_changes(record),
-        Flow::Batch(state) => {
-            let items: Vec<_> = state.items.iter().map(|state| (&*state.item, state.ended())).collect();
+        Flow::Batch(_) | Flow::Graph(_) => {
+            let items: Vec<_> = record.run.items().iter().map(|state| (&*state.item, state.ended())).collect();
             gates::of_items(&items)
         }
     }

@@ -19,6 +19,7 @@ impl Run {
     pub fn items(&self) -> &Items {
         match &self.flow {
             Flow::Batch(state) => &state.items,
+            Flow::Graph(state) => &state.changes,
             Flow::Pdca(_) => &NO_ITEMS,
         }
     }
@@ -26,7 +27,7 @@ impl Run {
     fn pdca(&self) -> Option<&pdca::State> {
         match &self.flow {
             Flow::Pdca(state) => Some(state),
-            Flow::Batch(_) => None,
+            Flow::Batch(_) | Flow::Graph(_) => None,
         }
     }
 
@@ -34,6 +35,7 @@ impl Run {
     pub fn contract_digest(&self) -> Digest {
         match &self.flow {
             Flow::Batch(state) => state.contract_digest(&self.started),
+            Flow::Graph(state) => state.contract_digest(&self.started),
             Flow::Pdca(_) => self.started.contract_digest,
         }
     }
@@ -52,7 +54,11 @@ impl Run {
 
     /// The agent that carries out an item.
     pub fn worker_of(&self, item: &Item) -> Option<&AgentConfig> {
-        self.batch()?.worker(&self.started, &item.worker)
+        match &self.flow {
+            Flow::Batch(state) => state.worker(&self.started, &item.worker),
+            Flow::Graph(_) => self.started.contract.workers.get(&item.worker),
+            Flow::Pdca(_) => None,
+        }
     }
 
     /// The fact that adds an item to a run that has begun, or why it cannot be added. `agent` is who carries it out; it
@@ -167,6 +173,9 @@ impl Run {
 
     /// The directories that the answer of a turn may refer to: those of its iteration's turns, of its item's in a batch.
     pub fn iteration_dirs(&self, step: StepRef) -> Vec<&str> {
+        if step.node.is_some() {
+            return Vec::new();
+        }
         match step.item.and_then(|place| self.items().get(place as usize)) {
             Some(state) => dirs(state.turns.iter()),
             None => dirs(self.core.steps.iter().filter(|record| record.step.iteration == step.iteration)),

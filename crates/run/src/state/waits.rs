@@ -174,13 +174,13 @@ impl Run {
     /// Whether a change is judged that a person may have to be asked about.
     pub(crate) fn may_ask_about_change(&self) -> bool {
         let contract = &self.started.contract;
-        contract.rules >= RULES_GUARDED_TESTS && self.batch().is_some_and(|state| state.judged_next().is_some())
+        contract.rules >= RULES_GUARDED_TESTS && self.flow.judged_next().is_some()
     }
 
     /// The trees before and after the change that the run waits with, if a person is asked about one.
     pub fn asked_about(&self) -> Option<(TreeId, TreeId)> {
         let wait = self.approval_wait().filter(|wait| wait.reasons != self.started.contract.approval_for);
-        let worked = self.batch()?.judged_next().filter(|_| wait.is_some())?;
+        let worked = self.flow.judged_next().filter(|_| wait.is_some())?;
         Some((worked.base.tree, worked.tree?))
     }
 

@@ -80,12 +80,13 @@ pub(super) fn of_turn(done: &StepCommitted, kind: Option<AgentType>) -> Vec<(Art
         done.process,
         contract::ProcessEnd::NotStarted(_) | contract::ProcessEnd::NotConfined(_) | contract::ProcessEnd::NotSetUp(_)
     );
-    if was_told && kind.is_some_and(|kind| kind != AgentType::Exec) {
-        files.extend([
-            (Prompt, "prompt.full.txt"),
-            (Prompt, "prompt.blocks.json"),
-            (Transcript, "session/events.jsonl"),
-        ]);
+    let speaks = was_told && kind.is_some_and(|kind| kind != AgentType::Exec);
+    // A node is always told a prompt, whoever takes its turns.
+    if speaks || done.step.node.is_some() {
+        files.extend([(Prompt, "prompt.full.txt"), (Prompt, "prompt.blocks.json")]);
+    }
+    if speaks {
+        files.push((Transcript, "session/events.jsonl"));
     }
     if done.step.role == Role::Check && done.end == contract::TurnEnd::Answered {
         files.extend([(Report, "verdict.json"), (Report, "scorecard.md")]);

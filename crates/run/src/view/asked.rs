@@ -17,6 +17,8 @@ pub(super) struct Waiting {
     pub(super) place: usize,
     /// Whether it is one of its turns that does, and not the run.
     pub(super) in_turn: bool,
+    /// Whether it is a node of a graph that does, whose turn is over.
+    pub(super) of_node: bool,
     /// Whether it is an approval, and not a question.
     pub(super) is_approval: bool,
     /// Who approved it, once somebody has.
@@ -34,24 +36,27 @@ impl Projector {
                 turn.asked.insert(request, id);
             }
         });
-        self.ask(place, true, wait, out);
+        self.ask(Waiting { place, in_turn: true, of_node: false, is_approval: true, by: None }, wait, out);
     }
 
     /// The run cannot continue without an approval: the first node that has not come to its end waits for it.
     pub(super) fn run_waiting(&mut self, wait: &ApprovalWait, out: &mut Out) {
         let id = wait.approval.to_string();
-        self.lapse_where(|other, waiting| !waiting.in_turn && other != id, "something else is asked", out);
-        self.ask(self.first_open(), false, wait, out);
+        let of_run = |waiting: &Waiting| !waiting.in_turn && !waiting.of_node;
+        self.lapse_where(|other, waiting| of_run(waiting) && other != id, "something else is asked", out);
+        let place = self.first_open();
+        self.ask(Waiting { place, in_turn: false, of_node: false, is_approval: true, by: None }, wait, out);
     }
 
     /// Asked again under the same name it is the same question, and is told once.
-    fn ask(&mut self, place: usize, in_turn: bool, wait: &ApprovalWait, out: &mut Out) {
+    pub(super) fn ask(&mut self, waiting: Waiting, wait: &ApprovalWait, out: &mut Out) {
+        let place = waiting.place;
         let id = wait.approval.to_string();
         let Some(node_id) = self.nodes.get(place).map(|state| state.node.id.clone()) else { return };
         if self.waiting.contains_key(&id) {
             return;
         }
-        self.waiting.insert(id, Waiting { place, in_turn, is_approval: true, by: None });
+        self.waiting.insert(id, waiting);
         out.tell(StreamBody::ApprovalRequested(approval(&self.id, node_id, wait, &self.root)));
         self.block(place, wait.reasons.first().map_or("approval", String::as_str), out);
     }
@@ -86,7 +91,7 @@ impl Projector {
     }
 
     /// A node whose run has waited has nothing to wait for any more.
-    fn release(&mut self, place: usize, summary: &str, out: &mut Out) {
+    pub(super) fn release(&mut self, place: usize, summary: &str, out: &mut Out) {
         let still = self.waiting.values().any(|waiting| waiting.place == place);
         self.progress(place, out, |state| {
             if state.node.status == NodeStatus::Blocked && !still {
@@ -99,6 +104,11 @@ impl Projector {
     /// The turn of a node is over: what was asked in it lapses.
     pub(super) fn lapse_of_turn(&mut self, place: usize, out: &mut Out) {
         self.lapse_where(|_, waiting| waiting.in_turn && waiting.place == place, "the turn is over", out);
+    }
+
+    /// A node is gone, and what it asked with it.
+    pub(super) fn lapse_of_node(&mut self, place: usize, out: &mut Out) {
+        self.lapse_where(|_, waiting| waiting.place == place, "the node is gone", out);
     }
 
     /// The run is over, and nothing is waited for any more.
@@ -130,7 +140,7 @@ impl Projector {
             return;
         }
         let in_turn = wait.about.is_some();
-        self.waiting.insert(question_id.clone(), Waiting { place, in_turn, is_approval: false, by: None });
+        self.waiting.insert(question_id.clone(), Waiting { place, in_turn, of_node: false, is_approval: false, by: None });
         let (kind, reasons, choices) = (wait.kind, wait.reasons.clone(), wait.choices.clone());
         out.tell(StreamBody::QuestionAsked { node_id, question_id, kind, reasons, choices });
         self.block(place, wait.reasons.first().map_or(wait.kind.as_str(), String::as_str), out);

@@ -45,6 +45,7 @@ impl Projector {
             Fact::ChangeDropped(dropped) => self.change_dropped(dropped, out),
             Fact::GateFailed { item, gate, findings } => self.gate_failed(*item, *gate, false, findings, out),
             Fact::PolicyViolation { item, gate, findings } => self.gate_failed(*item, *gate, true, findings, out),
+            Fact::ItemEnded(ended) if self.is_graph() => self.graph_change_ended(ended, out),
             Fact::ItemEnded(ended) => self.item_ended(ended, out),
             Fact::ApprovalAsked { step, wait } => self.approval_asked(*step, wait, out),
             Fact::RunWaiting(wait) => self.run_waiting(wait, out),
@@ -52,6 +53,23 @@ impl Projector {
             Fact::Asked(wait) => self.question_asked(wait, out),
             Fact::Answered(said) => self.question_answered(said, out),
             Fact::Landed(_) | Fact::LandingDeclined(_) => self.change_run(out, |_| ()),
+            Fact::NodeAdded(_)
+            | Fact::NodeChanged(_)
+            | Fact::NodeHeld { .. }
+            | Fact::NodeReset { .. }
+            | Fact::NodeRemoved { .. }
+            | Fact::EdgeSet(_)
+            | Fact::EdgeRemoved { .. }
+            | Fact::MessageSent(_)
+            | Fact::HandoffSent(_)
+            | Fact::NodeWished { .. }
+            | Fact::NodeAsked(_)
+            | Fact::NodeAnswered(_)
+            | Fact::ModeChanged(_)
+            | Fact::PhaseChanged(_)
+            | Fact::DoneMarked { .. }
+            | Fact::ChangeProposed(_)
+            | Fact::RunStalled(_) => self.graph_fact(&event.fact, out),
             Fact::WorkSaved { .. }
             | Fact::OutputSchemaEnforced { .. }
             | Fact::ChangeInterrupted { .. }
@@ -78,13 +96,18 @@ impl Projector {
         let contract = &started.contract;
         self.run_dir = started.run_dir.as_str().into();
         self.workers = Arc::new(contract.workers.clone());
+        self.protocol_retries = contract.limits.protocol_retries.unwrap_or_default();
+        let (mode, global_mode) = match &contract.graph {
+            Some(graph) => (graph.mode, graph.global_mode),
+            None => (RunMode::Auto, GlobalMode::Implementation),
+        };
         self.head = Some(Arc::new(RunGraph {
             id: self.id,
             contract_version: CONTRACT_VERSION.to_owned(),
             status: Status::Running.into(),
             phase: Phase::Boot,
-            mode: RunMode::Auto,
-            global_mode: GlobalMode::Implementation,
+            mode,
+            global_mode,
             created_at: out.ts,
             updated_at: out.ts,
             slug: self.id.slug(),
@@ -110,7 +133,7 @@ impl Projector {
         let nodes = self.nodes().cloned().collect();
         self.change_run_and_nodes(out, nodes, |_| ());
         if contract.workflow == Workflow::Pdca {
-            let id = |role| node_id(&self.id, StepRef { index: 0, role, iteration: 1, attempt: 1, item: None });
+            let id = |role| node_id(&self.id, StepRef { index: 0, role, iteration: 1, attempt: 1, item: None, node: None });
             for (from, to, kind, label) in LOOP {
                 out.tell(StreamBody::EdgeCreated { edge: self.edge(id(from), id(to), kind, label) });
             }
@@ -152,7 +175,9 @@ impl Projector {
         let place = self.place(step);
         self.open += 1;
         let phase = if step.role == Role::Check { Phase::Verify } else { Phase::Execute };
-        self.change_run(out, |run| run.phase = phase);
+        if !self.is_graph() {
+            self.change_run(out, |run| run.phase = phase);
+        }
         self.hand_over(place, out);
         let Some(state) = self.nodes.get(place) else { return };
         let (goal, briefed, ts) = (Arc::clone(&state.goal), state.briefed, out.ts);
@@ -166,13 +191,16 @@ impl Projector {
             (false, attempt) => format!("working, attempt {attempt}"),
         };
         self.progress(place, out, |state| {
-            state.turn = Some(Turn { said: false, asked: BTreeMap::new() });
+            state.turn = Some(Turn { said: false, asked: BTreeMap::new(), taken: 0, interrupted: false });
             state.briefed = true;
             state.node.status = NodeStatus::Running;
             state.node.summary = summary;
             state.touch(ts);
             state.connect(ConnectionStatus::Connected);
         });
+        if step.node.is_some() {
+            self.take_inbox(place, out);
+        }
     }
 
     /// A node that starts is handed what it builds on: what the one before it in a loop has said, and what came of the items
@@ -229,6 +257,10 @@ impl Projector {
             TurnEnd::Interrupted => Some(MessageEnd::Interrupted),
             TurnEnd::Failed | TurnEnd::ProtocolError | TurnEnd::TimedOut => Some(MessageEnd::Failed),
         };
+        if done.step.node.is_some() {
+            let gives_back = self.gives_back(place, done);
+            self.close_node_turn(place, gives_back, done.end == TurnEnd::ProtocolError, out);
+        }
         self.close(place, status, &done.summary, out);
         for (kind, path) in artifact::of_turn(done, node.agent) {
             let file = File { kind, dir: &done.dir, path, step: Some(done.step.index), change: None };
@@ -250,7 +282,7 @@ impl Projector {
             state.last = Some(last);
         });
         // What a worker left is judged next, unless others still work.
-        let judged = !self.is_loop() && status.is_none() && self.open == 0;
+        let judged = !self.is_loop() && !self.is_graph() && status.is_none() && self.open == 0;
         self.change_run(out, |run| run.phase = if judged { Phase::Verify } else { run.phase });
     }
 
@@ -260,6 +292,14 @@ impl Projector {
         let step = done.step.index;
         let path = if done.patch { "patch.diff" } else { "diff.patch" };
         let file = File { kind: ArtifactKind::Diff, dir: &done.dir, path, step: Some(step), change: None };
+        let delta = done.delta.as_ref().map(|delta| Diff {
+            files_changed: Some(delta.files.clone()),
+            summary: changed(delta.count),
+            empty: delta.count == 0,
+        });
+        if let Some(diff) = delta {
+            return self.tell_artifact(self.diff(node_id, step, &file, diff, out.ts), out);
+        }
         let diff = match (done.patch, done.end == TurnEnd::Answered && done.step.item.is_some()) {
             (true, _) => Diff { files_changed: None, summary: short(&done.summary), empty: false },
             (false, true) => Diff { files_changed: None, summary: "not judged yet".to_owned(), empty: true },
@@ -288,6 +328,9 @@ impl Projector {
     fn step_lost(&mut self, step: StepRef, out: &mut Out) {
         let (place, ts) = (self.place(step), out.ts);
         let summary = "interrupted";
+        if step.node.is_some() {
+            self.close_node_turn(place, true, false, out);
+        }
         self.close(place, Some(MessageEnd::Interrupted), "The turn was interrupted before anything was kept.", out);
         self.progress(place, out, |state| {
             state.node.status = NodeStatus::Idle;
@@ -354,7 +397,7 @@ impl Projector {
         self.reports(place, change, step, receipt, out);
     }
 
-    fn reports(&self, place: usize, change: u32, step: Option<u32>, receipt: bool, out: &mut Out) {
+    pub(super) fn reports(&self, place: usize, change: u32, step: Option<u32>, receipt: bool, out: &mut Out) {
         let Some(node_id) = self.nodes.get(place).map(|state| state.node.id.clone()) else { return };
         let dir = format!("changes/{change:03}");
         let names = ["gates.json"].into_iter().chain(receipt.then_some("RECEIPT.json"));
@@ -365,7 +408,7 @@ impl Projector {
     }
 
     fn gate_failed(&mut self, item: u32, gate: Gate, violation: bool, findings: &[String], out: &mut Out) {
-        let (place, ts) = (item as usize, out.ts);
+        let (place, ts) = (self.node_of_item(item), out.ts);
         self.tell_gate(place, gate, violation, findings, out);
         let summary = short(&format!("{gate}: {}", findings.join("; ")));
         self.progress(place, out, |state| {

@@ -25,6 +25,10 @@ pub(super) struct NodeState {
     pub(super) last: Option<LastTurn>,
     /// Whether its item has come to its end.
     pub(super) ended: bool,
+    /// Whether somebody has removed it.
+    pub(super) removed: bool,
+    /// Protocol errors in a row, of a node of a graph.
+    pub(super) protocol_errors: u32,
 }
 
 /// A turn that is open.
@@ -34,6 +38,10 @@ pub(super) struct Turn {
     pub(super) said: bool,
     /// The approvals that its agent waits for, by its own name for the request.
     pub(super) asked: BTreeMap<String, String>,
+    /// How many inputs it has taken.
+    pub(super) taken: u32,
+    /// Whether somebody has interrupted it.
+    pub(super) interrupted: bool,
 }
 
 /// What came of a turn, for whoever is handed it.
@@ -54,7 +62,7 @@ impl NodeState {
         agent: Option<&AgentConfig>,
         ts: Timestamp,
     ) -> NodeState {
-        let step = StepRef { index: 0, role, iteration: 1, attempt: 1, item: None };
+        let step = StepRef { index: 0, role, iteration: 1, attempt: 1, item: None, node: None };
         let works = matches!(role, Role::Do | Role::Act);
         let kind = agent.map_or(AgentType::Exec, |agent| agent.kind);
         let shell = if works || kind == AgentType::Exec { ShellRight::Never } else { ShellRight::Deny };
@@ -63,7 +71,7 @@ impl NodeState {
             Role::Do => ("Do", "implementer"),
             Role::Check => ("Check", "reviewer"),
             Role::Act => ("Act", "implementer"),
-            Role::Worker => ("Worker", "implementer"),
+            Role::Worker | Role::Node => ("Worker", "implementer"),
         };
         let node =
             node(run, super::node_id(run, step), (label.to_owned(), template.to_owned()), agent, (works, shell), ts);
@@ -93,7 +101,18 @@ impl NodeState {
     }
 
     fn new(node: Node, goal: Arc<str>, needs: Arc<[u32]>) -> NodeState {
-        NodeState { node, goal, needs, briefed: false, turn: None, last: None, ended: false }
+        let (turn, last, removed) = (None, None, false);
+        NodeState { node, goal, needs, briefed: false, turn, last, ended: false, removed, protocol_errors: 0 }
+    }
+
+    /// A node that somebody made; what it is asked for is sent to it.
+    pub(super) fn of_graph(node: Node) -> NodeState {
+        NodeState { briefed: true, ..NodeState::new(node, Arc::from(""), Arc::default()) }
+    }
+
+    /// More waits for its next turn.
+    pub(super) fn receive(&mut self, count: u32) {
+        self.node.inbox_count = Some(self.node.inbox_count.unwrap_or_default() + count);
     }
 
     /// Has it be at work, or not.

@@ -19,7 +19,9 @@ impl Projector {
         if let SessionEvent::PermissionAnswered { id, decision } = event {
             self.permission_answered(place, id, decision, out);
         }
+        let is_answer = self.is_answer(event);
         let summary = match event {
+            _ if is_answer => None,
             SessionEvent::Message { .. }
             | SessionEvent::ToolProposed { .. }
             | SessionEvent::ToolStarted { .. }
@@ -35,7 +37,7 @@ impl Projector {
                     state.node.session.session_id.clone_from(id);
                     state.node.model = model.clone().or_else(|| state.node.model.take());
                 }
-                SessionEvent::Message { .. } => {
+                SessionEvent::Message { .. } if !is_answer => {
                     if let Some(turn) = state.turn.as_mut() {
                         turn.said = true;
                     }
@@ -45,6 +47,17 @@ impl Projector {
         });
     }
 
+    /// Whether a message is the answer that a node of a graph gives to norma: people are told its summary when the turn is on
+    /// record.
+    fn is_answer(&self, event: &SessionEvent) -> bool {
+        let SessionEvent::Message { text } = event else { return false };
+        let is_document = |text: &str| {
+            let value: Option<Value> = serde_json::from_str(text).ok();
+            value.is_some_and(|value| value.get("version").is_some() && value.get("status").is_some())
+        };
+        self.is_graph() && text.trim_start().starts_with('{') && is_document(text.trim())
+    }
+
     fn tell_agent_event(&self, node_id: String, step: StepRef, event: &SessionEvent, out: &mut Out) {
         let tool_id = |call: &str| derived_uuid(&self.id, &["tool", &step.index.to_string(), call]);
         let tool = |call: &str, name: &str, kind: ToolKind, input: &Value| Tool {
@@ -52,6 +65,9 @@ impl Projector {
             name: name.to_owned(),
             args: args(kind, input),
         };
+        if self.is_answer(event) {
+            return;
+        }
         out.tell(match event {
             SessionEvent::Message { text } => StreamBody::MessageFinal { node_id, content: text.clone(), status: None },
             SessionEvent::ToolProposed { call, tool: name, kind, input } => {

@@ -323,7 +323,7 @@ fn due_of(run: &Run, place: u32, item: &ItemState) -> Due {
         return Due::Item { item: place };
     }
     let (index, attempt) = (run.next_index(), item.turns.len() as u32 + 1);
-    Due::Turn(StepRef { index, role: Role::Worker, iteration: 1, attempt, item: Some(place) })
+    Due::Turn(StepRef { index, role: Role::Worker, iteration: 1, attempt, item: Some(place), node: None })
 }
 
 /// The end of the run: that of its only item, or whether all of them succeeded.

@@ -61,6 +61,10 @@ fn spent_on(run: &Run) -> Vec<String> {
             Role::PDCA.into_iter().filter_map(|role| spent(role.as_str(), of_role(role))).collect()
         }
         Flow::Batch(state) => state.items.iter().filter_map(|item| spent(&item.item.id, item.turns.iter())).collect(),
+        Flow::Graph(state) => {
+            let of_node = |place: u32| run.core.steps.iter().filter(move |record| record.step.node == Some(place));
+            state.present().filter_map(|(place, node)| spent(&node.terms.label, of_node(place))).collect()
+        }
     }
 }
 

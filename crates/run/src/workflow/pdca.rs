@@ -292,7 +292,7 @@ fn after_answer(run: &Run, state: &State, step: StepRef, patch: bool) -> Due {
         Role::Check => turn(run, Role::Act, step.iteration),
         Role::Act if patch => Due::Change { change: state.changes + 1, step },
         Role::Act => next_iteration(run, state),
-        Role::Worker => Due::Nothing,
+        Role::Worker | Role::Node => Due::Nothing,
     }
 }
 
@@ -330,7 +330,7 @@ fn turn(run: &Run, role: Role, iteration: u32) -> Due {
         return exhausted(run, over);
     }
     let attempt = attempts(run, role, iteration).count() as u32 + 1;
-    Due::Turn(StepRef { index: run.next_index(), role, iteration, attempt, item: None })
+    Due::Turn(StepRef { index: run.next_index(), role, iteration, attempt, item: None, node: None })
 }
 
 /// The turns that a role took in a round, the last one first. Rounds follow each other, so earlier ones are not looked at.
