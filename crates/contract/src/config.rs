@@ -30,6 +30,9 @@ pub struct Config {
     /// What `norma serve` allows.
     #[serde(default, skip_serializing_if = "ServerConfig::is_default")]
     pub server: ServerConfig,
+    /// What graphs start with that people build.
+    #[serde(default, skip_serializing_if = "GraphConfig::is_default")]
+    pub graph: GraphConfig,
     /// Limits on a single turn.
     #[serde(default)]
     pub limits: TurnLimits,
@@ -51,6 +54,36 @@ pub struct Config {
     /// Whom norma itself believes when it speaks to providers.
     #[serde(default, skip_serializing_if = "TlsConfig::is_default")]
     pub tls: TlsConfig,
+}
+
+/// What graphs start with that people build.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct GraphConfig {
+    /// Commands that every change must pass; no shell is involved.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(length(min = 1)))]
+    pub tests: Vec<String>,
+    /// Where documents are: what may be changed while a graph only plans.
+    pub docs_root: String,
+    /// How many times in a row a node may do the same before its run is paused.
+    pub stall: crate::graph::StallLimits,
+}
+
+impl Default for GraphConfig {
+    fn default() -> GraphConfig {
+        GraphConfig {
+            tests: Vec::new(),
+            docs_root: crate::graph::DOCS_ROOT.to_owned(),
+            stall: crate::graph::StallLimits::default(),
+        }
+    }
+}
+
+impl GraphConfig {
+    fn is_default(&self) -> bool {
+        *self == GraphConfig::default()
+    }
 }
 
 /// Whom norma itself believes when it speaks to providers.
@@ -471,6 +504,7 @@ impl Config {
     /// What `norma init` writes: budgets and defaults spelled out, no agents yet.
     pub fn starting_point() -> Config {
         Config {
+            graph: GraphConfig::default(),
             agents: BTreeMap::new(),
             default_agent: None,
             budgets: Budgets {

@@ -34,8 +34,9 @@ mod wait;
 pub mod work;
 
 pub use agent::{
-    AcceptanceCriterion, AgentRequest, AgentResponse, ContextMessage, CriterionResult, Manifest, ManifestFile, PROTOCOL_VERSION,
-    ProcessEnd, ProcessLimit, RequestContext, RequestPaths, RequestStep, RequestTerms, ResponseStatus, VerdictFile,
+    AcceptanceCriterion, AgentRequest, AgentResponse, ContextMessage, CriterionResult, Manifest, ManifestFile,
+    PROTOCOL_VERSION, ProcessEnd, ProcessLimit, RequestContext, RequestPaths, RequestStep, RequestTerms,
+    ResponseStatus, VerdictFile,
 };
 pub use approval::{
     APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalTerms, ApprovalView, REASON_DIFFERENCE,
@@ -44,8 +45,8 @@ pub use approval::{
 pub use attestation::Statement;
 pub use audit::{Audit, AuditHead, AuditLine, RefusedBy};
 pub use config::{
-    AgentConfig, AgentType, Budgets, Config, LandingConfig, LandingMode, ModelApi, ModelPrice, ScopeConfig,
-    ServerConfig, TlsConfig, TurnLimits, Usd,
+    AgentConfig, AgentType, Budgets, Config, GraphConfig, LandingConfig, LandingMode, ModelApi, ModelPrice,
+    ScopeConfig, ServerConfig, TlsConfig, TurnLimits, Usd,
 };
 pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
 pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};

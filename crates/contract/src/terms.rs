@@ -4,8 +4,8 @@
 
 use crate::schema::JsonSchema;
 use crate::{
-    AcceptanceCriterion, AgentConfig, Backend, Budgets, Digest, Domain, GraphTerms, Item, LandingConfig, ModelPrice, RepoPath,
-    Role, SandboxLimits, TlsConfig, TurnLimits, WorkspaceConfig,
+    AcceptanceCriterion, AgentConfig, Backend, Budgets, Digest, Domain, GraphTerms, Item, LandingConfig, ModelPrice,
+    RepoPath, Role, SandboxLimits, TlsConfig, TurnLimits, WorkspaceConfig,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -4,12 +4,14 @@
 
 use crate::Run;
 use crate::items::ItemState;
-use crate::state::{OpenTurn, StepRecord};
 use crate::prompt::NodeTold;
+use crate::state::{OpenTurn, StepRecord};
 use crate::workflow::graph::{Input, NodeState, NodeTurn, rights};
 use crate::workflow::{Flow, batch, graph, pdca};
 use contract::work::{NetworkRight, ShellRight};
-use contract::{AgentConfig, AgentType, CommitId, ContextMessage, Earlier, Item, RepoPath, Role, StepRef, Timestamp, TreeId};
+use contract::{
+    AgentConfig, AgentType, CommitId, ContextMessage, Earlier, Item, RepoPath, Role, StepRef, Timestamp, TreeId,
+};
 use serde_json::Value;
 use std::sync::Arc;
 

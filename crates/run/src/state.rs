@@ -143,6 +143,10 @@ impl Run {
             Fact::ApprovalUsed { approval, .. } => self.use_approval(*approval),
             Fact::Asked(wait) => self.ask(wait),
             Fact::Answered(said) => self.take_answer(said, event.ts),
+            Fact::NodeAsked(asked) => {
+                core.asked.insert(asked.wait.approval);
+                flow.graph()?.apply(core, started, &event.fact, event.ts)
+            }
             Fact::NodeAdded(_)
             | Fact::NodeChanged(_)
             | Fact::NodeHeld { .. }
@@ -153,7 +157,6 @@ impl Run {
             | Fact::MessageSent(_)
             | Fact::HandoffSent(_)
             | Fact::NodeWished { .. }
-            | Fact::NodeAsked(_)
             | Fact::NodeAnswered(_)
             | Fact::ModeChanged(_)
             | Fact::PhaseChanged(_)

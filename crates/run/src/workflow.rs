@@ -12,8 +12,8 @@ use crate::items::{ItemState, Worked};
 use crate::state::{Core, OpenTurn, Outcome, RateLimit, StepRecord};
 use contract::graph::Stalled;
 use contract::{
-    BudgetExceeded, Contract, End, Fact, ItemBase, ItemEnded, Reason, RunStarted, Status, StepCommitted, StepRef, Taken,
-    Timestamp, Wait, Workflow,
+    BudgetExceeded, Contract, End, Fact, ItemBase, ItemEnded, Reason, RunStarted, Status, StepCommitted, StepRef,
+    Taken, Timestamp, Wait, Workflow,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -285,9 +285,7 @@ impl Run {
     /// log is read: rules may change, and what was written under earlier ones stays legal.
     pub fn admits(&self, fact: &Fact) -> Result<(), NotDue> {
         let is_due = match fact {
-            Fact::StepStarted { step, .. } if step.node.is_some() => {
-                self.due().any(|due| due == Due::Turn(*step))
-            }
+            Fact::StepStarted { step, .. } if step.node.is_some() => self.due().any(|due| due == Due::Turn(*step)),
             Fact::StepStarted { step, base, .. } => {
                 let from = step.item.and_then(|place| self.batch()?.base_for(&self.core, place));
                 self.due_from(step.item.unwrap_or(0)).next() == Some(Due::Turn(*step)) && *base == from

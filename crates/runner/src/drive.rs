@@ -5,6 +5,7 @@
 mod finish;
 mod items;
 mod judging;
+mod nodes;
 mod patch;
 
 use crate::git::Objects;
@@ -31,7 +32,7 @@ impl Driver<'_, '_> {
     pub(crate) fn carry_out(&mut self, job: Job) -> Result<()> {
         // These begin by putting an intent on record, and what was held before with it. All others may read what is on
         // record, or take long before they add to it.
-        if !matches!(job, Job::Work(_) | Job::Whole(Due::Turn(_) | Due::Change { .. })) {
+        if !matches!(job, Job::Work(_) | Job::Node(_) | Job::Whole(Due::Turn(_) | Due::Change { .. })) {
             self.shared.settle_held()?;
         }
         match job {
@@ -42,6 +43,8 @@ impl Driver<'_, '_> {
             Job::Work(place) => items::work_on(self, place),
             Job::Judge(place) => items::judge(self, place, None),
             Job::Land(_, judged) => items::land(self, *judged),
+            Job::Node(place) => nodes::take_turn(self, place),
+            Job::Note(due) => nodes::note(self, due),
         }
     }
 
@@ -69,6 +72,7 @@ impl Driver<'_, '_> {
                 facts.push(Fact::ended(status, end));
                 self.end(facts)
             }
+            Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) => nodes::note(self, due),
             Due::Item { .. } | Due::Nothing => Ok(()),
         }
     }
@@ -109,7 +113,9 @@ impl Driver<'_, '_> {
                     Stop::Shutdown => store::SERVER_ENDED.to_owned(),
                     _ => "interrupted; `norma resume` continues from the last step".to_owned(),
                 };
-                self.record(vec![Fact::RunPaused(End { reason: Some(Reason::Interrupted), message })], Vec::new())
+                let stalled = self.run.graph().and_then(run::workflow::graph::stall_message);
+                let (reason, message) = stalled.unwrap_or((Reason::Interrupted, message));
+                self.record(vec![Fact::RunPaused(End { reason: Some(reason), message })], Vec::new())
             }
             Stop::Cancel => {
                 let end = End { reason: Some(Reason::Canceled), message: "canceled on request".to_owned() };

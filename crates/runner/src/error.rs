@@ -3,6 +3,7 @@
 //! that is an outcome, and goes on record.
 
 use crate::git::GitError;
+use run::workflow::graph::edit::EditProblem;
 use std::error::Error as _;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -77,6 +78,9 @@ pub enum Error {
     /// norma itself went wrong; only what it was doing is concerned.
     #[error("norma failed: {0}")]
     Panicked(String),
+    /// It cannot be done to a graph.
+    #[error("{}", .0.message())]
+    Edit(EditProblem),
     /// The state directory is about to be let go of.
     #[error("this norma is about to end")]
     Leaving,
@@ -122,6 +126,8 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage { .. } | Error::Store(store::Error::Refused(_)) => exit::USAGE,
+            Error::Edit(EditProblem::Refused(_)) => exit::FAILED,
+            Error::Edit(EditProblem::Missing(_) | EditProblem::Invalid { .. }) => exit::USAGE,
             Error::Declined { .. } => exit::FAILED,
             Error::Waiting { .. } => exit::WAITING,
             Error::Store(store::Error::Damaged { .. }) | Error::RolledBack(_) => exit::INTEGRITY,
@@ -143,6 +149,7 @@ impl Error {
             Error::Panicked(_) => {
                 Some("this is a bug in norma: please report it; `norma resume RUN` continues the run")
             }
+            Error::Edit(_) => Some("look at the graph: norma graph show"),
             Error::Io { .. } | Error::Leaving => None,
         }
     }

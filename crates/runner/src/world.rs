@@ -169,6 +169,12 @@ pub trait World {
     }
     /// Moves a ref of the user's; doing it again after a crash finishes what was begun.
     fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult>;
+    /// Has the turn that comes next be ended by this, and not only with its run; without one, with its run again.
+    fn end_with(&mut self, _cancel: Option<crate::process::Cancel>) {}
+    /// What agents are told, as the user wrote it or as it is built in.
+    fn templates(&self) -> run::prompt::Templates {
+        run::prompt::Templates::default()
+    }
     /// Finds the secrets that must not be kept.
     fn redactor(&mut self) -> Arc<Redactor> {
         Arc::new(Redactor::patterns())

@@ -140,7 +140,8 @@ impl Projector {
             return;
         }
         let in_turn = wait.about.is_some();
-        self.waiting.insert(question_id.clone(), Waiting { place, in_turn, of_node: false, is_approval: false, by: None });
+        self.waiting
+            .insert(question_id.clone(), Waiting { place, in_turn, of_node: false, is_approval: false, by: None });
         let (kind, reasons, choices) = (wait.kind, wait.reasons.clone(), wait.choices.clone());
         out.tell(StreamBody::QuestionAsked { node_id, question_id, kind, reasons, choices });
         self.block(place, wait.reasons.first().map_or(wait.kind.as_str(), String::as_str), out);

@@ -133,7 +133,8 @@ impl Projector {
         let nodes = self.nodes().cloned().collect();
         self.change_run_and_nodes(out, nodes, |_| ());
         if contract.workflow == Workflow::Pdca {
-            let id = |role| node_id(&self.id, StepRef { index: 0, role, iteration: 1, attempt: 1, item: None, node: None });
+            let id =
+                |role| node_id(&self.id, StepRef { index: 0, role, iteration: 1, attempt: 1, item: None, node: None });
             for (from, to, kind, label) in LOOP {
                 out.tell(StreamBody::EdgeCreated { edge: self.edge(id(from), id(to), kind, label) });
             }

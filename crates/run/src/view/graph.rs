@@ -24,7 +24,7 @@ pub fn graph_node_id(run: &RunId, place: u32) -> String {
 }
 
 /// A node of a graph as it is shown: with the permissions that hold, which may be stricter than those that were asked for.
-pub fn shown(run: &RunId, terms: &NodeTerms, kind: Option<AgentType>, ts: Timestamp) -> Node {
+fn shown(run: &RunId, terms: &NodeTerms, kind: Option<AgentType>, ts: Timestamp) -> Node {
     Node {
         id: terms.id.clone(),
         run_id: *run,
@@ -84,7 +84,9 @@ impl Projector {
             }
             Fact::PhaseChanged(PhaseChanged { new, .. }) => self.change_run(out, |run| run.phase = *new),
             Fact::DoneMarked { node: Some(node), .. } => {
-                self.progress(*node as usize, out, |state| state.node.summary = short(&format!("done: {}", state.node.summary)));
+                self.progress(*node as usize, out, |state| {
+                    state.node.summary = short(&format!("done: {}", state.node.summary))
+                });
             }
             Fact::DoneMarked { node: None, .. } => self.change_run(out, |_| ()),
             Fact::ChangeProposed(proposed) => {

@@ -231,7 +231,9 @@ impl NodeState {
     /// Whether it has made something that is not on the run's line. What a turn left that was cut off counts once the node
     /// has answered.
     pub fn is_dirty(&self) -> bool {
-        !self.removed && self.last.is_some() && self.base.as_ref().zip(self.tree).is_some_and(|(base, tree)| base.tree != tree)
+        !self.removed
+            && self.last.is_some()
+            && self.base.as_ref().zip(self.tree).is_some_and(|(base, tree)| base.tree != tree)
     }
 
     fn receive(&mut self, input: Input) -> Outcome {
@@ -565,7 +567,8 @@ impl State {
         let place = step.node.ok_or("a turn of a graph is that of a node")?;
         let (taken, base) = taken.zip(turn.base.as_ref()).ok_or("a node is told something, on some commit")?;
         let node = self.node(place)?;
-        let is_next = step.index == next_index(core) && (step.iteration, step.attempt) == (node.turns + 1, node.lost + 1);
+        let is_next =
+            step.index == next_index(core) && (step.iteration, step.attempt) == (node.turns + 1, node.lost + 1);
         if !is_next || step.role != Role::Node || core.has_begun_to_land() {
             return Err(format!("step {} cannot come next", step.dir_name()));
         }
@@ -680,7 +683,8 @@ impl State {
     }
 
     pub(crate) fn end_change(&mut self, core: &mut Core, ended: &ItemEnded) -> Outcome {
-        let change = self.changes.get(ended.item as usize).ok_or_else(|| format!("there is no change {}", ended.item))?;
+        let change =
+            self.changes.get(ended.item as usize).ok_or_else(|| format!("there is no change {}", ended.item))?;
         change.require_end(ended)?;
         if let Some(commit) = &ended.commit {
             if ended.before != core.line.head.tree {
@@ -757,7 +761,7 @@ fn require_worker(started: &RunStarted, terms: &NodeTerms) -> Outcome {
 }
 
 /// What a run that was held by a stall says.
-pub(crate) fn stall_message(state: &State) -> Option<(Reason, String)> {
+pub fn stall_message(state: &State) -> Option<(Reason, String)> {
     let node = state.stalled.and_then(|place| state.nodes.get(place as usize))?;
     let label = &node.terms.label;
     Some((

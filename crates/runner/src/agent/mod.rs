@@ -190,9 +190,10 @@ impl Engaging<'_> {
         let home_inside = inside.map_or_else(|| home_dir.clone(), |home| home.join(HOME));
         let mut prompt = match order.again {
             Some(again) => again.prompt.clone(),
-            None => blocks(order.request, &context.templates, repository),
+            None => blocks(order.request, spec.node.as_ref(), &context.templates, repository),
         };
-        let kept = Place::of(kind, &conversations(context, order), spec.step);
+        let session = spec.node.as_ref().map_or(0, |node| node.session);
+        let kept = Place::of(kind, &conversations(context, order), spec.step, session);
         let (ongoing, sent) = match resumed(context, order, agent, &kept, &prompt) {
             Ok(resumed) => resumed,
             Err(why) => return Ok(Engagement::Refused(why)),
@@ -224,7 +225,7 @@ impl Engaging<'_> {
         let home = Home::furnish(home_dir, &launch, sign_in.map(|home| (kind, home)), files)?;
         let (spool, continues) = (Some(spool), spec.continues);
         let lasts = inside.is_some() && order.again.is_none() && agent.resume != Some(false);
-        let lasting = spec.item.as_ref().filter(|_| lasts).map(|item| Lasting {
+        let lasting = spec.item.as_ref().filter(|_| lasts && spec.node.is_none()).map(|item| Lasting {
             threads: Threads::new(context.layout.threads()),
             continued: item.thread.clone(),
             redactor,
@@ -271,7 +272,7 @@ fn resumed(
 ) -> std::result::Result<(Option<Ongoing>, Sent), String> {
     let own = match order.again {
         Some(again) if again.prompt.sent == Sent::Full => None,
-        _ if agent.resume == Some(false) => None,
+        _ if agent.resume == Some(false) || order.spec.node.is_some() && !order.spec.continues => None,
         _ => kept.find(prompt),
     };
     match own {

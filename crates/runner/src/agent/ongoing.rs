@@ -54,8 +54,13 @@ pub(super) struct Place {
 
 impl Place {
     /// Below the conversations of a run.
-    pub(super) fn of(kind: Kind, conversations: &Path, step: StepRef) -> Place {
-        let name = step.item.map_or_else(|| step.role.to_string(), |item| format!("item-{item}"));
+    pub(super) fn of(kind: Kind, conversations: &Path, step: StepRef, session: u32) -> Place {
+        let name = match (step.node, step.item) {
+            // One that was reset begins another, and never finds the one before.
+            (Some(node), _) => format!("node-{node}-{session}"),
+            (None, Some(item)) => format!("item-{item}"),
+            (None, None) => step.role.to_string(),
+        };
         Place::at(kind, conversations.join(name))
     }
 
@@ -223,7 +228,7 @@ mod tests {
     }
 
     fn step(role: Role, item: Option<u32>) -> StepRef {
-        StepRef { index: 1, role, iteration: 1, attempt: 1, item }
+        StepRef { index: 1, role, iteration: 1, attempt: 1, item, node: None }
     }
 
     #[test]
@@ -232,7 +237,7 @@ mod tests {
         let (kept, left) = (dir.path().join("kept"), dir.path().join("home"));
         std::fs::create_dir_all(left.join(".codex/sessions")).unwrap();
         std::fs::write(left.join(".codex/sessions/a.jsonl"), "a").unwrap();
-        let place = |step| Place::of(Kind::Codex, &kept, step);
+        let place = |step| Place::of(Kind::Codex, &kept, step, 0);
         place(step(Role::Plan, None)).keep(&known(), &[&home(&left).unwrap()]).unwrap();
         assert!(place(step(Role::Check, None)).find(&prompt("plan", "two")).is_none());
         assert!(place(step(Role::Worker, Some(0))).find(&prompt("plan", "two")).is_none());
@@ -262,7 +267,7 @@ mod tests {
         std::fs::write(changed.join(".local/share/opencode/opencode.db"), "more").unwrap();
         let (left, changed) = (home(&left).unwrap(), home(&changed).unwrap());
         let homes = [&left, &changed];
-        let place = |kind| Place::of(kind, &kept, step(Role::Worker, Some(3)));
+        let place = |kind| Place::of(kind, &kept, step(Role::Worker, Some(3)), 0);
         place(Kind::Opencode).keep(&known(), &homes).unwrap();
         let to = kept.join("item-3/files");
         let below = to.join(".local/share/opencode");

@@ -16,6 +16,7 @@ pub(crate) mod paths;
 mod receipt;
 mod whole;
 
+pub(crate) use difference::Difference;
 pub(crate) use gates::{Gates, Left, duplicate_of};
 pub(crate) use judge::{OnLine, Tried, TryTests, Verdict, bring_onto_line, judge};
 pub(crate) use judged::Judged;

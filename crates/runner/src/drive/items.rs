@@ -80,7 +80,7 @@ fn open(driver: &mut Driver<'_, '_>, place: u32) -> Option<(StepRef, Pending)> {
             return None;
         }
         opened = Some(step);
-        Some((vec![Fact::StepStarted { step, base: Some(run.base_for(place)) }], Vec::new()))
+        Some((vec![Fact::StepStarted { step, base: Some(run.base_for(place)), taken: None }], Vec::new()))
     })?;
     driver.run = run;
     Some((opened?, pending))

@@ -10,7 +10,7 @@ pub(crate) fn raised(workflow: Workflow, mut budgets: Budgets, given: &[String])
     for text in given {
         let bad = || format!("{text:?} is not a budget");
         let (name, number) = text.split_once('=').ok_or_else(bad)?;
-        if workflow == Workflow::Batch && ONLY_OF_THE_LOOP.contains(&name) {
+        if workflow != Workflow::Pdca && ONLY_OF_THE_LOOP.contains(&name) {
             return Err(format!(
                 "{name} is a budget of the loop; contracts have max_tokens, max_cost_usd and max_minutes"
             ));

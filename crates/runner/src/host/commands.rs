@@ -4,7 +4,7 @@
 use crate::agent::Threads;
 use crate::change::diff;
 use crate::host::owner::drop_bases;
-use crate::host::{Host, garbage};
+use crate::host::{Host, garbage, graph};
 use crate::machine::Machine;
 use crate::record::approval::refuses_another_command;
 use crate::record::{Control, Stop, keep_diff};
@@ -51,6 +51,7 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
         Request::Land { run } => land(host, &run),
         Request::Pause { run } => pause(host, &run),
         Request::Add { sender, run, name, text } => add(host, &sender, &run, &name, text),
+        Request::Edit { run, edit, by } => graph::edit(host, &run, &edit, &by),
         Request::Follow { run, .. } => {
             Err(Error::usage(format!("run {run} is followed over the socket"), "norma events RUN --follow"))
         }

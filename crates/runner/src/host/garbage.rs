@@ -64,7 +64,9 @@ fn trees(run: &Run, events: &[Event], is_sealed: bool) -> Trees {
     let mut succeeded = BTreeSet::new();
     for event in events {
         match &event.fact {
-            Fact::StepStarted { step, base: Some(base) } => drop(bases.insert(step.index, base.tree)),
+            Fact::StepStarted { step, base: Some(base), taken } => {
+                let _ = bases.insert(step.index, taken.as_ref().map_or(base.tree, |taken| taken.tree));
+            }
             Fact::StepCommitted(done) => drop(done.tree.map(|tree| made.insert(done.step.index, tree))),
             Fact::ItemEnded(ended) if ended.status == ItemStatus::Success => succeeded.extend(ended.step),
             _ => {}

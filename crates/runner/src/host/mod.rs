@@ -11,6 +11,7 @@ pub(crate) mod facts;
 pub(crate) mod feed;
 pub(crate) mod follow;
 mod garbage;
+mod graph;
 pub(crate) mod intents;
 pub(crate) mod owner;
 pub(crate) mod preview;
@@ -262,6 +263,8 @@ impl Host {
     /// somebody works on it.
     fn go_on_with(&self, slug: &str) -> bool {
         if self.workers.wake_turns(slug) {
+            // What a node asked is answered in the run's own log; where that fails, the next look does it.
+            let _ = graph::take_answers(self, slug);
             return true;
         }
         let Some(Held { sender, jobs }) = lock(&self.waiting).remove(slug) else { return false };

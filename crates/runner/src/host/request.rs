@@ -5,7 +5,9 @@ use crate::git::UserEnvironment;
 use crate::host::budgets::raised;
 use crate::{Error, Result, Settings, load_settings};
 use contract::documents::{CompileRequest, ReexecStatus};
+use contract::graph::GraphEdit;
 use contract::replay::ReplayMode;
+use contract::view::graph::{GlobalMode, RunMode};
 use contract::{
     AgentConfig, ApprovalDecision, ApprovalId, ApprovalTerms, Digest, Mode, RefusedBy, Slug, Timestamp, Violation,
     Workflow,
@@ -89,6 +91,15 @@ pub enum Request {
         name: String,
         /// The document.
         text: String,
+    },
+    /// Change a graph that people build, or tell one of its nodes something.
+    Edit {
+        /// Slug.
+        run: String,
+        /// What is done to it.
+        edit: Box<GraphEdit>,
+        /// Who does it.
+        by: String,
     },
     /// Tell what happens to a run until nobody works on it any more, line by line ([`crate::host::follow`]).
     Follow {
@@ -300,6 +311,17 @@ pub enum Start {
         request: Box<CompileRequest>,
         /// Who is asked.
         agent: Option<String>,
+    },
+    /// A graph that people build, without a node yet.
+    Graph {
+        /// What it is for, if that is said.
+        goal: String,
+        /// Whether it goes on by itself; it does where nothing is said.
+        mode: Option<RunMode>,
+        /// Whether its nodes may change code; they may where nothing is said.
+        global_mode: Option<GlobalMode>,
+        /// Commands that every change must pass, in place of the configured ones.
+        tests: Vec<String>,
     },
     /// A run that is held.
     Resume {

@@ -9,9 +9,9 @@ use crate::git::Repository;
 use crate::host::budgets::raised;
 use crate::host::feed::{Delta, Feed, Told};
 use crate::host::request::{Sender, Start};
-use crate::host::start::{Order, Resumed, Starting, WorkOrder};
+use crate::host::start::{GraphOrder, Order, Resumed, Starting, WorkOrder};
 use crate::host::workers;
-use crate::host::{Host, Launched, lock, start};
+use crate::host::{Host, Launched, graph, lock, start};
 use crate::record::approval;
 use crate::{Error, Result, Settings};
 use contract::documents::{CompileRequest, Kind, TaskContract};
@@ -25,6 +25,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::sync::Arc;
 use store::{Reader, RunLog};
+
+/// How many nodes of a graph are at work at once: each has a thread that waits for its agent.
+const GRAPH_JOBS: usize = 64;
 
 /// A run that was begun or taken up.
 struct Begun {
@@ -68,7 +71,11 @@ impl Host {
         let workers = settings.config.host.workers as usize;
         let (sender, policies) = (self.shared(sender), settings.policies);
         let order = workers::Order { resumed, sender, context, policies, jobs, workers, consent, feed };
-        self.launch(order, notes)
+        let slug = order.resumed.run.id.slug();
+        let launched = self.launch(order, notes)?;
+        // What was answered while nobody carried it out.
+        graph::take_answers(self, &slug)?;
+        Ok(launched)
     }
 
     /// One who asks, shared with the runs that they asked for before.
@@ -122,6 +129,7 @@ fn settings_for(context: &Context, sender: &Sender, start: &Start) -> Result<InF
         Start::Goal { agent, .. } => agent.is_some(),
         Start::Resume { .. } | Start::Extend { .. } | Start::Again { .. } => true,
         Start::Task { .. } | Start::Compile { .. } => false,
+        Start::Graph { .. } => !context.layout.config().exists(),
     };
     match own_will_do {
         true => settings_in_force(context, named),
@@ -207,6 +215,10 @@ impl Service<'_> {
                 Ok(Begun { consent: approved_by, ..begun })
             }
             Start::Compile { request, agent } => self.compile(&request, agent),
+            Start::Graph { goal, mode, global_mode, tests } => {
+                let order = GraphOrder { goal, mode, global_mode, tests };
+                self.started(GRAPH_JOBS, |starting| starting.start_graph(order))
+            }
             Start::Resume { run, jobs, approved_by } => {
                 approved_by.map_or(Ok(()), |by| self.approve(&run, &by))?;
                 self.resume(&run, jobs)
@@ -340,6 +352,7 @@ impl Service<'_> {
         self.host.require_idle(slug)?;
         let (run, _) = self.host.reader()?.load(slug)?;
         self.require_own(&run, "it is not continued")?;
+        let jobs = if run.graph().is_some() { GRAPH_JOBS } else { jobs };
         let resumed = start::resume(&self.host.state.store, &self.settings.policies, slug)?;
         Ok(Begun { resumed, jobs, consent: None })
     }
@@ -355,10 +368,14 @@ impl Service<'_> {
         let contract = &parent.started.contract;
         let example = match contract.workflow {
             Workflow::Pdca => "for example --budget max_iterations=10",
-            Workflow::Batch => "for example --budget max_tokens=200000",
+            Workflow::Batch | Workflow::Graph => "for example --budget max_tokens=200000",
         };
         let budgets = raised(contract.workflow, contract.budgets.clone(), given)
             .map_err(|problem| Error::usage(problem, example))?;
+        if contract.workflow == Workflow::Graph {
+            let message = format!("run {slug} is a graph that has ended; it is not continued from");
+            return Err(Error::declined(message, "start another one: norma graph new"));
+        }
         if contract.workflow == Workflow::Batch {
             let begun = self.started(jobs, |starting| starting.start_after(&parent, budgets))?;
             let consent = self.was_typed(slug, &begun.resumed.run)?.then_some(by);

@@ -11,9 +11,11 @@ use crate::machine::base_ref;
 use crate::record::approval::{self, Redeemed};
 use crate::workspace::{dependencies, include};
 use crate::{Error, Result, Settings, Trust};
+use contract::view::graph::{GlobalMode, RunMode};
+use contract::work::TestCommand;
 use contract::{
-    AcceptanceCriterion, AgentConfig, Author, Base, Budgets, Contract, ContractSchema, End, Fact, Item, ItemAdded,
-    Policies, Reason, RunId, RunStarted, Slug, Status, TreeId, Workflow,
+    AcceptanceCriterion, AgentConfig, Author, Base, Budgets, Contract, ContractSchema, End, Fact, GraphConfig,
+    GraphTerms, Item, ItemAdded, Policies, Reason, RepoPath, RunId, RunStarted, Slug, Status, TreeId, Workflow,
 };
 use run::{ItemState, Run};
 use std::collections::BTreeMap;
@@ -60,6 +62,35 @@ pub struct WorkOrder {
     pub again: bool,
     /// Why it needs approval first.
     pub approval_for: Vec<String>,
+}
+
+/// A graph that somebody wants to build.
+#[derive(Debug, Clone)]
+pub struct GraphOrder {
+    /// What it is for; may be empty.
+    pub goal: String,
+    /// Whether it goes on by itself.
+    pub mode: Option<RunMode>,
+    /// Whether its nodes may change code.
+    pub global_mode: Option<GlobalMode>,
+    /// Commands that every change must pass, in place of the configured ones.
+    pub tests: Vec<String>,
+}
+
+/// The commands that every change of a graph must pass, in words.
+fn graph_tests(lines: &[String]) -> Result<Vec<TestCommand>> {
+    let test = |(number, line): (usize, &String)| {
+        let argv = run::gate::command::split(line).map_err(|problem| {
+            Error::usage(format!("test {line:?} is not a command: {problem}"), "no shell is involved")
+        })?;
+        Ok(TestCommand { name: format!("test_{}", number + 1), argv, must_pass: true })
+    };
+    lines.iter().enumerate().map(test).collect()
+}
+
+fn docs_root(graph: &GraphConfig) -> Result<RepoPath> {
+    RepoPath::parse(&graph.docs_root)
+        .map_err(|problem| Error::usage(format!("graph.docs_root: {problem}"), "name a directory of the repository"))
 }
 
 /// Where runs are started: the record, the user's repository and what the user trusts.
@@ -126,6 +157,37 @@ impl Starting<'_> {
         let agents = self.loop_agents(agent)?;
         let tree = recorded(self.user.head()?.tree);
         self.preflight(agents.iter().map(|(role, agent)| (role.as_str(), agent)), tree)
+    }
+
+    /// Starts a graph without a node. Its nodes may use every agent that is configured, and those that norma knows.
+    pub fn start_graph(&self, order: GraphOrder) -> Result<(Run, RunLog)> {
+        let config = &self.settings.config;
+        let base = base_of(&self.user.head()?, None);
+        self.require_whole(base.tree)?;
+        let known = ["codex", "claude", "gemini", "opencode"].into_iter().map(str::to_owned);
+        let names = config.agents.keys().cloned().chain(known);
+        let workers: BTreeMap<String, AgentConfig> =
+            names.filter_map(|name| config.agent(&name).map(|agent| (name, agent))).collect();
+        let tests = if order.tests.is_empty() { config.graph.tests.clone() } else { order.tests };
+        let graph = GraphTerms {
+            mode: order.mode.unwrap_or(RunMode::Auto),
+            global_mode: order.global_mode.unwrap_or(GlobalMode::Implementation),
+            tests: graph_tests(&tests)?,
+            docs_root: docs_root(&config.graph)?,
+            stall: config.graph.stall,
+        };
+        let mut terms = self.terms(Workflow::Graph)?;
+        terms.sandbox_read.extend(self.dependencies(base.tree)?);
+        let contract = Contract {
+            goal: order.goal,
+            limits: config.limits.for_agents(workers.values()),
+            workers,
+            graph: Some(graph),
+            ..terms
+        };
+        let id = store::new_run_id();
+        let started = self.started(id, contract, base)?;
+        self.begin(id, started, Vec::new(), None)
     }
 
     /// Starts the items of a contract or a batch. Nothing is left behind if anything is not as it must be.
@@ -269,6 +331,7 @@ impl Starting<'_> {
             prices: config.prices.clone(),
             tls: config.tls.clone(),
             rules: contract::RULES,
+            graph: None,
             workers: BTreeMap::new(),
             items: Vec::new(),
         })
@@ -552,7 +615,7 @@ fn program_problem(
         let place = if program.starts_with('/') { "is not an executable file" } else { "is not on PATH" };
         return Ok((!found).then(|| format!("{program:?} {place}")));
     }
-    let path = match contract::RepoPath::parse(program) {
+    let path = match RepoPath::parse(program) {
         Ok(path) => path,
         Err(problem) => return Ok(Some(format!("{program:?}: {problem}"))),
     };

@@ -13,6 +13,7 @@ use crate::record::{Control, Driver, SharedRun, Stop};
 use crate::{Answer, Error, Result};
 use contract::{Backend, Fact, Policies, Slug};
 use run::Run;
+use run::workflow::graph::edit::EditProblem;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -87,6 +88,28 @@ impl LiveRun {
         submitted.map_or(Ok(()), |(pending, _)| self.shared.settle(pending))?;
         self.shared.wake();
         Ok(facts)
+    }
+
+    /// The same of what people do to a graph.
+    pub(crate) fn edit(
+        &self,
+        store: &Store,
+        facts: impl FnOnce(&Run) -> std::result::Result<Vec<Fact>, EditProblem>,
+    ) -> Result<Vec<Fact>> {
+        let mut found = Ok(Vec::new());
+        let submitted = self.shared.submit_if(store, |run| {
+            found = facts(run);
+            found.as_ref().ok().filter(|facts| !facts.is_empty()).map(|facts| (facts.clone(), Vec::new()))
+        });
+        let facts = found.map_err(Error::Edit)?;
+        submitted.map_or(Ok(()), |(pending, _)| self.shared.settle(pending))?;
+        self.shared.wake();
+        Ok(facts)
+    }
+
+    /// Ends the turn that a node is in.
+    pub(crate) fn interrupt(&self, node: u32) {
+        self.control.interrupt_node(node);
     }
 
     /// Has everything on record that was held for what would follow.

@@ -42,8 +42,9 @@ pub struct Machine {
     pub(crate) context: Arc<Context>,
     pub(crate) objects: Arc<Objects>,
     keys: Arc<Keys>,
-    /// Ends a turn early.
+    /// Ends a turn early: the run's own, or that of one turn.
     pub(crate) cancel: Cancel,
+    of_run: Cancel,
     /// What shows the run's tree.
     pub(crate) workspace: Workspace,
     /// What every confined agent sees of the machine.
@@ -67,6 +68,7 @@ impl Machine {
             context,
             objects: state.objects.clone(),
             keys: state.keys.clone(),
+            of_run: cancel.clone(),
             cancel,
             workspace: Workspace::default(),
             tools: None,
@@ -153,6 +155,14 @@ impl World for Machine {
 
     fn land(&mut self, run: &Run, landing: &Landing) -> Result<LandResult> {
         carry_out(&self.context.user, &self.objects, run, landing)
+    }
+
+    fn end_with(&mut self, cancel: Option<Cancel>) {
+        self.cancel = cancel.unwrap_or_else(|| self.of_run.clone());
+    }
+
+    fn templates(&self) -> run::prompt::Templates {
+        self.context.templates.clone()
     }
 
     fn redactor(&mut self) -> Arc<Redactor> {

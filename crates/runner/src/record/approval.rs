@@ -5,12 +5,14 @@
 use crate::agent;
 use crate::git::{ObjectId, Objects};
 use crate::{Error, Result};
+use contract::graph::NodeWish;
 use contract::{
     ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalView, ApprovalWait, Item, Policies, RepoPath,
     approval_bound,
 };
 use run::Run;
 use run::gate::policy::{Extent, needs_approval};
+use run::workflow::graph::Wished;
 use store::{Reader, Store};
 
 /// What came of a question.
@@ -47,6 +49,11 @@ pub(crate) const OF_COMMAND: &str = "command: ";
 /// Why an approval cannot be given for another command than the one that was asked about, if it cannot. Said before it is
 /// granted: an agent that cannot take another command would be denied by it.
 pub(crate) fn refuses_another_command(run: &Run, asked: &ApprovalView) -> Option<String> {
+    let of_node = |wished: &&std::sync::Arc<Wished>| wished.approval == Some(asked.id);
+    if let Some(wished) = run.graph().and_then(|graph| graph.wishes.values().find(of_node)) {
+        let is_command = matches!(wished.wish, NodeWish::Command { .. });
+        return (!is_command).then(|| "it is not about a command".to_owned());
+    }
     let wait = run.waits().find(|wait| wait.id.0 == asked.id.to_string());
     let item = wait.and_then(|wait| wait.about).and_then(|step| step.item).and_then(|at| run.items().get(at as usize));
     let agent = item.and_then(|item| run.worker_of(&item.item));
@@ -103,6 +110,28 @@ pub fn redeem(store: &Store, run: &Run, wait: &ApprovalWait) -> Result<Redeemed>
 pub(crate) fn is_denied(reader: &Reader, run: &Run, reasons: &[String]) -> Result<bool> {
     let bound = approval_bound(&run.id, &run.started.contract_digest, reasons);
     Ok(reader.approvals(false)?.iter().any(|asked| asked.bound == bound && asked.state == ApprovalState::Denied))
+}
+
+/// What a person reads before they approve what a node wishes for.
+pub(crate) fn reasons_of_wish(run: &Run, wished: &Wished) -> Vec<String> {
+    let graph = run.graph();
+    let node = wished.step.node.and_then(|place| graph?.nodes.get(place as usize));
+    let who = node.map(|node| format!("node: {} ({})", node.terms.label, node.terms.id));
+    let mut reasons = match &wished.wish {
+        NodeWish::Command { argv, cwd, reason } => {
+            let mut lines = vec![format!("{}{}", OF_COMMAND, contract::policy::join(argv))];
+            lines.extend(cwd.as_ref().map(|cwd| format!("directory: {cwd}")));
+            lines.extend(reason.as_ref().map(|reason| format!("reason: {reason}")));
+            lines
+        }
+        NodeWish::Spawn(wish) => {
+            let arguments = serde_json::to_string(wish).expect("BUG: a wish is plain data");
+            vec!["tool: spawn_node".to_owned(), format!("arguments: {arguments}")]
+        }
+    };
+    reasons.extend(who);
+    reasons.push(format!("turn: {}", wished.step.index));
+    run::bounded(reasons)
 }
 
 /// Longer lists of reasons are refused: what a person approves is shown and bound whole.

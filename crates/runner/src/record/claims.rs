@@ -31,6 +31,10 @@ pub(crate) enum Job {
     Judge(u32),
     /// Bring what was judged onto the run's line.
     Land(u32, Box<Judged>),
+    /// Have the agent of a node take a turn.
+    Node(u32),
+    /// Put on record what follows for a graph, or ask a person something; nothing else waits for it.
+    Note(Due),
 }
 
 impl Job {
@@ -41,6 +45,8 @@ impl Job {
             // A person is asked when nothing else is under way.
             Job::Land(_, judged) if judged.asks => Subject::Run,
             Job::Work(place) | Job::Judge(place) | Job::Land(place, _) => Subject::Item(*place),
+            Job::Node(place) => Subject::Node(*place),
+            Job::Note(_) => Subject::Notes,
         }
     }
 }
@@ -52,6 +58,10 @@ pub(crate) enum Subject {
     Run,
     /// One of its items.
     Item(u32),
+    /// One of its nodes.
+    Node(u32),
+    /// What is only put on record.
+    Notes,
 }
 
 /// What there is to do now.
@@ -113,7 +123,7 @@ impl Claims {
     /// Lets go of what somebody was at.
     pub(crate) fn release(&mut self, subject: Subject) {
         self.taken.remove(&subject);
-        if let Subject::Item(_) = subject {
+        if let Subject::Item(_) | Subject::Node(_) = subject {
             self.locks.remove(&subject);
         }
     }
@@ -167,6 +177,12 @@ impl Asking<'_> {
         let (mut earliest, mut blocked, mut asks) = (None, false, None);
         for due in run.due() {
             let (place, is_turn) = match due {
+                Due::Turn(StepRef { node: Some(place), .. }) => match self.node(run, claims, place)? {
+                    Some(next) => return Ok(next),
+                    None => continue,
+                },
+                Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) if claims.taken.contains(&Subject::Notes) => continue,
+                due @ (Due::Advance(_) | Due::AskFor(_) | Due::Stall(_)) => return Ok(Next::Do(Job::Note(due))),
                 Due::Turn(StepRef { item: Some(place), .. }) => (place, true),
                 Due::Item { item } => (item, false),
                 Due::Nothing => break,
@@ -208,9 +224,19 @@ impl Asking<'_> {
         }
         Ok(match earliest {
             Some(at) => Next::At(at),
-            None if blocked || !claims.taken.is_empty() => Next::Wait,
+            None if blocked || !claims.taken.is_empty() || run.stays_open() => Next::Wait,
             None => Next::Over,
         })
+    }
+
+    /// The turn of a node, unless somebody is at it or another run has what it says it changes.
+    fn node(&self, run: &Run, claims: &mut Claims, place: u32) -> Result<Option<Next>> {
+        if claims.taken.contains(&Subject::Node(place)) || claims.taken.len() >= self.jobs {
+            return Ok(None);
+        }
+        let Some(node) = run.graph().and_then(|graph| graph.node(place).ok()) else { return Ok(None) };
+        let locked = self.lock(run, claims, Subject::Node(place), &node.terms.scope, &node.terms.label)?;
+        Ok(locked.then_some(Next::Do(Job::Node(place))))
     }
 
     /// What is due of the run as a whole, once nobody is at any of its items. The turn that proposes a change locks what

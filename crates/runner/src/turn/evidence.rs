@@ -11,7 +11,7 @@ use crate::git::id;
 use crate::workspace::Captured;
 use crate::world::{Execution, World};
 use crate::{Error, Result};
-use contract::{Role, StepRef};
+use contract::{PromptBlocks, Role, StepRef};
 use run::Run;
 use run::redact::{Counts, Redacted, Redactor};
 use std::fs::File;
@@ -121,10 +121,15 @@ fn keep_carried(execution: &Execution, into: &mut Preparing) -> Result<()> {
     Ok(())
 }
 
+/// What an agent was told, whole and block by block.
+pub(crate) fn keep_prompt(prompt: &PromptBlocks, into: &mut Preparing) -> Result<()> {
+    into.write("prompt.full.txt", prompt.full().as_bytes())?;
+    Ok(into.write("prompt.blocks.json", &crate::evidence::pretty(prompt))?)
+}
+
 /// What is kept of a conversation: what was told, what was said, and what came of it.
 pub(crate) fn keep_conversation(spoken: &crate::world::Spoken, into: &mut Preparing) -> Result<()> {
-    into.write("prompt.full.txt", spoken.prompt.full().as_bytes())?;
-    into.write("prompt.blocks.json", &crate::evidence::pretty(&spoken.prompt))?;
+    keep_prompt(&spoken.prompt, into)?;
     for (name, path) in crate::agent::spool::files(&spoken.spool)? {
         let mut file = File::open(&path).map_err(|source| Error::io("open", &path, source))?;
         into.copy(&name, &mut file, u64::MAX)?;

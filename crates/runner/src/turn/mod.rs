@@ -2,6 +2,7 @@
 //! and put on record. The agent's directory is never adopted: what becomes evidence is norma's own copy.
 
 pub(crate) mod evidence;
+mod node;
 pub(crate) mod permissions;
 
 use crate::change::Left;
@@ -11,17 +12,18 @@ use crate::evidence::pretty;
 use crate::git::recorded;
 use crate::process::Clock;
 use crate::record::{Driver, Pending};
-use crate::turn::evidence::{keep, keep_conversation};
+use crate::turn::evidence::{keep, keep_conversation, keep_prompt};
 use crate::turn::permissions::OnRecord;
 use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
 use crate::{Error, Result};
 use contract::session::ErrorKind;
 use contract::{
-    AgentRequest, Fact, PROTOCOL_VERSION, ProcessEnd, Reason, RequestContext, RequestPaths, RequestStep, RequestTerms,
-    StepCommitted, StepRef, Timestamp, TurnEnd,
+    AgentRequest, AgentType, Fact, PROTOCOL_VERSION, ProcessEnd, PromptBlocks, Reason, RequestContext, RequestPaths,
+    RequestStep, RequestTerms, RoleName, StepCommitted, StepRef, Timestamp, TurnEnd,
 };
 use run::gate::verdict::IterationFiles;
+use run::prompt::blocks;
 use run::turn::{Judgement, TurnEvidence, judge};
 use run::{Product, Run, TurnSpec};
 use std::path::{Path, PathBuf};
@@ -33,7 +35,7 @@ pub(crate) const VERDICT_BYTES_MAX: u64 = contract::Limits::DOCUMENT.bytes_max a
 
 /// Takes the turn that is due. Its record is held for the intent of what follows.
 pub(crate) fn take(driver: &mut Driver<'_, '_>, step: StepRef) -> Result<()> {
-    let opened = driver.submit(vec![Fact::StepStarted { step, base: None }], Vec::new());
+    let opened = driver.submit(vec![Fact::StepStarted { step, base: None, taken: None }], Vec::new());
     let sealed = carry_out(driver, step, opened)?;
     driver.shared.hold(sealed);
     crash::point("step.after_submit");
@@ -111,8 +113,11 @@ fn seal(
     evidence.write("input.json", &pretty(stored))?;
     evidence.write("sandbox.json", &pretty(&execution.sandbox))?;
     let spoken = execution.spoken.take();
-    if let Some(spoken) = &spoken {
-        keep_conversation(spoken, &mut evidence)?;
+    match (&spoken, &spec.node) {
+        (Some(spoken), _) => keep_conversation(spoken, &mut evidence)?,
+        // A node is told a prompt, whoever takes its turns.
+        (None, Some(_)) => keep_prompt(&prompt(driver, spec, stored), &mut evidence)?,
+        (None, None) => {}
     }
     let session = spoken.as_ref().map(|spoken| &spoken.outcome);
     evidence.write("logs/stdout.txt", &execution.stdout)?;
@@ -136,6 +141,14 @@ fn seal(
     if let Some(found) = left.as_ref().filter(|_| answered).and_then(|left| lying_about(driver, spec, left)) {
         evidence.write("workspace.json", &pretty(&found))?;
     }
+    let delta = match (&spec.node, &left) {
+        (Some(_), Some(left)) => Some(node::keep_delta(driver, spec, left, &mut evidence)?),
+        (Some(_), None) | (None, _) => None,
+    };
+    let tree = left.map(|captured| recorded(captured.tree));
+    let led = node::led_to(driver, spec, &judged, tree);
+    let mut notes = judged.notes;
+    notes.extend(led.notes);
     let mut facts = vec![Fact::StepCommitted(StepCommitted {
         step,
         status: judged.status,
@@ -146,13 +159,15 @@ fn seal(
         started_at: spec.opened_at,
         process: execution.process,
         patch: judged.patch,
-        notes: judged.notes,
+        notes,
         evidence: evidence.evidence(),
-        tree: left.map(|captured| recorded(captured.tree)),
+        tree,
         until: session.and_then(held_until),
         usage: session.map(|session| session.usage),
+        delta,
     })];
     facts.extend(judged.facts);
+    facts.extend(led.facts);
     let points = ["step.before_rename", "step.after_rename"];
     // Only what a worker left that did as it was asked, and that no other is shown, has nobody look at it before the run ends.
     let is_shown = step.item.is_none_or(|place| !driver.run.items()[place as usize].needed_by.is_empty());
@@ -227,10 +242,10 @@ fn request(driver: &Driver<'_, '_>, spec: &TurnSpec, repo_root: &Path, step_dir:
     let (run, run_dir) = (&driver.run, driver.run_dir());
     let contract = &run.started.contract;
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    AgentRequest {
+    let mut request = AgentRequest {
         version: PROTOCOL_VERSION,
         run_id: run.id.slug(),
-        step: RequestStep { index: spec.step.index, role: spec.step.role, iteration: spec.step.iteration },
+        step: RequestStep { index: spec.step.index, role: role(spec), iteration: spec.step.iteration },
         goal: spec.goal.clone(),
         norma: RequestTerms {
             acceptance_criteria: contract.acceptance_criteria.clone(),
@@ -246,9 +261,25 @@ fn request(driver: &Driver<'_, '_>, spec: &TurnSpec, repo_root: &Path, step_dir:
             previous_step_dirs: spec.look_back.dirs.iter().map(|dir| text(&run_dir.join(dir))).collect(),
             earlier_steps: spec.look_back.earlier,
             notes: spec.notes.clone(),
+            messages: spec.node.as_ref().map(|node| node.messages.clone()),
+            handoffs: spec.node.as_ref().map(|node| node.handoffs.clone()),
         },
         contract: spec.item.as_deref().cloned(),
+    };
+    if spec.node.is_some() && spec.agent.kind == AgentType::Exec {
+        request.context.notes = prompt(driver, spec, &request).full();
     }
+    request
+}
+
+/// The role as an agent knows it: a node has that of its template.
+fn role(spec: &TurnSpec) -> RoleName {
+    spec.node.as_ref().map_or_else(|| spec.step.role.into(), |node| node.terms.role_template.clone())
+}
+
+/// What a node is told by this request, as one text.
+fn prompt(driver: &Driver<'_, '_>, spec: &TurnSpec, request: &AgentRequest) -> PromptBlocks {
+    blocks(request, spec.node.as_ref(), &driver.world.templates(), None)
 }
 
 fn cut_note(stream: &str, truncated: bool) -> Option<String> {

@@ -130,7 +130,9 @@ fn completion(run: &Run, state: &State) -> Option<Vec<Fact>> {
             Some(facts)
         }
         Phase::DocsSync if !state.is_settled() => Some(proposals(run, state)).filter(|facts| !facts.is_empty()),
-        Phase::Verify | Phase::DocsSync => Some(vec![phase(state.phase, Phase::Done, "every change has passed its gates")]),
+        Phase::Verify | Phase::DocsSync => {
+            Some(vec![phase(state.phase, Phase::Done, "every change has passed its gates")])
+        }
         Phase::Done => None,
     }
 }
@@ -138,9 +140,8 @@ fn completion(run: &Run, state: &State) -> Option<Vec<Fact>> {
 /// What a node has made that is not on the run's line yet: one after another, so that each is chained to the one before.
 fn proposals(run: &Run, state: &State) -> Vec<Fact> {
     let dirty = state.present().find(|(_, node)| node.is_dirty() && node.proposed.is_none());
-    let made = dirty.and_then(|(place, node)| {
-        Some(proposal(run, place, node.last.as_ref()?.step, node.base.clone()?, node.tree?))
-    });
+    let made = dirty
+        .and_then(|(place, node)| Some(proposal(run, place, node.last.as_ref()?.step, node.base.clone()?, node.tree?)));
     made.into_iter().collect()
 }
 

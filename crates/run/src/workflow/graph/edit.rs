@@ -36,7 +36,9 @@ impl EditProblem {
     /// In words.
     pub fn message(&self) -> &str {
         match self {
-            EditProblem::Missing(message) | EditProblem::Invalid { message, .. } | EditProblem::Refused(message) => message,
+            EditProblem::Missing(message) | EditProblem::Invalid { message, .. } | EditProblem::Refused(message) => {
+                message
+            }
         }
     }
 }
@@ -167,7 +169,12 @@ fn checked(run: &Run, state: &State, terms: NodeTerms) -> Result<NodeTerms, Edit
     let can = terms.capabilities;
     let writes = (can.write_code || can.write_docs) && !can.delegate_only;
     let everywhere = write_within(&terms, state.global_mode, contract);
-    if writes && !terms.scope.is_empty() && can.write_code && everywhere.is_none() && state.global_mode == GlobalMode::Implementation {
+    if writes
+        && !terms.scope.is_empty()
+        && can.write_code
+        && everywhere.is_none()
+        && state.global_mode == GlobalMode::Implementation
+    {
         return Err(invalid("/scope", "nothing of it is within what this run may change"));
     }
     Ok(terms)

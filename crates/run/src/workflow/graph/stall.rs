@@ -11,7 +11,7 @@ const SUMMARIES: usize = 3;
 
 /// What a node did last, and how many times in a row.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Repeats {
+pub(crate) struct Repeats {
     output: Repeated,
     diff: Repeated,
     failure: Repeated,

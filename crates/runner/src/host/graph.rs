@@ -1,0 +1,141 @@
+//! Graphs that people build: what they do to one while it is carried out or held, and what is answered to its nodes. All of
+//! it is facts of the run; a turn that they concern is ended by whoever records them.
+
+use crate::host::Host;
+use crate::host::workers::LiveRun;
+use crate::record::approval::{self, Redeemed};
+use crate::{Answer, Error, Result};
+use contract::graph::{GraphEdit, NodeAnswered, NodeWish};
+use contract::view::graph::ResolutionStatus;
+use contract::{ApprovalId, ApprovalWait, Fact};
+use run::Run;
+use run::workflow::graph::{Wished, outcome};
+use serde_json::{Value, json};
+use store::{Reader, Store};
+
+/// Does something to a graph.
+pub(super) fn edit(host: &Host, slug: &str, edit: &GraphEdit, by: &str) -> Result<Answer> {
+    let facts = match host.workers.find(slug) {
+        Some(live) => {
+            let facts = live.edit(&host.state.store, |run| run.edit(edit, by))?;
+            interrupt(&live, &facts);
+            facts
+        }
+        None => edit_held(host, slug, edit, by)?,
+    };
+    let (message, value) = told(edit, &facts);
+    Ok(Answer::Done { message, value })
+}
+
+/// A graph that nobody carries out can be built all the same.
+fn edit_held(host: &Host, slug: &str, edit: &GraphEdit, by: &str) -> Result<Vec<Fact>> {
+    let _alone = host.state.alone();
+    let (run, mut log) = Reader::open(&host.state.store.layout)?.load(slug)?;
+    let facts = run.edit(edit, by).map_err(Error::Edit)?;
+    if !facts.is_empty() {
+        host.state.store.append(&mut log, facts.clone(), Vec::new())?;
+    }
+    Ok(facts)
+}
+
+/// Ends the turns that somebody does not want to continue.
+fn interrupt(live: &LiveRun, facts: &[Fact]) {
+    for fact in facts {
+        match fact {
+            Fact::MessageSent(message) if message.interrupt => live.interrupt(message.node),
+            Fact::NodeHeld { node, held: true, .. } | Fact::NodeRemoved { node, .. } => live.interrupt(*node),
+            _ => {}
+        }
+    }
+}
+
+/// What was done, for people and for programs.
+fn told(edit: &GraphEdit, facts: &[Fact]) -> (String, Value) {
+    let added = facts.iter().find_map(|fact| match fact {
+        Fact::NodeAdded(added) => Some(added.terms.id.clone()),
+        _ => None,
+    });
+    let edge = facts.iter().find_map(|fact| match fact {
+        Fact::EdgeSet(set) => Some(set.edge.id.clone()),
+        _ => None,
+    });
+    let is_reset = facts.iter().any(|fact| matches!(fact, Fact::NodeReset { .. }));
+    match edit {
+        GraphEdit::AddNode { .. } => ("node added".to_owned(), json!({"nodeId": added})),
+        GraphEdit::PatchNode { node, .. } => ("node changed".to_owned(), json!({"nodeId": node})),
+        GraphEdit::HoldNode { node, held: true } => ("node stopped".to_owned(), json!({"nodeId": node})),
+        GraphEdit::HoldNode { node, .. } => ("node started".to_owned(), json!({"nodeId": node})),
+        GraphEdit::ResetNode { node } => ("its conversation begins anew".to_owned(), json!({"nodeId": node})),
+        GraphEdit::InterruptNode { node, .. } => ("its turn is being ended".to_owned(), json!({"nodeId": node})),
+        GraphEdit::RemoveNode { node } => ("node removed".to_owned(), json!({"nodeId": node})),
+        GraphEdit::SetEdge { edge: wished, id } => {
+            let id = edge.or_else(|| wished.id.clone()).unwrap_or_else(|| id.clone());
+            ("edge set".to_owned(), json!({"edgeId": id}))
+        }
+        GraphEdit::RemoveEdge { edge } => ("edge removed".to_owned(), json!({"edgeId": edge})),
+        GraphEdit::Say { id, .. } if is_reset => ("its conversation begins anew".to_owned(), json!({"messageId": id})),
+        GraphEdit::Say { id, interrupt: true, .. } => {
+            ("sent; the turn under way is being ended".to_owned(), json!({"messageId": id}))
+        }
+        GraphEdit::Say { id, .. } => ("sent; it is read in the node's next turn".to_owned(), json!({"messageId": id})),
+        GraphEdit::Mode { .. } => ("mode set".to_owned(), Value::Null),
+        GraphEdit::Done => ("done: what was made is judged now".to_owned(), Value::Null),
+    }
+}
+
+/// Puts on record what people have answered to the nodes of a run that is carried out.
+pub(super) fn take_answers(host: &Host, slug: &str) -> Result<()> {
+    let Some(live) = host.workers.find(slug) else { return Ok(()) };
+    let run = live.settled();
+    for wished in run.graph().into_iter().flat_map(|graph| graph.wishes.values()) {
+        let Some(approval) = wished.approval else { continue };
+        let Some(answer) = answer_to(&host.state.store, &run, wished, approval)? else { continue };
+        live.edit(&host.state.store, |run| Ok(still_asked(run, wished, &answer)))?;
+    }
+    Ok(())
+}
+
+/// What was answered, with the approval that is used by it.
+struct Given {
+    used: Option<Fact>,
+    answered: NodeAnswered,
+}
+
+fn answer_to(store: &Store, run: &Run, wished: &Wished, approval: ApprovalId) -> Result<Option<Given>> {
+    let asked = Reader::open(&store.layout)?.approval(&approval.to_string())?;
+    let wait = ApprovalWait { approval, reasons: asked.reasons, expires_at: asked.expires_at };
+    let denied = |by: String, reason: String| NodeAnswered {
+        approval,
+        status: ResolutionStatus::Denied,
+        by,
+        reason: Some(reason).filter(|reason| !reason.is_empty()),
+        argv: None,
+    };
+    Ok(match approval::redeem(store, run, &wait)? {
+        Redeemed::Pending => None,
+        Redeemed::Denied { by, reason } => Some(Given { used: None, answered: denied(by, reason) }),
+        Redeemed::Expired => {
+            Some(Given { used: None, answered: denied(String::new(), "no approval in time".to_owned()) })
+        }
+        Redeemed::Granted { by, terms } => {
+            let instead = terms.instead.as_deref().map(|line| run::gate::command::split(line).unwrap_or_default());
+            let status = if instead.is_some() { ResolutionStatus::Modified } else { ResolutionStatus::Approved };
+            let argv = instead.or_else(|| match &wished.wish {
+                NodeWish::Command { argv, .. } => Some(argv.clone()),
+                NodeWish::Spawn(_) => None,
+            });
+            let used = Some(Fact::ApprovalUsed { approval, by: by.clone() });
+            Some(Given { used, answered: NodeAnswered { approval, status, by, reason: None, argv } })
+        }
+    })
+}
+
+/// The facts of an answer, unless somebody has recorded it meanwhile.
+fn still_asked(run: &Run, wished: &Wished, given: &Given) -> Vec<Fact> {
+    let open = run.graph().is_some_and(|graph| graph.wishes.contains_key(&wished.step.index));
+    if !open {
+        return Vec::new();
+    }
+    let facts = outcome::answered(run, wished, given.answered.clone(), store::now());
+    given.used.clone().into_iter().chain(facts).collect()
+}
