@@ -105,7 +105,7 @@ fn an_agent_request_is_spelled_as_in_the_document() {
         contract: None,
         version: 1,
         run_id: "20260123-145501-ab12cd".parse().unwrap(),
-        step: RequestStep { index: 2, role: Role::Check, iteration: 1 },
+        step: RequestStep { index: 2, role: Role::Check.into(), iteration: 1 },
         goal: "Short human goal".into(),
         norma: RequestTerms {
             acceptance_criteria: vec![
@@ -132,6 +132,8 @@ fn an_agent_request_is_spelled_as_in_the_document() {
             previous_step_dirs: vec!["/abs/.../steps/001-plan".into()],
             earlier_steps: 0,
             notes: "Optional free-form".into(),
+            messages: None,
+            handoffs: None,
         },
     };
     assert_eq!(serde_json::to_value(&request).unwrap(), value(REQUEST));
@@ -262,10 +264,10 @@ fn a_run_id_is_a_utc_time_and_six_hex_digits() {
 fn a_step_directory_is_named_by_number_and_role() {
     let names: Vec<String> = (1..)
         .zip(Role::PDCA)
-        .map(|(index, role)| StepRef { index, role, iteration: 1, attempt: 1, item: None }.dir_name())
+        .map(|(index, role)| StepRef { index, role, iteration: 1, attempt: 1, item: None, node: None }.dir_name())
         .collect();
     assert_eq!(names, ["001-plan", "002-do", "003-check", "004-act"]);
-    let late = StepRef { index: 1234, role: Role::Do, iteration: 400, attempt: 1, item: None };
+    let late = StepRef { index: 1234, role: Role::Do, iteration: 400, attempt: 1, item: None, node: None };
     assert_eq!(late.dir_name(), "1234-do");
 }
 
@@ -302,7 +304,7 @@ fn the_status_words_are_those_of_the_document() {
 
 #[test]
 fn the_event_types_of_the_document_are_spelled_as_there() {
-    let step = StepRef { index: 3, role: Role::Check, iteration: 1, attempt: 1, item: None };
+    let step = StepRef { index: 3, role: Role::Check, iteration: 1, attempt: 1, item: None, node: None };
     let verdict = VerdictGiven { step, claimed: Verdict::Pass, verdict: Verdict::Pass, findings: vec![] };
     let reconciled =
         Fact::ReconciledStep { step, dir: "steps/003-check".into(), evidence: contract::Digest::from_bytes([0; 32]) };

@@ -43,7 +43,8 @@ impl Flow {
     pub(crate) fn pdca(&mut self) -> Result<&mut pdca::State, String> {
         match self {
             Flow::Pdca(state) => Ok(state),
-            Flow::Batch(_) | Flow::Graph(_) => Err("only a loop has rounds".into()),
+            Flow::Batch(_) => Err("a batch has no rounds".into()),
+            Flow::Graph(_) => Err("a graph has no rounds".into()),
         }
     }
 
@@ -51,7 +52,8 @@ impl Flow {
     pub(crate) fn batch(&mut self) -> Result<&mut batch::State, String> {
         match self {
             Flow::Batch(state) => Ok(state),
-            Flow::Pdca(_) | Flow::Graph(_) => Err("only a batch has items".into()),
+            Flow::Pdca(_) => Err("a loop has no items".into()),
+            Flow::Graph(_) => Err("a graph has changes of its nodes instead of items".into()),
         }
     }
 

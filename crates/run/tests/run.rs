@@ -9,6 +9,8 @@ mod after;
 mod bundle;
 #[path = "run/flow.rs"]
 mod flow;
+#[path = "run/graph.rs"]
+mod graph;
 #[path = "run/history.rs"]
 mod history;
 #[path = "run/items_property.rs"]
@@ -146,7 +148,10 @@ fn a_session_that_failed_says_why_and_a_deadline_only_where_the_provider_did_not
 fn a_run_starts_in_iteration_one() {
     let history = History::new(3, 0);
     assert_eq!(history.run.iteration(), 1);
-    assert_eq!(history.due_turn(), StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None });
+    assert_eq!(
+        history.due_turn(),
+        StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None, node: None }
+    );
 }
 
 #[test]
@@ -158,7 +163,7 @@ fn roles_run_in_the_order_plan_do_check_act() {
         history.answered(Role::Act);
     }
     for event in &history.events {
-        if let Fact::StepStarted { step, base: None } = &event.fact {
+        if let Fact::StepStarted { step, base: None, taken: None } = &event.fact {
             order.push(format!("{} in {}", step.dir_name(), step.iteration));
         }
     }
@@ -183,7 +188,7 @@ fn no_role_can_take_its_turn_before_it_is_due() {
         for other in Role::PDCA.into_iter().filter(|other| *other != due) {
             let mut history = before(due);
             let step = StepRef { role: other, ..history.due_turn() };
-            history.refuse(Fact::StepStarted { step, base: None });
+            history.refuse(Fact::StepStarted { step, base: None, taken: None });
         }
     }
 }
@@ -211,7 +216,10 @@ fn the_loop_ends_only_at_a_pass_a_failure_or_an_exceeded_budget() {
     assert_eq!(statuses, [Status::Succeeded, f, f, f, f, f, f, f, f, t, t, t, t, Status::Stopped]);
     let mut interrupted = before(Role::Do);
     interrupted.turn(Role::Do, TurnEnd::Interrupted, false);
-    assert_eq!(interrupted.due_turn(), StepRef { index: 3, role: Role::Do, iteration: 1, attempt: 2, item: None });
+    assert_eq!(
+        interrupted.due_turn(),
+        StepRef { index: 3, role: Role::Do, iteration: 1, attempt: 2, item: None, node: None }
+    );
 }
 
 #[test]
@@ -289,7 +297,10 @@ fn a_fail_leads_to_act_and_then_to_the_next_iteration() {
     assert_eq!(history.due_turn().role, Role::Act);
     take(&mut history, &Turn { files: &["patch.diff"], ..Turn::default() });
     history.change();
-    assert_eq!(history.due_turn(), StepRef { index: 5, role: Role::Plan, iteration: 2, attempt: 1, item: None });
+    assert_eq!(
+        history.due_turn(),
+        StepRef { index: 5, role: Role::Plan, iteration: 2, attempt: 1, item: None, node: None }
+    );
     assert_eq!(history.run.verdict(), Some(Verdict::Fail));
 }
 
@@ -320,8 +331,9 @@ fn a_check_gives_exactly_one_verdict_before_anything_else_happens() {
     let step = history.answered(Role::Check);
     assert_eq!(history.run.next(), Due::Nothing);
     history.refuse(Fact::StepStarted {
-        step: StepRef { index: 4, role: Role::Act, iteration: 1, attempt: 1, item: None },
+        step: StepRef { index: 4, role: Role::Act, iteration: 1, attempt: 1, item: None, node: None },
         base: None,
+        taken: None,
     });
     history.refuse(Fact::RunPassed(end(None)));
     history.record(verdict(step, Verdict::Fail, Verdict::Fail, &[]));
@@ -469,7 +481,10 @@ fn a_protocol_error_is_retried_as_often_as_the_limits_say() {
     let mut history = History::new(3, 1);
     history.turn(Role::Plan, TurnEnd::ProtocolError, false);
     history.turn(Role::Plan, TurnEnd::Interrupted, false);
-    assert_eq!(history.due_turn(), StepRef { index: 3, role: Role::Plan, iteration: 1, attempt: 3, item: None });
+    assert_eq!(
+        history.due_turn(),
+        StepRef { index: 3, role: Role::Plan, iteration: 1, attempt: 3, item: None, node: None }
+    );
     assert_eq!(history.run.notes().len(), 2);
     history.answered(Role::Plan);
     assert_eq!(history.run.notes(), [""; 0]);
@@ -569,7 +584,7 @@ fn an_exceeded_budget_stops_the_run_with_an_event() {
 }
 
 fn first() -> StepRef {
-    StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None }
+    StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None, node: None }
 }
 
 #[test]
@@ -589,8 +604,15 @@ fn a_run_stops_after_max_iterations() {
             history.failing_round();
             history.answered(Role::Act);
         }
-        let step = StepRef { index: limit * 4 + 1, role: Role::Plan, iteration: limit + 1, attempt: 1, item: None };
-        history.refuse(Fact::StepStarted { step, base: None });
+        let step = StepRef {
+            index: limit * 4 + 1,
+            role: Role::Plan,
+            iteration: limit + 1,
+            attempt: 1,
+            item: None,
+            node: None,
+        };
+        history.refuse(Fact::StepStarted { step, base: None, taken: None });
         assert_eq!(history.finish(), Status::Stopped);
         assert_eq!(history.run.iteration(), limit);
     }
@@ -737,7 +759,7 @@ fn a_paused_run_can_only_be_resumed_ended_or_found_damaged() {
     history.record(Fact::StepInterrupted { step });
     history.record(Fact::RunPaused(end(Some(Reason::Interrupted))));
     assert_eq!(history.run.next(), Due::Nothing);
-    history.refuse(Fact::StepStarted { step: StepRef { attempt: 2, ..step }, base: None });
+    history.refuse(Fact::StepStarted { step: StepRef { attempt: 2, ..step }, base: None, taken: None });
     history.refuse(Fact::RunFailed(end(None)));
     history.refuse(Fact::RunPaused(end(None)));
     let mut canceled = history.clone();

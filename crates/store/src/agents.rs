@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 /// The kinds of events that [`Agents`] is made of.
 pub(crate) const TELLING: &str = "type IN ('run_started', 'item_added', 'item_ended', 'patch_applied', \
-                                  'change_dropped', 'step_committed') \
+                                  'change_dropped', 'step_committed', 'node_added', 'node_changed', \
+                                  'change_proposed') \
                                   OR type = 'agent_event' AND data_json LIKE '%\"type\":\"session\"%'";
 
 /// What the turns of a run tell about its agents.
@@ -19,6 +20,8 @@ pub(crate) struct Agents {
     contract: Option<Contract>,
     /// The items, by their place.
     items: BTreeMap<u32, Item>,
+    /// Who takes the turns of nodes, by their place.
+    nodes: BTreeMap<u32, String>,
     left_out: Vec<LeftOutView>,
     receipts: Vec<String>,
     /// The items whose tests were run, and whether they passed.
@@ -48,6 +51,11 @@ impl Agents {
                     contract.workers.insert(added.item.worker.clone(), agent);
                 }
                 self.items.insert(added.index, added.item);
+            }
+            Some(Fact::NodeAdded(added)) => drop(self.nodes.insert(added.node, added.terms.worker)),
+            Some(Fact::NodeChanged(changed)) => drop(self.nodes.insert(changed.node, changed.new.worker)),
+            Some(Fact::ChangeProposed(proposed)) => {
+                drop(self.items.insert(proposed.added.index, proposed.added.item));
             }
             Some(Fact::ItemEnded(ended)) => self.ended(*ended),
             Some(Fact::AgentEvent { step, event }) => self.opened(step, *event),
@@ -89,9 +97,10 @@ impl Agents {
 
     fn agent_of(&self, step: StepRef) -> Option<&AgentConfig> {
         let contract = self.contract.as_ref()?;
-        match step.item {
-            None => contract.agents.get(&step.role),
-            Some(place) => contract.workers.get(&self.items.get(&place)?.worker),
+        match (step.node, step.item) {
+            (Some(node), _) => contract.workers.get(self.nodes.get(&node)?),
+            (None, None) => contract.agents.get(&step.role),
+            (None, Some(place)) => contract.workers.get(&self.items.get(&place)?.worker),
         }
     }
 

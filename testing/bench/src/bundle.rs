@@ -127,7 +127,7 @@ fn carry_out(store: &Store, mut run: Run, log: &mut RunLog, bytes: u64) -> Resul
     loop {
         let facts = match run.next() {
             Due::Turn(step) => {
-                record(store, &mut run, log, vec![Fact::StepStarted { step, base: None }], Vec::new())?;
+                record(store, &mut run, log, vec![Fact::StepStarted { step, base: None, taken: None }], Vec::new())?;
                 take_turn(store, &mut run, log, step, &evidence)?;
                 continue;
             }
@@ -160,6 +160,7 @@ fn take_turn(store: &Store, run: &mut Run, log: &mut RunLog, step: StepRef, evid
         patch: false,
         notes: Vec::new(),
         evidence: prepared.evidence(),
+        delta: None,
     })];
     if step.role == Role::Check {
         let (claimed, verdict) = (Verdict::Fail, Verdict::Fail);

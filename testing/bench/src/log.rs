@@ -89,7 +89,11 @@ fn table(raw: &Samples, tasks: &Way, threads: &Way) -> Table {
 }
 
 fn fact() -> Fact {
-    Fact::StepStarted { step: StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None }, base: None }
+    Fact::StepStarted {
+        step: StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None, node: None },
+        base: None,
+        taken: None,
+    }
 }
 
 fn open_runs(store: &Store) -> Result<Vec<RunLog>> {

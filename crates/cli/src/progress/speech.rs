@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn every_line_is_shown_once_and_as_soon_as_it_is_whole() {
-        let step = StepRef { index: 1, role: Role::Worker, iteration: 1, attempt: 1, item: None };
+        let step = StepRef { index: 1, role: Role::Worker, iteration: 1, attempt: 1, item: None, node: None };
         let mut speech = Speech::default();
         let mut piece = |text: &str| speech.hear(step, &SessionEvent::MessageDelta { text: text.to_owned() });
         assert!(piece("I look").is_empty());

@@ -169,6 +169,9 @@ fn times(events: &[Event], base: CommitId) -> BTreeMap<u32, Times> {
                     times.entry(place).or_default().worked = Some(event.ts);
                 }
             }
+            Fact::ChangeProposed(proposed) => {
+                times.entry(proposed.added.index).or_default().worked = Some(event.ts);
+            }
             Fact::ItemEnded(ended) => {
                 let of = times.entry(ended.item).or_default();
                 of.ended = Some(event.ts);

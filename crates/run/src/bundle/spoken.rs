@@ -16,6 +16,8 @@ pub(super) struct Conversation {
     pub(super) kind: AgentType,
     /// The place of the item; none for a run without items, which is one task.
     pub(super) place: Option<u32>,
+    /// The node of a graph, by its place.
+    node: Option<u32>,
     turns: Vec<Turn>,
 }
 
@@ -39,13 +41,18 @@ struct Opened {
 /// The conversations of a run, in the order of their first turns.
 pub(super) fn of(run: &Run, events: &[Event], files: &BTreeMap<String, ManifestFile>) -> Vec<Conversation> {
     let (mut all, mut opened): (Vec<Conversation>, BTreeMap<u32, Opened>) = (Vec::new(), BTreeMap::new());
+    // Who took the turns of a node may have changed since.
+    let mut workers: BTreeMap<u32, &str> = BTreeMap::new();
     for event in events {
         match &event.fact {
             Fact::AgentEvent { step, event } => note(opened.entry(step.index).or_default(), event),
             Fact::StepCommitted(done) if files.contains_key(&events_of(&done.dir)) => {
                 let opened = opened.remove(&done.step.index).unwrap_or_default();
-                add(&mut all, run, done, opened);
+                let worker = done.step.node.and_then(|node| workers.get(&node).copied());
+                add(&mut all, kind_of(run, done.step, worker), done, opened);
             }
+            Fact::NodeAdded(added) => drop(workers.insert(added.node, &added.terms.worker)),
+            Fact::NodeChanged(changed) => drop(workers.insert(changed.node, &changed.new.worker)),
             _ => {}
         }
     }
@@ -60,17 +67,20 @@ fn note(opened: &mut Opened, event: &SessionEvent) {
     }
 }
 
-fn add(all: &mut Vec<Conversation>, run: &Run, done: &StepCommitted, opened: Opened) {
-    let (kind, place) = (kind_of(run, done.step), done.step.item);
+fn add(all: &mut Vec<Conversation>, kind: AgentType, done: &StepCommitted, opened: Opened) {
+    let StepRef { item: place, node, .. } = done.step;
     let turn = Turn { dir: done.dir.clone(), opened, usage: done.usage };
-    match all.iter_mut().rev().find(|it| it.kind == kind && it.place == place) {
+    match all.iter_mut().rev().find(|it| (it.kind, it.place, it.node) == (kind, place, node)) {
         Some(conversation) => conversation.turns.push(turn),
-        None => all.push(Conversation { kind, place, turns: vec![turn] }),
+        None => all.push(Conversation { kind, place, node, turns: vec![turn] }),
     }
 }
 
-fn kind_of(run: &Run, step: StepRef) -> AgentType {
+fn kind_of(run: &Run, step: StepRef, worker: Option<&str>) -> AgentType {
     let contract = &run.started.contract;
+    if let Some(agent) = worker.and_then(|worker| contract.workers.get(worker)) {
+        return agent.kind;
+    }
     match step.item {
         None => contract.agents[&step.role].kind,
         Some(place) => {
@@ -114,9 +124,10 @@ impl Conversation {
     }
 
     fn dir(&self, record: &Record<'_>) -> String {
-        let task = match self.place {
-            Some(place) => record.run.items()[place as usize].item.id.clone(),
-            None => record.task_id(),
+        let task = match (self.node, self.place) {
+            (Some(node), _) => format!("node-{}", node + 1),
+            (None, Some(place)) => record.run.items()[place as usize].item.id.clone(),
+            (None, None) => record.task_id(),
         };
         format!("{}/{task}", self.kind.as_str())
     }

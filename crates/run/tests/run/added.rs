@@ -56,12 +56,12 @@ fn finish(history: &mut History, place: u32) {
 fn work(history: &mut History, place: u32) {
     let of_item = |due| matches!(due, Due::Turn(step) if step.item == Some(place)).then_some(due);
     let Some(Due::Turn(step)) = history.run.due().find_map(of_item) else { panic!("a turn of {place} should be due") };
-    history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)) });
+    history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)), taken: None });
     let tree = Some(history::tree(&format!("made-{place}")));
     history.record(Fact::StepCommitted(StepCommitted { tree, ..committed(step, TurnEnd::Answered, false) }));
 }
 
-fn success(history: &History, place: u32) -> Fact {
+pub(crate) fn success(history: &History, place: u32) -> Fact {
     let parent = crate::bundle::batch(&[("a", Ends::Landed)]);
     let ended = parent.history.run.items()[0].ended().expect("it has ended").clone();
     Fact::ItemEnded(Box::new(ItemEnded {

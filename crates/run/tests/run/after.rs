@@ -34,7 +34,7 @@ fn unfinished(base: TreeId) -> Option<Earlier> {
 fn take(history: &mut History, edit: impl FnOnce(&mut StepCommitted), end: TurnEnd) -> Fact {
     let step = history.due_turn();
     let place = step.item.expect("it is about an item");
-    history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)) });
+    history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)), taken: None });
     history.wait_ms(1000);
     let mut done = history::committed(step, end, false);
     edit(&mut done);
@@ -104,7 +104,7 @@ fn a_turn_that_was_interrupted_goes_on_where_it_was_and_one_that_failed_does_not
     let shown_after = |saved: Option<&str>, end: &dyn Fn(&mut History, contract::StepRef)| {
         let mut history = History::of_items(contract());
         let step = history.due_turn();
-        history.record(Fact::StepStarted { step, base: Some(history.run.base_for(0)) });
+        history.record(Fact::StepStarted { step, base: Some(history.run.base_for(0)), taken: None });
         if let Some(name) = saved {
             history.record(Fact::WorkSaved { step, tree: tree(name) });
         }

@@ -103,7 +103,7 @@ impl Ended {
         });
         let step = step.expect("its turn is due");
         history.wait_ms(1000);
-        history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)) });
+        history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)), taken: None });
         history.wait_ms(1000);
         if !history.run.started.contract.workers.is_empty() {
             let (model, agent) = (Some("model-1".to_owned()), Some("codex 1.2".to_owned()));
@@ -523,7 +523,7 @@ fn an_answer_was_held_to_the_schema_that_its_contract_binds_or_to_none() {
             _ => None,
         });
         let step = step.expect("its turn is due");
-        history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)) });
+        history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)), taken: None });
         history.refuse(said(step, digest(1)));
         let mut done = history::committed(step, TurnEnd::Answered, false);
         done.tree = Some(tree("candidate"));

@@ -42,6 +42,7 @@ pub(crate) fn contract(budgets: Budgets, protocol_retries: u32) -> Contract {
         attended: false,
         again: false,
         rules: 1,
+        graph: None,
         workers: Default::default(),
         items: Vec::new(),
         schema: ContractSchema::V1,
@@ -122,6 +123,7 @@ pub(crate) fn committed(step: StepRef, turn_end: TurnEnd, patch: bool) -> StepCo
         patch,
         notes: vec![],
         evidence: Digest::from_bytes([1; 32]),
+        delta: None,
     }
 }
 
@@ -228,7 +230,7 @@ impl History {
     #[track_caller]
     pub(crate) fn open(&mut self) -> StepRef {
         let step = self.due_turn();
-        self.record(Fact::StepStarted { step, base: None });
+        self.record(Fact::StepStarted { step, base: None, taken: None });
         step
     }
 

@@ -66,6 +66,7 @@ fn could_happen(run: &Run) -> Vec<Next> {
         Due::End { .. } => Some(Next::End),
         Due::Ask(wait) => Some(Next::Ask(wait)),
         Due::Change { .. } | Due::Approval | Due::Pause { .. } | Due::Nothing => None,
+        Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) => None,
     });
     open.chain(due).collect()
 }
@@ -203,7 +204,7 @@ fn open(history: &mut History, script: &mut Script<'_>, step: StepRef) {
         let gates = vec![failed(Gate::Inputs)];
         return finish(history, place, ItemStatus::Denied, Some(Reason::InputMissing), gates, false);
     }
-    history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)) });
+    history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)), taken: None });
 }
 
 fn close(history: &mut History, script: &mut Script<'_>, step: StepRef) {

@@ -46,6 +46,7 @@ pub(crate) fn played(script: &[u8], max_iterations: u32, retries: u32) -> Histor
             Due::Land => play_landing(&mut history, &mut script),
             Due::End { .. } => drop(history.finish()),
             Due::Item { .. } | Due::Approval | Due::Ask(_) | Due::Pause { .. } | Due::Nothing => break,
+            Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) => break,
         }
     }
     history
@@ -268,10 +269,10 @@ impl Books {
 }
 
 fn facts_of_every_kind(history: &History) -> Vec<Fact> {
-    let step = StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None };
+    let step = StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None, node: None };
     let mut facts: Vec<Fact> = history.events.iter().map(|event| event.fact.clone()).collect();
     facts.extend([
-        Fact::StepStarted { step, base: None },
+        Fact::StepStarted { step, base: None, taken: None },
         Fact::StepCommitted(committed(step, TurnEnd::Answered, false)),
         Fact::ReconciledStep { step, dir: "steps/001-plan".into(), evidence: contract::Digest::from_bytes([4; 32]) },
         Fact::StepInterrupted { step },

@@ -226,7 +226,7 @@ fn require_parts(events: &[Event], graph: &RunGraph) {
                 Part::Node(node) => drop(nodes.insert(node.id.clone(), *node)),
                 Part::Edge(edge) => drop(edges.insert(edge.id.clone(), edge)),
                 Part::Artifact(it) => drop(artifacts.insert(it.id.clone(), *it)),
-                Part::Asked(_) | Part::Settled(_) => {}
+                Part::Asked(_) | Part::Settled(_) | Part::NodeGone(_) | Part::EdgeGone(_) => {}
             }
         }
     }
@@ -269,17 +269,17 @@ fn a_loop_has_four_nodes_and_goes_round() {
     assert_eq!((first.status, first.phase, first.nodes.len()), (RunStatus::Running, Phase::Boot, 4));
     assert_eq!(labels(&first), pairs(&[("Act", "Plan"), ("Check", "Act"), ("Do", "Check"), ("Plan", "Do")]));
     let status = |history: &History, role: Role| {
-        let step = StepRef { index: 0, role, iteration: 1, attempt: 1, item: None };
+        let step = StepRef { index: 0, role, iteration: 1, attempt: 1, item: None, node: None };
         graph(&history.events).nodes[&view::node_id(&run_id(), step)].status
     };
     history.open();
     assert_eq!((status(&history, Role::Plan), graph(&history.events).phase), (NodeStatus::Running, Phase::Execute));
-    let step = StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None };
+    let step = StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None, node: None };
     history.record(Fact::StepCommitted(committed(step, TurnEnd::Answered, false)));
     history.answered(Role::Do);
     history.open();
     assert_eq!((status(&history, Role::Check), graph(&history.events).phase), (NodeStatus::Running, Phase::Verify));
-    let step = StepRef { index: 3, role: Role::Check, iteration: 1, attempt: 1, item: None };
+    let step = StepRef { index: 3, role: Role::Check, iteration: 1, attempt: 1, item: None, node: None };
     history.record(Fact::StepCommitted(committed(step, TurnEnd::Answered, false)));
     history.record(history::verdict(step, Verdict::Pass, Verdict::Pass, &[]));
     assert_eq!(history.finish(), Status::Succeeded);
@@ -428,7 +428,7 @@ fn a_turn_always_has_a_last_word() {
 
 #[test]
 fn a_piece_of_a_message_has_no_place_in_the_log() {
-    let step = StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None };
+    let step = StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None, node: None };
     let piece = SessionEvent::MessageDelta { text: "Hel".into() };
     let delta = view::delta(&run_id(), "unique".into(), Timestamp::from_unix_ms(0), step, &piece).unwrap();
     let value = serde_json::to_value(&delta).unwrap();

@@ -69,7 +69,7 @@ fn a_run_that_asked_waits_until_it_is_resumed() {
     apply(&mut run, Fact::Asked(question("q1", None)), 0).unwrap();
     assert_eq!((run.status, run.reason), (Status::Waiting, Some(Reason::AnswerRequired)));
     assert_eq!((run.next(), run.waits_for().map(|wait| wait.kind)), (Due::Nothing, Some(WaitKind::Question)));
-    let start = Fact::StepStarted { step: History::new(3, 0).due_turn(), base: None };
+    let start = Fact::StepStarted { step: History::new(3, 0).due_turn(), base: None, taken: None };
     assert_eq!(apply(&mut run, start, 0).unwrap_err(), "the run is waiting");
     let mut canceled = run.clone();
     apply(&mut canceled, Fact::RunCanceled(end(Some(Reason::Canceled))), 0).unwrap();
@@ -269,7 +269,7 @@ fn attended_items(ids: &[&str]) -> History {
 fn open_item(history: &mut History, place: u32) -> StepRef {
     let turn = |due| matches!(due, Due::Turn(step) if step.item == Some(place)).then_some(due);
     let Some(Due::Turn(step)) = history.run.due().find_map(turn) else { panic!("a turn of {place} should be due") };
-    history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)) });
+    history.record(Fact::StepStarted { step, base: Some(history.run.base_for(place)), taken: None });
     step
 }
 

@@ -189,6 +189,7 @@ pub(crate) fn contract(task: Option<i64>) -> Contract {
         attended: false,
         again: false,
         rules: 1,
+        graph: None,
         workers: Default::default(),
         items: Vec::new(),
         schema: ContractSchema::V1,
@@ -297,7 +298,7 @@ impl<'a> Driving<'a> {
         });
         let step = step.expect("a turn is due");
         let base = step.item.map(|place| self.run.base_for(place));
-        self.record(vec![Fact::StepStarted { step, base }], vec![]);
+        self.record(vec![Fact::StepStarted { step, base, taken: None }], vec![]);
         step
     }
 
@@ -330,7 +331,7 @@ impl<'a> Driving<'a> {
     #[track_caller]
     pub(crate) fn open_step(&mut self) -> StepRef {
         let Due::Turn(step) = self.run.next() else { panic!("a turn should be due, not {:?}", self.run.next()) };
-        self.record(vec![Fact::StepStarted { step, base: None }], vec![]);
+        self.record(vec![Fact::StepStarted { step, base: None, taken: None }], vec![]);
         step
     }
 
@@ -377,6 +378,7 @@ impl<'a> Driving<'a> {
             patch: step.role == Role::Act,
             notes: vec![],
             evidence: evidence.evidence(),
+            delta: None,
         })];
         if step.role == Role::Check {
             let verdict = if step.iteration == 1 { Verdict::Fail } else { Verdict::Pass };

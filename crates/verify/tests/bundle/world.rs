@@ -109,6 +109,7 @@ fn started(user: &Repository, objects: &Objects) -> RunStarted {
         attended: false,
         again: false,
         rules: 1,
+        graph: None,
         workers: Default::default(),
         items: Vec::new(),
         schema: ContractSchema::V1,
@@ -182,7 +183,7 @@ impl Driving<'_> {
     }
 
     fn step(&mut self, step: StepRef) {
-        self.record(vec![Fact::StepStarted { step, base: None }], vec![]);
+        self.record(vec![Fact::StepStarted { step, base: None, taken: None }], vec![]);
         let dir = format!("steps/{}", step.dir_name());
         let mut evidence = Preparing::new(&self.dir().join(&dir));
         evidence.write("output.json", b"{\"version\":1,\"status\":\"ok\"}\n").unwrap();
@@ -209,6 +210,7 @@ impl Driving<'_> {
             patch: step.role == Role::Act,
             notes: vec![],
             evidence: evidence.evidence(),
+            delta: None,
         })];
         if step.role == Role::Check {
             let verdict = if step.iteration == 1 { Verdict::Fail } else { Verdict::Pass };

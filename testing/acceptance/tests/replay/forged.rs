@@ -31,8 +31,8 @@ fn a_turn_that_is_recorded_as_answered_and_printed_nonsense_is_found() {
         .start(order)
         .unwrap();
         let slug = run.id.slug();
-        let step = StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None };
-        store.append(&mut log, vec![Fact::StepStarted { step, base: None }], Vec::new()).unwrap();
+        let step = StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None, node: None };
+        store.append(&mut log, vec![Fact::StepStarted { step, base: None, taken: None }], Vec::new()).unwrap();
         let dir = format!("steps/{}", step.dir_name());
         let mut evidence = Preparing::new(&store.layout.run(&slug).join(&dir));
         evidence.write("logs/stdout.txt", b"nonsense").unwrap();
@@ -52,6 +52,7 @@ fn a_turn_that_is_recorded_as_answered_and_printed_nonsense_is_found() {
             tree: None,
             until: None,
             usage: None,
+            delta: None,
         });
         let points = ["step.before_rename", "step.after_rename"];
         let sealed = evidence.finish(&slug, &dir, now(), vec![done], store::Writing::AtOnce, points).unwrap();

@@ -201,6 +201,7 @@ fn terms() -> Contract {
         attended: false,
         again: false,
         rules: contract::RULES,
+        graph: None,
         workers: [(batch::WORKER.to_owned(), config.agent("do").unwrap())].into(),
         items: Vec::new(),
         schema: ContractSchema::V1,
