@@ -11,6 +11,7 @@ pub(crate) mod facts;
 pub(crate) mod feed;
 pub(crate) mod follow;
 mod garbage;
+pub(crate) mod intake;
 pub(crate) mod intents;
 pub(crate) mod owner;
 pub(crate) mod preview;
