@@ -102,6 +102,7 @@ pub(crate) struct Sessions {
     token: Digest,
     owner: String,
     users: Option<Users>,
+    guessing: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -132,7 +133,7 @@ impl Sessions {
     /// `owner` is who started the server, and who everybody is where there are no users.
     pub(crate) fn new(token: &str, owner: String, users: Option<Users>) -> Sessions {
         let cookie = format!("norma_{}", &secret()[..12]);
-        Sessions { cookie, token: digest(token), owner, users, state: Mutex::default() }
+        Sessions { cookie, token: digest(token), owner, users, guessing: Mutex::default(), state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -166,13 +167,27 @@ impl Sessions {
         }
     }
 
-    /// Whoever this token is of.
-    pub(crate) fn by_token(&self, token: &str) -> Option<Principal> {
+    /// Whoever this token is of, where that can be told at once.
+    pub(crate) fn by_known_token(&self, token: &str) -> Option<Principal> {
         if digest(token) == self.token {
             return Some(self.owner(token));
         }
-        let (name, role) = self.users.as_ref()?.find(token)?;
+        let (name, role) = self.users.as_ref()?.remembered(token)?;
         Some(Principal { name, role, session: digest(token) })
+    }
+
+    /// The same for one that was not seen before, which takes a moment: one after another, so that whoever guesses many at
+    /// once is slowed down like others. The error is for how many seconds they are not listened to.
+    pub(crate) fn by_new_token(&self, token: &str, ip: IpAddr) -> Result<Option<Principal>, u64> {
+        let _one_at_a_time = self.guessing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seconds) = self.is_held_off(ip) {
+            return Err(seconds);
+        }
+        let found = self.users.as_ref().and_then(|users| users.find(token));
+        if found.is_none() {
+            self.guessed_wrong(ip);
+        }
+        Ok(found.map(|(name, role)| Principal { name, role, session: digest(token) }))
     }
 
     /// Whoever this session is of.

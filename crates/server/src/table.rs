@@ -8,7 +8,7 @@ use crate::sessions::Right;
 use crate::{App, openapi::Shape};
 use axum::http::Method;
 use contract::ApprovalView;
-use contract::api::{NewRun, PatchRun, ReplayRun, ResolveApproval, ResumeRun};
+use contract::api::{ContractPreview, NewRun, PatchRun, ReplayRun, ResolveApproval, ResumeRun};
 use contract::schema::{Document, Form};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +61,8 @@ pub(crate) struct Route {
     /// What a good answer is.
     pub(crate) status: u16,
     pub(crate) answer: Shape,
+    /// Another one, where nothing was done yet.
+    pub(crate) or_else: Option<(u16, Shape)>,
     pub(crate) does: Does,
     pub(crate) patience: Duration,
 }
@@ -88,6 +90,7 @@ impl Route {
             body: Takes::Nothing,
             status: 200,
             answer,
+            or_else: None,
             does: Does::Answer(does),
             patience: QUICK,
         }
@@ -160,7 +163,14 @@ fn of_runs() -> Vec<Route> {
             .with([LIMIT, word("cursor", "`next` of the page before")]),
         Route {
             status: 201,
-            ..Route::post("/api/runs", "Starts a run.", Shape::Run, work::start).taking(NewRun::form)
+            or_else: Some((200, Shape::Form(ContractPreview::form))),
+            ..Route::post(
+                "/api/runs",
+                "Starts a run; of a sentence without `yes`, shows its contract.",
+                Shape::Run,
+                work::start,
+            )
+            .taking(NewRun::form)
         },
         Route::get("/api/runs/{id}", "A run.", Shape::RunOrView, runs::show).with([VIEW]),
         Route {

@@ -1,9 +1,12 @@
 //! `norma serve` from outside: a real process, spoken to over TCP.
 
+mod approvals;
 mod client;
 mod limits;
 mod security;
+mod sentence;
 mod streams;
+mod team;
 mod work;
 
 use crate::environment::{TestEnvironment, eventually};

@@ -8,12 +8,12 @@ mod shown;
 
 use crate::context::own::{InForce, settings_in_force};
 use crate::{Context, Error, Preview, Settings, Submitted, Surveyed, Typed, check_sandbox};
+use contract::api::ContractPreview;
 use contract::{Item, Mode};
 pub use draft::{Draft, Typing};
 use draft::{allowed, check_committed, tests};
 use run::proposal::propose;
 use serde_json::Value;
-pub use shown::ContractPreview;
 use shown::budgets_of;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! A contract as a person reads it at the terminal before it is started: what it starts from, and six lines.
 
 use crate::text::{named, safe, short_id, short_ref};
-use runner::ContractPreview;
+use contract::api::ContractPreview;
 
 /// What it starts from, the six lines, and what else should be known.
 pub(super) fn lines(shown: &ContractPreview) -> Vec<String> {

@@ -128,16 +128,18 @@ fn every_request_that_changes_something_is_on_record_with_who_asked() {
     served.ask("DELETE", &path, None).with(200);
     drop(served);
     let db = rusqlite::Connection::open(env.root.join(".norma/norma.db")).unwrap();
-    let sql = "SELECT type, json_extract(data_json, '$.what'), json_extract(data_json, '$.by') FROM audit
-               WHERE type IN ('requested', 'run_unlisted') ORDER BY seq";
+    let sql = "SELECT type, coalesce(json_extract(data_json, '$.what'), ''), coalesce(json_extract(data_json, '$.about'), ''),
+               json_extract(data_json, '$.by') FROM audit WHERE type IN ('requested', 'run_unlisted') ORDER BY seq";
     let mut statement = db.prepare(sql).unwrap();
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
-    let rows: Vec<(String, Option<String>, String)> = rows.map(Result::unwrap).collect();
-    let ada = || "Ada <ada@example.org>".to_owned();
+    let rows = statement.query_map([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])).unwrap();
+    let rows: Vec<[String; 4]> = rows.map(Result::unwrap).collect();
+    let (slug, ada) = (run["slug"].as_str().unwrap(), "Ada <ada@example.org>");
+    // Before anything is done, and once more with the name that a run has only then.
     let expected = [
-        ("requested".to_owned(), Some("POST /api/runs".to_owned()), ada()),
-        ("requested".to_owned(), Some("POST /api/runs/{id}/replay".to_owned()), ada()),
-        ("run_unlisted".to_owned(), None, ada()),
+        ["requested", "POST /api/runs", "", ada],
+        ["requested", "POST /api/runs", slug, ada],
+        ["requested", "POST /api/runs/{id}/replay", slug, ada],
+        ["run_unlisted", "", "", ada],
     ];
     assert_eq!(rows, expected);
 }

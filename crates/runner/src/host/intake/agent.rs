@@ -1,8 +1,8 @@
 //! Who works: the agent that was named, the user's own choice, or the only one that is installed and signed in.
 
 use crate::{Context, Error, Reach, Result, Surveyed, candidates};
+use contract::nearest;
 use contract::{Config, printable as safe};
-use run::proposal::nearest;
 
 /// The entry of a configuration that fills the role of a worker.
 const WORKER: &str = "worker";

@@ -3,9 +3,10 @@
 
 use super::{Part, Planning, Unplanned};
 use crate::{Error, Preview, Result, Settings};
+use contract::nearest;
 use contract::policy::{is_trivial, join, split};
 use contract::printable as safe;
-use run::proposal::{Facts, nearest};
+use run::proposal::Facts;
 use serde_json::{Value, json};
 use std::path::{Component, Path, PathBuf};
 

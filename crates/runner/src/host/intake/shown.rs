@@ -3,11 +3,10 @@
 
 use super::{Checked, Planned};
 use crate::{Reach, Surveyed};
+use contract::api::{ContractPreview, PreviewAgent, PreviewBase};
 use contract::text::{duration, named};
 use contract::work::NetworkRight;
 use contract::{Budgets, printable as safe};
-use serde::Serialize;
-use serde_json::Value;
 use std::time::Duration;
 
 /// What a run may use up where norma counts it and nobody says anything: it stops what runs away, and norma asks before it
@@ -27,66 +26,17 @@ pub(super) fn budgets_of(typed: &[String], configured: &Budgets, agent: &Surveye
     budgets
 }
 
-/// A contract before it is started. Its sentences are safe to print.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ContractPreview {
-    /// As it would be submitted.
-    pub contract: Value,
-    /// What it starts from.
-    pub base: PreviewBase,
-    /// Who works.
-    pub agent: PreviewAgent,
-    /// What may change.
-    pub may_write: String,
-    /// Commands that must succeed.
-    pub tests: Vec<String>,
-    /// What can be reached.
-    pub network: String,
-    /// How long it may take.
-    pub time: String,
-    /// What it may cost.
-    pub money: String,
-    /// Why it needs an approval of its own.
-    pub needs_approval: Vec<String>,
-    /// What else should be known.
-    pub notes: Vec<String>,
-    /// How to have it run.
-    pub next: String,
-}
-
-/// The commit that a run starts from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PreviewBase {
-    /// Object id.
-    pub commit: String,
-    /// Ref of the branch, if HEAD is on one.
-    pub branch: Option<String>,
-    /// Files that are not part of the run.
-    pub uncommitted: usize,
-}
-
-/// The agent of a contract.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PreviewAgent {
-    /// As it is configured, or as it is known.
-    pub name: String,
-    /// The model, where norma says which.
-    pub model: Option<String>,
-    /// How it reaches its model.
-    pub reach: String,
-}
-
 /// What a contract is shown as.
 pub(super) fn preview(planned: &Planned<'_>, checked: &Checked, next: String) -> ContractPreview {
     let Planned { context, preview, agent, .. } = planned;
     let Checked { item, wide, notes } = checked;
     let model = planned.settings.config.agent(&agent.name).and_then(|agent| agent.model);
     ContractPreview {
-        contract: planned.document.clone(),
+        contract: planned.document.as_object().cloned().unwrap_or_default(),
         base: PreviewBase {
             commit: preview.head.commit.to_string(),
             branch: preview.head.branch.clone(),
-            uncommitted: context.user.dirty().map_or(0, |dirty| dirty.len()),
+            uncommitted: context.user.dirty().map_or(0, |dirty| dirty.len() as u64),
         },
         agent: PreviewAgent { name: agent.name.clone(), model, reach: reached(agent) },
         may_write: may_write(planned, checked),
