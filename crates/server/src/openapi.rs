@@ -213,9 +213,9 @@ fn right(right: Option<Right>) -> &'static str {
 }
 
 fn parameter(query: &Query) -> Value {
-    let schema = match query.is_number {
-        true => json!({"type": "integer", "minimum": 0}),
-        false => json!({"type": "string"}),
+    let schema = match query.least {
+        Some(least) => json!({"type": "integer", "minimum": least}),
+        None => json!({"type": "string"}),
     };
     json!({"name": query.name, "in": "query", "required": query.is_needed, "description": query.says, "schema": schema})
 }

@@ -257,7 +257,7 @@ async fn wish(app: &Arc<App>, call: Call, given: String) -> Outcome<Wish> {
         let run = app.with_reader(|reader| reader.run(&slug))?.map(|view| view.id);
         let run = run.ok_or_else(|| Problem::not_found("there is no such run"))?;
         let most = crate::route::live::SEQ_MAX;
-        let since = match call.number("since", most)? {
+        let since = match call.number("since", 0..=most)? {
             Some(since) => Some(since),
             None => last_event(&call.headers),
         };

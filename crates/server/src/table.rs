@@ -34,7 +34,8 @@ pub(crate) enum Does {
 pub(crate) struct Query {
     pub(crate) name: &'static str,
     pub(crate) says: &'static str,
-    pub(crate) is_number: bool,
+    /// The least number, if it is one.
+    pub(crate) least: Option<u64>,
     pub(crate) is_needed: bool,
 }
 
@@ -68,16 +69,16 @@ pub(crate) struct Route {
 }
 
 const fn word(name: &'static str, says: &'static str) -> Query {
-    Query { name, says, is_number: false, is_needed: false }
+    Query { name, says, least: None, is_needed: false }
 }
 
-const fn number(name: &'static str, says: &'static str) -> Query {
-    Query { name, says, is_number: true, is_needed: false }
+const fn number(name: &'static str, least: u64, says: &'static str) -> Query {
+    Query { name, says, least: Some(least), is_needed: false }
 }
 
 const VIEW: Query = word("view", "norma: the run as `norma show --json` prints it");
-const LIMIT: Query = number("limit", "how many at most");
-const SINCE: Query = number("since", "only what comes after this fact of the run's log");
+const LIMIT: Query = number("limit", 1, "how many at most");
+const SINCE: Query = number("since", 0, "only what comes after this fact of the run's log");
 
 impl Route {
     fn get(path: &'static str, says: &'static str, answer: Shape, does: Answering) -> Route {

@@ -205,8 +205,9 @@ struct Noted(Vec<PathBuf>);
 impl Noted {
     fn new(layout: &Layout, found: &Whereabouts) -> Outcome<Noted> {
         let files = vec![whereabouts_file(layout), pid_file(layout)];
-        store::write_whole(&files[0], serde_json::json!(found).to_string().as_bytes())?;
         store::write_whole(&files[1], format!("{}\n", found.pid).as_bytes())?;
+        // Last: whoever started it in the background has waited for this one.
+        store::write_whole(&files[0], serde_json::json!(found).to_string().as_bytes())?;
         Ok(Noted(files))
     }
 }
