@@ -261,7 +261,7 @@ async fn wish(app: &Arc<App>, call: Call, given: String) -> Outcome<Wish> {
             Some(since) => Some(since),
             None => last_event(&call.headers),
         };
-        Ok(Wish { run, since })
+        Ok(Wish { run, since, session: call.principal.session })
     });
     looking.await.map_err(|why| Problem::internal(&why))?
 }

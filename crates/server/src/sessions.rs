@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// How long a login link is good.
 pub(crate) const LOGIN_TICKET: Duration = Duration::from_secs(60);
@@ -104,6 +105,8 @@ pub(crate) struct Sessions {
     users: Option<Users>,
     guessing: Mutex<()>,
     state: Mutex<State>,
+    /// Told when a session was ended.
+    ended: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -133,7 +136,15 @@ impl Sessions {
     /// `owner` is who started the server, and who everybody is where there are no users.
     pub(crate) fn new(token: &str, owner: String, users: Option<Users>) -> Sessions {
         let cookie = format!("norma_{}", &secret()[..12]);
-        Sessions { cookie, token: digest(token), owner, users, guessing: Mutex::default(), state: Mutex::default() }
+        Sessions {
+            cookie,
+            token: digest(token),
+            owner,
+            users,
+            guessing: Mutex::default(),
+            state: Mutex::default(),
+            ended: watch::Sender::new(()),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -236,7 +247,23 @@ impl Sessions {
 
     /// Ends a session.
     pub(crate) fn close(&self, session: &Digest) -> bool {
-        self.lock().sessions.remove(session).is_some()
+        let was_open = self.lock().sessions.remove(session).is_some();
+        self.ended.send_replace(());
+        was_open
+    }
+
+    /// Whether this is a session of a browser, and open. Whoever asks uses it.
+    pub(crate) fn is_open(&self, session: &Digest) -> bool {
+        let mut state = self.lock();
+        let Some(session) = state.sessions.get_mut(session) else { return false };
+        let is_open = session.used.elapsed() < SESSION_IDLE;
+        session.used = if is_open { Instant::now() } else { session.used };
+        is_open
+    }
+
+    /// Is told whenever a session is ended.
+    pub(crate) fn endings(&self) -> watch::Receiver<()> {
+        self.ended.subscribe()
     }
 
     /// Every session: a part of its digest, whose it is, since when.
@@ -291,7 +318,9 @@ mod tests {
         let found = sessions.by_cookie(&value).unwrap();
         assert_eq!((found.name.as_str(), found.role), ("Ada <ada@example.org>", Role::Admin));
         assert!(sessions.by_cookie("x").is_none());
+        assert!(sessions.is_open(&found.session) && !sessions.is_open(&sessions.owner("x").session));
         assert!(sessions.close(&found.session) && sessions.by_cookie(&value).is_none());
+        assert!(!sessions.is_open(&found.session));
     }
 
     #[test]

@@ -205,7 +205,12 @@ fn rule_8_a_websocket_is_opened_by_a_session_with_its_origin_by_a_ticket_or_not_
     assert!(served.upgrade(&with_ticket, &page).is_ok());
     is_problem(&served.upgrade(&with_ticket, &page).err().unwrap(), 401, "the ticket again");
     let cookie = session(&served);
-    assert!(served.upgrade(&path, &[host, ("Origin", origin.as_str()), ("Cookie", &cookie)]).is_ok());
+    let in_session = [host, ("Origin", origin.as_str()), ("Cookie", cookie.as_str())];
+    let mut watching = served.upgrade(&path, &in_session).ok().unwrap();
+    served.send("POST", "/api/logout", &in_session, b"").with(200);
+    assert!(matches!(watching.next(), Frame::Close(1008, _)), "a stream ends with the session that opened it");
+    is_problem(&served.upgrade(&path, &in_session).err().unwrap(), 401, "after the end of the session");
+    let cookie = session(&served);
     // A ticket for one run opens no other.
     let other = served.ask("POST", "/api/ws-ticket", Some(&json!({"runId": id}))).with(200);
     let elsewhere =
