@@ -7,7 +7,7 @@ mod batch;
 mod cancel;
 pub(crate) mod completions;
 mod config;
-mod contract;
+pub(crate) mod contract;
 mod demo;
 mod deny;
 mod diff;

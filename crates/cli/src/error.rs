@@ -2,6 +2,7 @@
 
 use crate::text::out;
 use runner::git::GitError;
+use runner::{Part, Unplanned};
 use std::process::ExitCode;
 
 /// Exit codes; the same for every verb.
@@ -83,6 +84,20 @@ impl From<runner::Error> for CommandError {
     fn from(error: runner::Error) -> CommandError {
         let (message, causes) = (error.to_string(), error.causes());
         CommandError { code: error.exit_code(), message, causes, hint: error.hint().map(str::to_owned) }
+    }
+}
+
+/// What was typed is named by its flag.
+impl From<Unplanned> for CommandError {
+    fn from(unplanned: Unplanned) -> CommandError {
+        let (flag, error) = match unplanned {
+            Unplanned::Contract(submitted) => return crate::command::contract::refusal("that contract", *submitted),
+            Unplanned::At(Part::Allow(_), error) => ("--allow ", error),
+            Unplanned::At(Part::Test(_), error) => ("--test ", error),
+            Unplanned::At(_, error) | Unplanned::Other(error) => ("", error),
+        };
+        let told = CommandError::from(error);
+        CommandError { message: format!("{flag}{}", told.message), ..told }
     }
 }
 

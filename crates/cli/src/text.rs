@@ -2,9 +2,9 @@
 
 /// Makes what an agent or a repository said safe to show.
 pub(crate) use contract::printable as safe;
+pub(crate) use contract::text::{duration, named, short};
 use std::fmt::Display;
 use std::io::Write;
-use std::time::Duration;
 
 /// Prints a line to stdout; a closed pipe ends the program quietly, as pagers expect.
 pub(crate) fn out(line: &str) {
@@ -122,27 +122,6 @@ pub(crate) fn err(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// One line of at most `chars` characters.
-pub(crate) fn short(text: &str, chars: usize) -> String {
-    let line = safe(text.lines().next().unwrap_or(""));
-    match line.char_indices().nth(chars) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
-    }
-}
-
-/// `80ms`, `1.8s`, `12s`, `3m05s`, `2h07m`.
-pub(crate) fn duration(elapsed: Duration) -> String {
-    let seconds = elapsed.as_secs();
-    match seconds {
-        0 => format!("{}ms", elapsed.as_millis()),
-        1..10 => format!("{:.1}s", elapsed.as_secs_f64()),
-        10..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        _ => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
-    }
-}
-
 /// The first characters of an object id.
 pub(crate) fn short_id(id: impl Display) -> String {
     format!("{id:.10}")
@@ -187,8 +166,6 @@ mod tests {
     fn text_of_agents_cannot_write_to_the_terminal() {
         assert_eq!(safe("a\u{1b}[2Jb\u{202e}"), "a\\u{1b}[2Jb\\u{202e}");
         assert_eq!(safe("a\u{200b}b\u{e0100}"), "a\\u{200b}b\\u{e0100}");
-        assert_eq!(short("one\ntwo", 10), "one");
-        assert_eq!(short("abcdef", 3), "abc…");
     }
 
     #[test]
@@ -196,12 +173,5 @@ mod tests {
         let printed = "a\tb\r\n10%\r100%\n\u{1b}[31;1mred\u{1b}[0m \u{1b}]0;title\u{7}\n";
         assert_eq!(log_lines(printed.as_bytes()), ["a    b", "100%", "red \\u{1b}]0;title\\u{7}"]);
         assert_eq!(block("one\ntwo\rx\n", "  "), "one\n  | two\\u{d}x");
-    }
-
-    #[test]
-    fn durations_are_short() {
-        let shown: Vec<String> =
-            [80, 1800, 12_000, 185_000, 7_620_000].map(|ms| duration(Duration::from_millis(ms))).into();
-        assert_eq!(shown, ["80ms", "1.8s", "12s", "3m05s", "2h07m"]);
     }
 }

@@ -23,7 +23,7 @@ pub struct NewRun {
     #[schemars(with = "String", length(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
-    /// What must hold then.
+    /// What must hold when it is done, of a goal or a sentence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(length(min = 1)))]
     pub acceptance_criteria: Vec<String>,
@@ -47,9 +47,13 @@ pub struct NewRun {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(length(min = 1)))]
     pub budget: Vec<String>,
-    /// Whether whoever asks approves what it needs approval for.
+    /// Of a contract or a batch, whether whoever asks approves what it needs approval for. Of a sentence, whether its
+    /// contract is started: without it, it is only shown.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub yes: bool,
+    /// Whether whoever asks approves what the contract of a sentence needs approval for, such as a wide scope.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub yes_wide: bool,
     /// Whether it continues by itself, of a graph run.
     #[schemars(with = "RunMode")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,6 +62,58 @@ pub struct NewRun {
     #[schemars(with = "GlobalMode")]
     #[serde(rename = "globalMode", skip_serializing_if = "Option::is_none")]
     pub global_mode: Option<GlobalMode>,
+}
+
+/// A contract before it is started. Its sentences are safe to print.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ContractPreview {
+    /// As it would be submitted.
+    pub contract: Map<String, Value>,
+    /// What it starts from.
+    pub base: PreviewBase,
+    /// Who works.
+    pub agent: PreviewAgent,
+    /// What may change.
+    pub may_write: String,
+    /// Commands that must succeed.
+    pub tests: Vec<String>,
+    /// What can be reached.
+    pub network: String,
+    /// How long it may take.
+    pub time: String,
+    /// What it may cost.
+    pub money: String,
+    /// Why it needs an approval of its own.
+    pub needs_approval: Vec<String>,
+    /// What else should be known.
+    pub notes: Vec<String>,
+    /// How to have it run.
+    pub next: String,
+}
+
+/// The commit that a run starts from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PreviewBase {
+    /// Object id.
+    pub commit: String,
+    /// Ref of the branch, if HEAD is on one.
+    pub branch: Option<String>,
+    /// Files that are not part of the run.
+    pub uncommitted: u64,
+}
+
+/// The agent of a contract.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PreviewAgent {
+    /// As it is configured, or as it is known.
+    pub name: String,
+    /// The model, where norma says which.
+    pub model: Option<String>,
+    /// How it reaches its model.
+    pub reach: String,
 }
 
 /// `PATCH /api/runs/:id`.

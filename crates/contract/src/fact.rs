@@ -441,6 +441,9 @@ pub struct ItemEnded {
     pub gates: Vec<GateResult>,
     /// Paths that the change creates, edits and deletes.
     pub files: [u64; 3],
+    /// These paths, as far as they fit; all of them are in `gates.json`. Logs of older versions do not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
     /// Ignored files that its agent left and that are no part of the change, where there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<LeftOut>,

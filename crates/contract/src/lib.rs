@@ -28,6 +28,7 @@ pub mod schema;
 pub mod session;
 mod status;
 mod terms;
+pub mod text;
 pub mod time;
 pub mod view;
 mod wait;

@@ -10,7 +10,7 @@ pub(crate) use contract_derive::JsonSchema;
 #[cfg(test)]
 pub(crate) use schemars::JsonSchema;
 
-use crate::api::{NewRun, PatchRun, Problem, ReplayRun, ResolveApproval, ResumeRun};
+use crate::api::{ContractPreview, NewRun, PatchRun, Problem, ReplayRun, ResolveApproval, ResumeRun};
 use crate::bundle::BundleIndex;
 use crate::documents::{
     AgentRegistry, AgentTaskResult, CompileAnswer, EvidenceBundle, EvidenceReport, Intent, OrchestratorEvent, Patch,
@@ -151,6 +151,7 @@ schemas! {
     "compile_answer.v0.json" => CompileAnswer,
     "config.v1.json" => Config,
     "contract.v1.json" => Contract,
+    "contract_preview.v1.json" => ContractPreview,
     "event_line.v1.json" => EventLine,
     "evidence_bundle.v1.json" => EvidenceBundle,
     "evidence_report.v1.json" => EvidenceReport,

@@ -39,6 +39,8 @@ pub use host::checkpoint::problem as checkpoint_problem;
 pub use host::export::{export, verify_all, verify_run};
 pub use host::feed::{Delta, DeltaObserver};
 pub use host::follow::{Followed, Follower, Line, Lines};
+pub use host::intake::agent::{choose as choose_agent, name_one as name_one_agent};
+pub use host::intake::{Checked, Draft, Part, Planned, Typing, Unplanned, Wanted, plan};
 pub use host::intents::{compiled, patch_of_session};
 pub use host::owner::{Owner, Taken};
 pub use host::preview::Preview;

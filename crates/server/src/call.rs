@@ -11,6 +11,7 @@ use contract::{Limits, json};
 use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::ops::RangeInclusive;
 use std::pin::pin;
 
 /// Longest body that is looked at.
@@ -40,12 +41,13 @@ impl Call {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A number of the query.
-    pub(crate) fn number(&self, name: &str, most: u64) -> Outcome<Option<u64>> {
+    /// A number of the query, within these bounds.
+    pub(crate) fn number(&self, name: &str, within: RangeInclusive<u64>) -> Outcome<Option<u64>> {
         let Some(text) = self.query(name) else { return Ok(None) };
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = text.parse().ok().filter(|number| digits && *number <= most);
-        number.map(Some).ok_or_else(|| Problem::invalid(format!("{name} must be a number from 0 to {most}")))
+        let number = text.parse().ok().filter(|number| digits && within.contains(number));
+        let (least, most) = (within.start(), within.end());
+        number.map(Some).ok_or_else(|| Problem::invalid(format!("{name} must be a number from {least} to {most}")))
     }
 
     /// The body, as what it has to be; one that is not there is an empty object.

@@ -325,3 +325,52 @@ fn event_of(slug: &str, line: &str) -> store::Result<Event> {
     let line = EventLine::parse(line.as_bytes()).map_err(|problems| damaged(format!("{problems:?}")))?;
     line.event().map_err(|why| damaged(why.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board() -> Watched {
+        let run = store::new_run_id();
+        Watched { projector: Some(Box::new(Projector::new(run, ""))), ..Watched::default() }
+    }
+
+    fn batch(seq: u64, bytes: usize) -> Batch {
+        Batch { seq: Some(seq), texts: [Text { json: "x".repeat(bytes).into() }].into() }
+    }
+
+    fn received(watching: &mut Watching) -> usize {
+        std::iter::from_fn(|| watching.try_next()).count()
+    }
+
+    #[test]
+    fn whoever_reads_nothing_is_let_go_by_facts_and_by_bytes_and_others_are_not() {
+        for (facts, bytes, held) in [(BEHIND_MAX + 5, 1, BEHIND_MAX), (10, BEHIND_BYTES_MAX / 4, 3)] {
+            let mut watched = board();
+            let (mut slow, mut quick) = (watched.join(None), watched.join(None));
+            let mut read = 0;
+            for seq in 1..=facts as u64 {
+                watched.tell(&batch(seq, bytes));
+                read += received(&mut quick);
+            }
+            assert_eq!((read, received(&mut slow)), (facts, held));
+            assert!(slow.queue.is_closed() && !quick.queue.is_closed());
+        }
+    }
+
+    #[test]
+    fn whoever_comes_back_soon_is_told_what_they_missed_and_nothing_twice() {
+        let mut watched = board();
+        for seq in 1..=(RECENT_MAX as u64 + 10) {
+            watched.seq = seq;
+            watched.keep(batch(seq, 1));
+        }
+        let last = watched.seq;
+        let mut missed = watched.join(Some(last - 3));
+        assert!(missed.is_whole);
+        let seqs: Vec<Option<u64>> = std::iter::from_fn(|| missed.try_next()).map(|batch| batch.seq).collect();
+        assert_eq!(seqs, [last - 2, last - 1, last].map(Some));
+        assert!(!watched.join(Some(1)).is_whole, "what is not kept is read from the log");
+        assert_eq!(received(&mut watched.join(None)), 0, "history is for those who ask");
+    }
+}

@@ -27,6 +27,8 @@ pub(crate) enum Shape {
     Strings(&'static [&'static str]),
     /// An object with this list.
     List(&'static str),
+    /// A document.
+    Form(fn() -> &'static Form),
     /// An object with this list of documents.
     Of(&'static str, fn() -> &'static Form),
     Run,
@@ -99,6 +101,7 @@ impl Shape {
         match self {
             Shape::Ok => object(&[("ok", json!({"const": true}))]),
             Shape::Strings(names) => object(&names.iter().map(|name| (*name, text())).collect::<Vec<_>>()),
+            Shape::Form(form) => schemas.refer(form()),
             Shape::List(name) => object(&[(name, json!({"type": "array", "items": {"type": "object"}}))]),
             Shape::Of(name, form) => {
                 let item = schemas.refer(form());
@@ -166,6 +169,9 @@ fn operation(route: &Route, problem: &Value, schemas: &mut Schemas) -> Value {
         said["content"] = good;
     }
     answers.insert(route.status.to_string(), said);
+    if let Some((status, shape)) = route.or_else {
+        answers.insert(status.to_string(), json!({"description": route.says, "content": shape.content(schemas)}));
+    }
     for (status, word) in STATUSES {
         let content = json!({"application/json": {"schema": problem}});
         answers.insert(status.to_string(), json!({"description": word, "content": content}));
@@ -207,9 +213,9 @@ fn right(right: Option<Right>) -> &'static str {
 }
 
 fn parameter(query: &Query) -> Value {
-    let schema = match query.is_number {
-        true => json!({"type": "integer", "minimum": 0}),
-        false => json!({"type": "string"}),
+    let schema = match query.least {
+        Some(least) => json!({"type": "integer", "minimum": least}),
+        None => json!({"type": "string"}),
     };
     json!({"name": query.name, "in": "query", "required": query.is_needed, "description": query.says, "schema": schema})
 }

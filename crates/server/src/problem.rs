@@ -82,7 +82,7 @@ impl Problem {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "norma could not do this; its log says why")
     }
 
-    fn with(mut self, causes: Vec<String>, hint: Option<&str>) -> Problem {
+    pub(crate) fn with(mut self, causes: Vec<String>, hint: Option<&str>) -> Problem {
         self.told.details.causes = causes;
         self.told.details.hint = hint.map(str::to_owned);
         self

@@ -5,6 +5,7 @@ pub(crate) mod contracts;
 pub(crate) mod live;
 pub(crate) mod meta;
 pub(crate) mod runs;
+pub(crate) mod sentence;
 pub(crate) mod work;
 
 use crate::App;

@@ -62,7 +62,9 @@ struct Answered(&'static str);
 /// Looks at every request before anything else does, and dresses every answer.
 async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let method = request.method().clone();
-    let (mut response, session) = match principal(&app, &request) {
+    let peer = request.extensions().get::<Arc<Peer>>().cloned();
+    let asking = principal(&app, (request.method(), request.uri(), request.headers()), peer).await;
+    let (mut response, session) = match asking {
         Ok(principal) => {
             let session = principal.session.to_string();
             request.extensions_mut().insert(principal);
@@ -95,25 +97,30 @@ fn policy(own: &admission::Own) -> String {
 }
 
 /// Who asks, if they may be answered at all.
-fn principal(app: &Arc<App>, request: &Request) -> Outcome<Principal> {
-    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+async fn principal(app: &Arc<App>, head: (&Method, &Uri, &HeaderMap), peer: Option<Arc<Peer>>) -> Outcome<Principal> {
+    let (method, uri, headers) = head;
     let claim = admission::judge(method, uri, headers, &app.own, &app.sessions.cookie)
         .map_err(|refusal| Problem::new(refusal.status, refusal.why))?;
-    let peer = request.extensions().get::<Arc<Peer>>().ok_or_else(|| Problem::internal(&"a connection of nobody"))?;
+    let peer = peer.ok_or_else(|| Problem::internal(&"a connection of nobody"))?;
     let ip = peer.there.ip();
     let unknown = || Problem::new(StatusCode::UNAUTHORIZED, "say who you are: a token, or log in: norma open");
-    let guess = |found: Option<Principal>| {
-        found.ok_or_else(|| {
-            app.sessions.guessed_wrong(ip);
-            unknown()
-        })
-    };
     match claim {
         Claim::Bearer(_) | Claim::Ticket if app.sessions.is_held_off(ip).is_some() => {
             Err(Problem::too_many(app.sessions.is_held_off(ip).unwrap_or(1)))
         }
-        Claim::Bearer(token) => guess(app.sessions.by_token(token)),
-        Claim::Ticket => guess(by_ticket(app, uri)),
+        Claim::Bearer(token) => match app.sessions.by_known_token(token) {
+            Some(known) => Ok(known),
+            None => {
+                let (asked, token) = (app.clone(), token.to_owned());
+                let looking = tokio::task::spawn_blocking(move || asked.sessions.by_new_token(&token, ip)).await;
+                let found = looking.map_err(|why| Problem::internal(&why))?.map_err(Problem::too_many)?;
+                found.ok_or_else(unknown)
+            }
+        },
+        Claim::Ticket => by_ticket(app, uri).ok_or_else(|| {
+            app.sessions.guessed_wrong(ip);
+            unknown()
+        }),
         Claim::Cookie(value) => app.sessions.by_cookie(value).ok_or_else(unknown),
         // Another process of the same user is that user, unless an agent may be one.
         Claim::OwnUser if !app.is_tls && !app.hosting.is_unconfined() && peer.is_own_user() => {
@@ -233,7 +240,8 @@ fn carry_out(app: &Arc<App>, route: &Route, call: &Call) -> Outcome<Reply> {
     let Some(key) = key else { return answer(app, call) };
     let key = key.to_str().map_err(|_| Problem::invalid("the Idempotency-Key is not text"))?;
     let what = format!("{} {} {}", route.method, route.path, call.names.join(" "));
-    let once = app.answers.once(&call.principal, key, &[what.as_bytes(), &call.body], || match answer(app, call)? {
+    let (store, request) = (&app.hosting.state().store, [what.as_bytes(), &call.body]);
+    let once = app.answers.once(store, &call.principal, (key, &request), || match answer(app, call)? {
         Reply::Json(status, value) => Ok((status, value.to_string())),
         Reply::Spelled(status, text) => Ok((status, text)),
         _ => Err(Problem::internal(&"only JSON is remembered")),
@@ -249,11 +257,11 @@ async fn wish(app: &Arc<App>, call: Call, given: String) -> Outcome<Wish> {
         let run = app.with_reader(|reader| reader.run(&slug))?.map(|view| view.id);
         let run = run.ok_or_else(|| Problem::not_found("there is no such run"))?;
         let most = crate::route::live::SEQ_MAX;
-        let since = match call.number("since", most)? {
+        let since = match call.number("since", 0..=most)? {
             Some(since) => Some(since),
             None => last_event(&call.headers),
         };
-        Ok(Wish { run, since })
+        Ok(Wish { run, since, session: call.principal.session })
     });
     looking.await.map_err(|why| Problem::internal(&why))?
 }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// How long a login link is good.
 pub(crate) const LOGIN_TICKET: Duration = Duration::from_secs(60);
@@ -102,7 +103,10 @@ pub(crate) struct Sessions {
     token: Digest,
     owner: String,
     users: Option<Users>,
+    guessing: Mutex<()>,
     state: Mutex<State>,
+    /// Told when a session was ended.
+    ended: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -132,7 +136,15 @@ impl Sessions {
     /// `owner` is who started the server, and who everybody is where there are no users.
     pub(crate) fn new(token: &str, owner: String, users: Option<Users>) -> Sessions {
         let cookie = format!("norma_{}", &secret()[..12]);
-        Sessions { cookie, token: digest(token), owner, users, state: Mutex::default() }
+        Sessions {
+            cookie,
+            token: digest(token),
+            owner,
+            users,
+            guessing: Mutex::default(),
+            state: Mutex::default(),
+            ended: watch::Sender::new(()),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -166,13 +178,27 @@ impl Sessions {
         }
     }
 
-    /// Whoever this token is of.
-    pub(crate) fn by_token(&self, token: &str) -> Option<Principal> {
+    /// Whoever this token is of, where that can be told at once.
+    pub(crate) fn by_known_token(&self, token: &str) -> Option<Principal> {
         if digest(token) == self.token {
             return Some(self.owner(token));
         }
-        let (name, role) = self.users.as_ref()?.find(token)?;
+        let (name, role) = self.users.as_ref()?.remembered(token)?;
         Some(Principal { name, role, session: digest(token) })
+    }
+
+    /// The same for one that was not seen before, which takes a moment: one after another, so that whoever guesses many at
+    /// once is slowed down like others. The error is for how many seconds they are not listened to.
+    pub(crate) fn by_new_token(&self, token: &str, ip: IpAddr) -> Result<Option<Principal>, u64> {
+        let _one_at_a_time = self.guessing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seconds) = self.is_held_off(ip) {
+            return Err(seconds);
+        }
+        let found = self.users.as_ref().and_then(|users| users.find(token));
+        if found.is_none() {
+            self.guessed_wrong(ip);
+        }
+        Ok(found.map(|(name, role)| Principal { name, role, session: digest(token) }))
     }
 
     /// Whoever this session is of.
@@ -221,7 +247,23 @@ impl Sessions {
 
     /// Ends a session.
     pub(crate) fn close(&self, session: &Digest) -> bool {
-        self.lock().sessions.remove(session).is_some()
+        let was_open = self.lock().sessions.remove(session).is_some();
+        self.ended.send_replace(());
+        was_open
+    }
+
+    /// Whether this is a session of a browser, and open. Whoever asks uses it.
+    pub(crate) fn is_open(&self, session: &Digest) -> bool {
+        let mut state = self.lock();
+        let Some(session) = state.sessions.get_mut(session) else { return false };
+        let is_open = session.used.elapsed() < SESSION_IDLE;
+        session.used = if is_open { Instant::now() } else { session.used };
+        is_open
+    }
+
+    /// Is told whenever a session is ended.
+    pub(crate) fn endings(&self) -> watch::Receiver<()> {
+        self.ended.subscribe()
     }
 
     /// Every session: a part of its digest, whose it is, since when.
@@ -276,7 +318,9 @@ mod tests {
         let found = sessions.by_cookie(&value).unwrap();
         assert_eq!((found.name.as_str(), found.role), ("Ada <ada@example.org>", Role::Admin));
         assert!(sessions.by_cookie("x").is_none());
+        assert!(sessions.is_open(&found.session) && !sessions.is_open(&sessions.owner("x").session));
         assert!(sessions.close(&found.session) && sessions.by_cookie(&value).is_none());
+        assert!(!sessions.is_open(&found.session));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::hub::{self, Batch, Watching};
 use crate::problem::Outcome;
 use axum::body::Bytes;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
-use contract::{RunId, Slug};
+use contract::{Digest, RunId, Slug};
 use futures_util::SinkExt;
 use run::view::Projector;
 use std::io;
@@ -32,6 +32,8 @@ pub(crate) struct Wish {
     pub(crate) run: RunId,
     /// After which fact; without one, from now on.
     pub(crate) since: Option<u64>,
+    /// Of whoever watches.
+    pub(crate) session: Digest,
 }
 
 /// Why a stream ends.
@@ -45,6 +47,8 @@ enum End {
     Slow,
     /// The client says more than one that watches has to.
     Noisy,
+    /// The client has logged out.
+    LoggedOut,
     /// norma could not.
     Failed,
 }
@@ -59,11 +63,22 @@ pub(crate) enum Client {
 pub(crate) async fn serve(app: Arc<App>, mut client: Client, wish: Wish) {
     let mut cursor = wish.since;
     let _watching = app.metrics.watching();
-    let end = match watch(&app, &mut client, wish.run, &mut cursor).await {
-        Ok(end) => end,
-        Err(_) => End::Failed,
+    let end = tokio::select! {
+        end = watch(&app, &mut client, wish.run, &mut cursor) => end.unwrap_or(End::Failed),
+        () = logged_out(&app, wish.session) => End::LoggedOut,
     };
     client.close(end, cursor).await;
+}
+
+/// Waits until a session that is open now is not any more; for ever, if there is none.
+async fn logged_out(app: &Arc<App>, session: Digest) {
+    let mut endings = app.sessions.endings();
+    if !app.sessions.is_open(&session) {
+        return std::future::pending().await;
+    }
+    while app.sessions.is_open(&session) {
+        let _ = timeout(HEARTBEAT, endings.changed()).await;
+    }
 }
 
 async fn watch(app: &Arc<App>, client: &mut Client, run: RunId, cursor: &mut Option<u64>) -> Outcome<End> {
@@ -237,6 +252,7 @@ impl Client {
             End::Closing => (close_code::AWAY, format!("the server ends{since}")),
             End::Slow => (close_code::AGAIN, format!("too slow{since}")),
             End::Noisy => (close_code::POLICY, "there is nothing to say here".to_owned()),
+            End::LoggedOut => (close_code::POLICY, "the session has ended".to_owned()),
             End::Failed => (close_code::ERROR, "norma could not; its log says why".to_owned()),
         };
         let frame = CloseFrame { code, reason: reason.into() };

@@ -8,7 +8,7 @@ use crate::sessions::Right;
 use crate::{App, openapi::Shape};
 use axum::http::Method;
 use contract::ApprovalView;
-use contract::api::{NewRun, PatchRun, ReplayRun, ResolveApproval, ResumeRun};
+use contract::api::{ContractPreview, NewRun, PatchRun, ReplayRun, ResolveApproval, ResumeRun};
 use contract::schema::{Document, Form};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,8 @@ pub(crate) enum Does {
 pub(crate) struct Query {
     pub(crate) name: &'static str,
     pub(crate) says: &'static str,
-    pub(crate) is_number: bool,
+    /// The least number, if it is one.
+    pub(crate) least: Option<u64>,
     pub(crate) is_needed: bool,
 }
 
@@ -61,21 +62,23 @@ pub(crate) struct Route {
     /// What a good answer is.
     pub(crate) status: u16,
     pub(crate) answer: Shape,
+    /// Another one, where nothing was done yet.
+    pub(crate) or_else: Option<(u16, Shape)>,
     pub(crate) does: Does,
     pub(crate) patience: Duration,
 }
 
 const fn word(name: &'static str, says: &'static str) -> Query {
-    Query { name, says, is_number: false, is_needed: false }
+    Query { name, says, least: None, is_needed: false }
 }
 
-const fn number(name: &'static str, says: &'static str) -> Query {
-    Query { name, says, is_number: true, is_needed: false }
+const fn number(name: &'static str, least: u64, says: &'static str) -> Query {
+    Query { name, says, least: Some(least), is_needed: false }
 }
 
 const VIEW: Query = word("view", "norma: the run as `norma show --json` prints it");
-const LIMIT: Query = number("limit", "how many at most");
-const SINCE: Query = number("since", "only what comes after this fact of the run's log");
+const LIMIT: Query = number("limit", 1, "how many at most");
+const SINCE: Query = number("since", 0, "only what comes after this fact of the run's log");
 
 impl Route {
     fn get(path: &'static str, says: &'static str, answer: Shape, does: Answering) -> Route {
@@ -88,6 +91,7 @@ impl Route {
             body: Takes::Nothing,
             status: 200,
             answer,
+            or_else: None,
             does: Does::Answer(does),
             patience: QUICK,
         }
@@ -160,7 +164,14 @@ fn of_runs() -> Vec<Route> {
             .with([LIMIT, word("cursor", "`next` of the page before")]),
         Route {
             status: 201,
-            ..Route::post("/api/runs", "Starts a run.", Shape::Run, work::start).taking(NewRun::form)
+            or_else: Some((200, Shape::Form(ContractPreview::form))),
+            ..Route::post(
+                "/api/runs",
+                "Starts a run; of a sentence without `yes`, shows its contract.",
+                Shape::Run,
+                work::start,
+            )
+            .taking(NewRun::form)
         },
         Route::get("/api/runs/{id}", "A run.", Shape::RunOrView, runs::show).with([VIEW]),
         Route {

@@ -8,7 +8,7 @@ use contract::Digest;
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many tokens that were right are remembered, since checking one takes a moment on purpose.
 const KNOWN_MAX: usize = 1000;
@@ -50,22 +50,34 @@ impl Users {
         Ok(Users { users, known: Mutex::default() })
     }
 
-    /// Whose token this is.
-    pub(crate) fn find(&self, token: &str) -> Option<(String, Role)> {
+    /// Whose token this is, if it was right before.
+    pub(crate) fn remembered(&self, token: &str) -> Option<(String, Role)> {
         let digest = contract::hash::sha256(token.as_bytes());
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let remembered = known().get(&digest).copied();
+        let at = self.known().get(&digest).copied()?;
+        Some(self.named(at))
+    }
+
+    /// Whose token this is. It takes a moment, on purpose: not for a thread that others wait for.
+    pub(crate) fn find(&self, token: &str) -> Option<(String, Role)> {
         let is_of = |user: &User| {
             let digest = PasswordHash::new(&user.token);
             digest.is_ok_and(|digest| Argon2::default().verify_password(token.as_bytes(), &digest).is_ok())
         };
-        let at = remembered.or_else(|| self.users.iter().position(is_of))?;
-        let mut known = known();
+        let at = self.users.iter().position(is_of)?;
+        let mut known = self.known();
         if known.len() < KNOWN_MAX {
-            known.insert(digest, at);
+            known.insert(contract::hash::sha256(token.as_bytes()), at);
         }
+        Some(self.named(at))
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Digest, usize>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn named(&self, at: usize) -> (String, Role) {
         let user = &self.users[at];
-        Some((user.name.clone(), user.role))
+        (user.name.clone(), user.role)
     }
 }
 
@@ -83,8 +95,11 @@ mod tests {
         let text = serde_json::json!({"users": [{"name": "ada", "role": "approver", "token": digest}]});
         std::fs::write(&path, text.to_string()).unwrap();
         let users = Users::read(&path).unwrap();
+        assert_eq!(users.remembered("token of ada"), None);
         for _ in 0..2 {
             assert_eq!(users.find("token of ada"), Some(("ada".to_owned(), Role::Approver)));
+            assert_eq!(users.remembered("token of ada"), Some(("ada".to_owned(), Role::Approver)));
+            assert_eq!(users.remembered("token of eve"), None);
             assert_eq!(users.find("token of eve"), None);
             assert_eq!(users.find(&digest), None);
         }

@@ -3,6 +3,7 @@
 //! here blocks; an acknowledgement can be awaited too ([`Ticket`]).
 
 mod agents;
+mod answers;
 mod approvals;
 mod audit_end;
 mod bundle;
@@ -28,6 +29,7 @@ mod seal;
 mod tasks;
 mod verify;
 
+pub use answers::Asked;
 pub use audit_end::AuditEnd;
 pub use damage::{Damage, Quarantine};
 pub use db::{JournalMode, Reindexed, SQLITE_VERSION_MIN, reindex, sqlite_version};

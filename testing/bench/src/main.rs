@@ -18,6 +18,7 @@ mod memory;
 mod page;
 mod runs;
 mod sample;
+mod server;
 mod spawn;
 mod step;
 mod transfer;
@@ -47,7 +48,7 @@ struct Args {
 type Benchmark = fn(&World) -> Result<Section>;
 
 /// Every benchmark by name, in the order of the page.
-const BENCHMARKS: [(&str, Benchmark); 12] = [
+const BENCHMARKS: [(&str, Benchmark); 13] = [
     ("step", step::run),
     ("batch", batch::run),
     ("agents", agents::run),
@@ -60,6 +61,7 @@ const BENCHMARKS: [(&str, Benchmark); 12] = [
     ("memory", memory::run),
     ("bundle", bundle::run),
     ("growth", growth::run),
+    ("server", server::run),
 ];
 
 fn main() -> ExitCode {
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         // What is measured is measured in processes of their own.
         [agents::SPEAK, events] => agents::speak(events),
         [transfer::FETCH, address] => transfer::fetch(address),
+        [server::SERVE, dir, norma, home] => server::serve(dir.as_ref(), norma.as_ref(), home.as_ref()),
         [memory::HOLD, agents, norma, dir] => memory::hold(agents, norma.as_ref(), dir.as_ref()),
         words => parse(words.iter().map(|&word| word.to_owned())).and_then(|args| measure(&args)),
     };

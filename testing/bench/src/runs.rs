@@ -112,7 +112,7 @@ fn place(world: &World, name: &str, runs: u64) -> Result<Place> {
 }
 
 /// Made through the store itself: started, failed, sealed.
-fn make(world: &World, layout: &Layout, runs: u64) -> Result<()> {
+pub(crate) fn make(world: &World, layout: &Layout, runs: u64) -> Result<()> {
     let store = Store::open(layout)?;
     let keys = Trust::new(&world.dir.join("home/data/norma"), &layout.state).keys()?;
     let next = AtomicU64::new(0);

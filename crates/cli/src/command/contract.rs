@@ -2,7 +2,7 @@
 
 use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
-use crate::text::{out, safe, short};
+use crate::text::{named, out, safe};
 use clap::Subcommand;
 use contract::Item;
 use contract::documents::Kind;
@@ -10,13 +10,9 @@ use contract::documents::task_contract::Draft;
 use runner::git::Objects;
 use runner::{Context, Settings, Submitted, load_settings};
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
-
-/// How many names a line of the summary has.
-const NAMES_SHOWN: usize = 8;
 
 /// Check, make and activate contracts
 #[derive(clap::Args)]
@@ -252,7 +248,7 @@ fn tell(here: &Surroundings, name: &str, submitted: Submitted) -> Outcome<ExitCo
 }
 
 /// Messages quote the document, so each line is made safe by itself.
-pub(super) fn refusal(name: &str, submitted: Submitted) -> CommandError {
+pub(crate) fn refusal(name: &str, submitted: Submitted) -> CommandError {
     let violations = submitted.items.err().unwrap_or_default();
     let lines: Vec<String> =
         violations.iter().map(|violation| format!("\n  {}", safe(&violation.to_string()))).collect();
@@ -284,15 +280,4 @@ fn summary(name: &str, kind: &str, items: &[Item], submitted: &Submitted) -> Str
         format!("sha256: {}", submitted.sha256),
     ]
     .join("\n")
-}
-
-/// Each name once, as many as a line holds.
-pub(super) fn named(names: impl Iterator<Item = String>) -> String {
-    let mut seen = BTreeSet::new();
-    let names: Vec<String> = names.filter(|name| seen.insert(name.clone())).map(|name| short(&name, 80)).collect();
-    match names.len() {
-        0 => "none".to_owned(),
-        count if count > NAMES_SHOWN => format!("{} and {} more", names[..NAMES_SHOWN].join(", "), count - NAMES_SHOWN),
-        _ => names.join(", "),
-    }
 }

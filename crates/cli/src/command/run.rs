@@ -1,7 +1,6 @@
 //! `norma run`: carries out a sentence, a task, a contract, a goal, or every task that is ready.
 
 pub(crate) mod agent;
-mod draft;
 mod nothing;
 mod preflight;
 mod sentence;
@@ -14,7 +13,7 @@ use crate::session::Session;
 use crate::surroundings::Surroundings;
 use crate::text::{err, out, safe};
 use contract::Status;
-use runner::{InForce, Preview, Start, Typed};
+use runner::{Draft, InForce, Preview, Start, Typed, Typing};
 use std::process::ExitCode;
 use what::What;
 
@@ -102,6 +101,11 @@ impl Args {
         Work { document, jobs: JOBS_DEFAULT, new, no_wait, yes_wide, many: false, typed }
     }
 
+    /// What was typed about a contract.
+    fn typing<'a>(&'a self, here: &'a Surroundings) -> Typing<'a> {
+        Typing { cwd: &here.cwd, allow: &self.allow, tests: &self.test, criteria: &self.ac }
+    }
+
     /// A contract that was typed: nothing is proposed, and everything is checked before an agent starts.
     fn contract(&self, goal: &str, here: &Surroundings) -> Outcome<ExitCode> {
         super::task::require_words(goal, &self.ac)?;
@@ -112,7 +116,7 @@ impl Args {
         let typed = Typed { agent: agent.name, model: self.model.clone(), budgets: self.budget.clone() };
         typed.apply(&mut settings)?;
         let preview = Preview::open(&context)?;
-        let (draft, notes) = draft::typed(self, here, &preview, &settings, (goal, &typed.agent))?;
+        let (draft, notes) = Draft::typed(&preview, &settings, &self.typing(here), (goal, &typed.agent))?;
         let document = draft.document()?.to_string().into_bytes();
         if let Ok([item]) = preview.submit(&settings, &document)?.items.as_deref() {
             let shown = preview.shown(&settings.config)?;

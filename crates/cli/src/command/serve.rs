@@ -8,7 +8,7 @@ use crate::progress::at_work;
 use crate::surroundings::Surroundings;
 use crate::text::{err, out, safe};
 use contract::ServerConfig;
-use runner::{Context, Hosted, Hosting};
+use runner::{Context, Hosted, Hosting, Sender};
 use serde::{Deserialize, Serialize};
 use server::{Listen, Options, Server};
 use std::net::SocketAddr;
@@ -83,6 +83,7 @@ impl Args {
         }
         let hosting = Arc::new(self.take(here, &context)?);
         let options = self.options(here, &context)?;
+        let sender = options.sender.clone();
         let server = Server::bind(hosting.clone(), options).map_err(refused)?;
         let interrupts = Interrupts::install()?;
         let stop = server.stopper();
@@ -90,7 +91,7 @@ impl Args {
         let whereabouts = Whereabouts { pid: std::process::id(), url: server.url().to_owned() };
         let _here = Noted::new(&context.layout, &whereabouts)?;
         self.announce(here, &server);
-        take_over(here, &hosting);
+        take_over(&sender, &hosting);
         server.run().map_err(refused)?;
         drop(hosting);
         Ok(ExitCode::SUCCESS)
@@ -139,7 +140,7 @@ impl Args {
             user_file: self.user_file.as_ref().map(|path| here.cwd.join(path)),
             token_file: context.trust.server_token()?,
             person: here.person(&context.user),
-            sender: runner::Sender { attended: false, ..here.sender() },
+            sender: Sender { attended: false, ..here.sender() },
             connections: connections as usize,
             drain: Duration::from_secs(drain_seconds.into()),
         })
@@ -162,8 +163,8 @@ impl Args {
 }
 
 /// Continues what nobody paused.
-fn take_over(here: &Surroundings, hosting: &Hosting) {
-    let taken = match hosting.take_over(&here.sender(), JOBS_DEFAULT) {
+fn take_over(sender: &Sender, hosting: &Hosting) {
+    let taken = match hosting.take_over(sender, JOBS_DEFAULT) {
         Ok(taken) => taken,
         Err(error) => return err(&format!("could not look for runs to continue: {}", safe(&error.to_string()))),
     };
@@ -204,8 +205,9 @@ struct Noted(Vec<PathBuf>);
 impl Noted {
     fn new(layout: &Layout, found: &Whereabouts) -> Outcome<Noted> {
         let files = vec![whereabouts_file(layout), pid_file(layout)];
-        store::write_whole(&files[0], serde_json::json!(found).to_string().as_bytes())?;
         store::write_whole(&files[1], format!("{}\n", found.pid).as_bytes())?;
+        // Last: whoever started it in the background has waited for this one.
+        store::write_whole(&files[0], serde_json::json!(found).to_string().as_bytes())?;
         Ok(Noted(files))
     }
 }

@@ -28,11 +28,11 @@ read -r more
 "#;
 
 /// What the script above asks to run.
-const COMMAND: &str = "cp README.md made.txt";
+pub(crate) const COMMAND: &str = "cp README.md made.txt";
 const COMMAND_ASKED: &str = r#""command":"cp README.md made.txt""#;
 
 /// An item whose agent asks to run this.
-fn with_request(command: &str) -> TestEnvironment {
+pub(crate) fn with_request(command: &str) -> TestEnvironment {
     let env = TestEnvironment::initialized();
     env.write("agent.sh", &AGENT.replace(COMMAND_ASKED, &format!("\"command\":\"{command}\"")));
     env.commit("an agent");

@@ -1,9 +1,12 @@
 //! `norma serve` from outside: a real process, spoken to over TCP.
 
+mod approvals;
 mod client;
 mod limits;
 mod security;
+mod sentence;
 mod streams;
+mod team;
 mod work;
 
 use crate::environment::{TestEnvironment, eventually};
@@ -59,6 +62,48 @@ fn everything_that_happened_is_told_oldest_first_page_by_page() {
         }
     }
     assert_eq!(&paged, events);
+}
+
+/// Every text in a value, with the name of its member.
+fn texts(value: &Value, name: &str, each: &mut impl FnMut(&str, &str)) {
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, value)| texts(value, name, each)),
+        Value::Array(values) => values.iter().for_each(|value| texts(value, name, each)),
+        Value::String(text) => each(name, text),
+        _ => {}
+    }
+}
+
+#[test]
+fn times_are_utc_and_references_to_artifacts_lead_to_them() {
+    let env = TestEnvironment::with_patch(crate::environment::PATCH);
+    env.norma(&["run", "1"]).success();
+    let served = serve(&env);
+    let run = served.get("/api/runs")["runs"][0].clone();
+    let id = run["id"].as_str().unwrap();
+    let events = served.get(&format!("/api/runs/{id}/events"))["events"].clone();
+    let (mut times, mut references) = (0, Vec::new());
+    let is_time = |text: &str| {
+        let form = "0000-00-00T00:00:00.000Z".chars();
+        let fits = |(c, form): (char, char)| if form == '0' { c.is_ascii_digit() } else { c == form };
+        text.len() == 24 && text.chars().zip(form).all(fits)
+    };
+    for value in [&run, &events] {
+        texts(value, "", &mut |name, text| {
+            if name == "ts" || name.ends_with("At") {
+                assert!(is_time(text), "{name}: {text}");
+                times += 1;
+            }
+            let is_reference = name == "ref" || text.starts_with("artifact:");
+            references.extend(is_reference.then(|| text.to_owned()));
+        });
+    }
+    assert!(times > 20 && !references.is_empty(), "{times} {references:?}");
+    for reference in references {
+        let artifact = reference.strip_prefix("artifact://").unwrap_or_else(|| panic!("{reference}"));
+        let found = served.get(&format!("/api/runs/{id}/artifacts/{artifact}"));
+        assert_eq!(found["artifact"]["id"], json!(artifact));
+    }
 }
 
 #[test]

@@ -428,7 +428,9 @@ impl Projector {
         let (place, ts) = (ended.item as usize, out.ts);
         let ok = ended.status == ItemStatus::Success;
         let count = ended.files.iter().sum();
-        let diff = Diff { files_changed: (count == 0).then(Vec::new), summary: changed(count), empty: count == 0 };
+        // A log of an older version does not name them.
+        let files_changed = (count == 0 || !ended.paths.is_empty()).then(|| ended.paths.clone());
+        let diff = Diff { files_changed, summary: changed(count), empty: count == 0 };
         self.change_ended(place, ended.change, ended.step, diff, true, out);
         let summary = match (ok, ended.message.is_empty()) {
             (true, _) => changed(count),

@@ -166,7 +166,7 @@ fn node(
             run_commands: shell != ShellRight::Deny,
             delegate_only: false,
         },
-        permissions: Permissions { cli_permissions_mode: mode(shell), spawn_requires_approval: true },
+        permissions: Permissions { cli_permissions_mode: mode(shell, kind), spawn_requires_approval: true },
         session: Session { session_id: String::new(), reset_commands: reset_commands(kind) },
         connection: Some(connection(ConnectionStatus::Idle, None)),
         inbox_count: Some(0),
@@ -176,11 +176,12 @@ fn node(
     }
 }
 
-/// Under `never` nobody is asked; where there are no commands at all, there is nothing to skip.
-fn mode(shell: ShellRight) -> PermissionsMode {
-    match shell {
-        ShellRight::Never => PermissionsMode::Skip,
-        ShellRight::Deny | ShellRight::Untrusted | ShellRight::OnRequest => PermissionsMode::Gated,
+/// What is in force: under `never` a program that cannot ask asks nobody. An agent that can asks norma, whatever its contract
+/// says of commands, and norma a person about tools that no rule knows.
+fn mode(shell: ShellRight, kind: Option<AgentType>) -> PermissionsMode {
+    match (shell, kind) {
+        (ShellRight::Never, None | Some(AgentType::Exec)) => PermissionsMode::Skip,
+        _ => PermissionsMode::Gated,
     }
 }
 

@@ -151,6 +151,7 @@ impl Ended {
             commit: landed.then(|| commit(&format!("commit-of-{place}"))),
             gates,
             files: [u64::from(landed), 0, 0],
+            paths: Vec::new(),
             left_out: None,
             delta_size: 0,
             tool_ops: 0,

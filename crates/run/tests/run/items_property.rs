@@ -295,6 +295,7 @@ fn finish(
         commit: lands.then(|| commit(&format!("commit-{number}"))),
         gates,
         files: [u64::from(lands), 0, 0],
+        paths: Vec::new(),
         left_out: None,
         delta_size: 0,
         tool_ops: 0,

@@ -256,6 +256,7 @@ fn ended(run: &Run, place: u32, ending: Ending, receipt: &Receipt, made: Made) -
         after,
         commit: made.commit,
         files: ending.judged.change.files(),
+        paths: run::bounded(ending.judged.change.paths.iter().map(|path| shown(&path.path)).collect()),
         left_out: ending.judged.left_out.map(|it| it.with_files_max(LeftOut::EVENT_FILES_MAX)),
         delta_size: ending.judged.change.deltas.size(),
         tool_ops: ending.judged.tool_ops,

@@ -82,6 +82,11 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
         }
         Request::Answer { approval, decision, by, reason, terms } => {
             if let Some(command) = &terms.instead {
+                if terms.lasting {
+                    // What the agent asked would be allowed from then on, which nobody has said.
+                    let message = "another command is allowed once, not for the rest of the contract";
+                    return Err(Error::usage(message, "leave out --contract"));
+                }
                 can_take(host, approval, command)?;
             }
             let answered = host.state.store.answer_approval(approval, decision, by, reason, terms).wait()?;

@@ -12,6 +12,7 @@ pub(crate) mod feed;
 pub(crate) mod follow;
 mod garbage;
 mod graph;
+pub(crate) mod intake;
 pub(crate) mod intents;
 pub(crate) mod owner;
 pub(crate) mod preview;
@@ -38,7 +39,7 @@ use contract::Status;
 use run::Run;
 use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use store::{Reader, Recovery};
 
 /// The owner of a state directory, as the command line holds it: dropping it has every run stop at its next step.
@@ -63,6 +64,8 @@ pub(crate) struct Host {
     state: Arc<StateDir>,
     workers: Arc<Workers>,
     waiting: Arc<Mutex<BTreeMap<String, Held>>>,
+    /// For whom the runs are continued that waited before this host was there.
+    heir: OnceLock<Held>,
     /// Who asked last: mostly it is the same again, and then there is one of it.
     last_sender: Mutex<Arc<Sender>>,
     /// Set, while nobody starts anything, once the host is about to end.
@@ -70,6 +73,7 @@ pub(crate) struct Host {
 }
 
 /// How a run that waits for a person continues.
+#[derive(Clone)]
 struct Held {
     sender: Arc<Sender>,
     jobs: usize,
@@ -102,10 +106,15 @@ impl Hosting {
         let (state, context) = (owner.state().clone(), context.clone());
         let waiting: Arc<Mutex<BTreeMap<String, Held>>> = Arc::default();
         let holding = waiting.clone();
+        let itself: Arc<OnceLock<Weak<Host>>> = Arc::default();
+        let known = itself.clone();
         let over = move |live: &LiveRun| {
-            if live.settled().status == Status::Waiting {
+            let run = live.settled();
+            if run.status == Status::Waiting {
                 let held = Held { sender: live.sender.clone(), jobs: live.jobs };
                 lock(&holding).insert(live.slug.to_string(), held);
+                let host = known.get().cloned().unwrap_or_default();
+                Host::go_on_if_answered(host, run);
             }
         };
         let workers = Arc::new(Workers::new(state.clone(), Box::new(over))?);
@@ -114,9 +123,11 @@ impl Hosting {
             state,
             workers,
             waiting,
+            heir: OnceLock::new(),
             last_sender: Mutex::default(),
             leaving: Mutex::default(),
         });
+        let _ = itself.set(Arc::downgrade(&host));
         let serving = host.clone();
         let listener = socket::listen(&host.context.layout, Arc::new(move |request| serving.reply(request)))?;
         Ok(Hosted::Ours(Box::new(Hosting { host, listener: Some(listener), owner })))
@@ -157,6 +168,11 @@ impl Hosting {
         &self.host.context
     }
 
+    /// The same for somebody who asks: with what their environment decides.
+    pub fn context_of(&self, sender: &Sender) -> Result<Context> {
+        self.host.context_for(sender, &Arc::default())
+    }
+
     /// Has somebody told of everything that is recorded of any run from now on, and of what agents are in the middle of.
     pub fn observe(&self, recorded: store::Observer, deltas: DeltaObserver) {
         self.state().store.observe(recorded);
@@ -174,8 +190,10 @@ impl Hosting {
     }
 
     /// Goes on with every run that nobody paused: whoever worked on it died, or was a server that ended. Each is checked
-    /// as if somebody resumed it. Answers which, and why not, if one could not.
+    /// as if somebody resumed it. Answers which, and why not, if one could not. What waits for a person goes on when it is
+    /// answered.
     pub fn take_over(&self, sender: &Sender, jobs: usize) -> Result<Vec<(String, Option<Error>)>> {
+        let _ = self.host.heir.set(Held { sender: Arc::new(sender.clone()), jobs });
         let slugs = Reader::open(&self.host.state.store.layout)?.abandoned()?;
         let go_on = |run: String| {
             let failed = self.host.start(sender, Start::Resume { run: run.clone(), jobs, approved_by: None }).err();
@@ -267,9 +285,31 @@ impl Host {
             let _ = graph::take_answers(self, slug);
             return true;
         }
-        let Some(Held { sender, jobs }) = lock(&self.waiting).remove(slug) else { return false };
+        let held = lock(&self.waiting).remove(slug);
+        let Some(Held { sender, jobs }) = held.or_else(|| self.inherited(slug)) else { return false };
         // Where it cannot continue, whoever resumes it is told why.
         self.start(&sender, Start::Resume { run: slug.to_owned(), jobs, approved_by: None }).is_ok()
+    }
+
+    /// Continues a run that was answered between its question and the moment from which it waits: whoever answered found
+    /// nothing to wake.
+    fn go_on_if_answered(host: Weak<Host>, run: Arc<Run>) {
+        // Starting something waits for others, so it is not for the worker that let go of the run.
+        std::thread::spawn(move || {
+            let Some(host) = host.upgrade() else { return };
+            let asked = run.approval_wait().map(|wait| wait.approval.to_string());
+            let decided = |id: String| Some(host.reader().ok()?.approval(&id).ok()?.decision.is_some());
+            if asked.and_then(decided) == Some(true) {
+                host.go_on_with(&run.id.slug());
+            }
+        });
+    }
+
+    /// How a run goes on that has waited since before this host was there.
+    fn inherited(&self, slug: &str) -> Option<Held> {
+        let heir = self.heir.get()?;
+        let (run, _) = self.reader().ok()?.load(slug).ok()?;
+        (run.status == Status::Waiting).then(|| heir.clone())
     }
 
     /// Refuses a run that somebody works on already.

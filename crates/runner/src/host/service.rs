@@ -96,7 +96,7 @@ impl Host {
     }
 
     /// The surroundings of the host, with what the environment of whoever asks decides.
-    fn context_for(&self, sender: &Sender, feed: &Arc<Feed>) -> Result<Context> {
+    pub(super) fn context_for(&self, sender: &Sender, feed: &Arc<Feed>) -> Result<Context> {
         let layout = &self.context.layout;
         let user = match sender.git == *self.context.user.environment() {
             true => self.context.user.clone(),

@@ -23,6 +23,12 @@ pub(crate) fn list(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let mut runs: BTreeMap<Slug, Option<contract::RunId>> = BTreeMap::new();
     let mut approvals = Vec::new();
     for asked in &found {
+        let node = nodes.get(&asked.id.to_string()).cloned();
+        // A question that is not in its run's log yet is told in a moment.
+        let is_untold = asked.state == ApprovalState::Pending && node.is_none();
+        if is_untold && app.with_reader(|reader| reader.has_graph(&asked.run_id))? {
+            continue;
+        }
         let id = match runs.get(&asked.run_id) {
             Some(known) => *known,
             None => {
@@ -31,7 +37,6 @@ pub(crate) fn list(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
                 found
             }
         };
-        let node = nodes.get(&asked.id.to_string()).cloned();
         approvals.push(described(app, asked, (id, node), &alike[&question(asked)]));
     }
     Reply::ok(json!({ "approvals": approvals }))
@@ -74,7 +79,10 @@ pub(crate) fn resolve(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let terms = terms(resolution.status, resolution.scope, resolution.modified_args.as_ref())?;
     let unknown = || Problem::not_found("there is no such approval");
     let id = call.name(0).parse::<ApprovalId>().map_err(|_| unknown())?;
-    let asked = app.with_reader(|reader| reader.approvals(false))?.into_iter().find(|asked| asked.id == id);
+    let asked = app.with_reader(|reader| match reader.approval(&id.to_string()) {
+        Err(store::Error::Refused(_)) => Ok(None),
+        found => found.map(Some),
+    })?;
     let asked = asked.ok_or_else(unknown)?;
     if asked.state != ApprovalState::Pending {
         return Err(Problem::conflict(format!("the approval is {} already", asked.state)));
@@ -83,6 +91,7 @@ pub(crate) fn resolve(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
         ResolutionStatus::Denied => ApprovalDecision::Denied,
         ResolutionStatus::Approved | ResolutionStatus::Modified => ApprovalDecision::Granted,
     };
+    app.on_record(call, "POST /api/approvals/{id}/resolve", Some(&id.to_string()))?;
     let (by, reason) = (call.principal.name.clone(), resolution.reason.clone());
     let answered = app.hosting.handle(Request::Answer { approval: id, decision, by, reason, terms });
     // Whatever stands against it now, somebody else was quicker or its time is over.
@@ -90,7 +99,6 @@ pub(crate) fn resolve(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
         400 => Problem::conflict("the approval cannot be answered any more"),
         _ => problem,
     })?;
-    app.on_record(call, "POST /api/approvals/{id}/resolve", Some(&id.to_string()))?;
     let mut told = serde_json::to_value(&resolution).expect("BUG: a resolution is plain data");
     told["by"] = json!(call.principal.name);
     Reply::ok(json!({"approvalId": id, "resolution": told}))
@@ -106,6 +114,7 @@ fn terms(
     let at = |pointer: &str, why: &str| Err(Problem::at(&format!("/resolution{pointer}"), why));
     match (status, modified) {
         (ResolutionStatus::Modified, None) => at("/modifiedArgs", "say what may run instead"),
+        (ResolutionStatus::Modified, Some(_)) if lasting => at("/scope", "another command is allowed once"),
         (ResolutionStatus::Modified, Some(args)) => match (&args.cmd, &args.argv) {
             (Some(cmd), None) => Ok(ApprovalTerms { lasting, instead: Some(cmd.clone()) }),
             (None, Some(argv)) => Ok(ApprovalTerms { lasting, instead: Some(spelled(argv)) }),
@@ -158,6 +167,7 @@ mod tests {
             (Modified, None, None),
             (Modified, None, Some(args(Some("ls"), Some(&["ls"])))),
             (Modified, None, Some(args(None, None))),
+            (Modified, Some(ResolutionScope::Contract), Some(args(Some("ls"), None))),
             (Approved, None, Some(args(Some("ls"), None))),
             (Denied, Some(ResolutionScope::Once), None),
         ] {

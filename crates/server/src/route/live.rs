@@ -24,8 +24,8 @@ pub(crate) fn unreachable(_: &Arc<App>, _: &Call) -> Outcome<Reply> {
 /// `{events, next}`: whole facts, the oldest first, written while they are read. `next` is from where on there are more.
 pub(crate) fn events(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let slug = run_of(app, call.name(0))?;
-    let since = call.number("since", SEQ_MAX)?.unwrap_or(0);
-    let limit = call.number("limit", SEQ_MAX)?.unwrap_or(SEQ_MAX);
+    let since = call.number("since", 0..=SEQ_MAX)?.unwrap_or(0);
+    let limit = call.number("limit", 1..=SEQ_MAX)?.unwrap_or(SEQ_MAX);
     let id = app.with_reader(|reader| reader.load(&slug))?.0.id;
     let (sender, body) = channel::body();
     let app = app.clone();

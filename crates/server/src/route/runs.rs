@@ -20,10 +20,17 @@ const PAGE: u64 = 100;
 const CONTENT_BYTES_MAX: usize = 1 << 20;
 
 pub(crate) fn list(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
-    let limit = call.number("limit", PAGE)?.unwrap_or(PAGE);
-    let cursor = call.query("cursor").map(|given| run_of(app, given)).transpose();
-    let cursor = cursor.map_err(|_| Problem::invalid("cursor must be `next` of the page before"))?;
-    let page = app.with_reader(|reader| reader.graphs(cursor.as_deref(), limit as u32))?;
+    let limit = call.number("limit", 1..=PAGE)?.unwrap_or(PAGE);
+    let cursor = call.query("cursor");
+    // The run that a page ended with may be off the list by now.
+    let is_known = |given: &str| match contract::id::is_slug(given) {
+        true => app.with_reader(|reader| Ok(reader.run(given)?.is_some())),
+        false => Ok(false),
+    };
+    if cursor.map(is_known).transpose()? == Some(false) {
+        return Err(Problem::invalid("cursor must be `next` of the page before"));
+    }
+    let page = app.with_reader(|reader| reader.graphs(cursor, limit as u32))?;
     let next = serde_json::to_string(&page.next).expect("BUG: a slug is plain data");
     Ok(Reply::Spelled(StatusCode::OK, format!(r#"{{"runs":[{}],"next":{next}}}"#, page.runs.join(","))))
 }

@@ -5,6 +5,8 @@ use super::{graph, run_of, with_run};
 use crate::App;
 use crate::call::{Call, Reply};
 use crate::problem::{Outcome, Problem, done};
+use crate::route::sentence::Proposed;
+use crate::sessions::Right;
 use axum::http::StatusCode;
 use contract::api::{NewRun, PatchRun, ReplayHow, ReplayRun, ResumeRun, RunWish, WishedStatus};
 use contract::documents::ReexecStatus;
@@ -20,41 +22,66 @@ pub(crate) const JOBS: usize = 2;
 
 pub(crate) fn start(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let given: NewRun = call.read()?;
-    let start = order(app, call, &given)?;
+    let start = match order(app, call, &given)? {
+        Proposed::Shown(reply) => return Ok(reply),
+        Proposed::Started(start) => start,
+    };
+    app.on_record(call, "POST /api/runs", None)?;
     let (follower, notes) = app.hosting.start(&app.sender, start)?;
     let slug = follower.run().id.slug();
     drop(follower);
+    // Once more with its name, which it did not have before.
     app.on_record(call, "POST /api/runs", Some(&slug))?;
     let beside = if notes.is_empty() { json!({}) } else { json!({"notes": notes}) };
     with_run(app, &slug, StatusCode::CREATED, beside)
 }
 
 /// What is to be started.
-fn order(app: &Arc<App>, call: &Call, given: &NewRun) -> Outcome<Start> {
-    let approved_by = given.yes.then(|| call.principal.name.clone());
-    let kinds = [given.contract.is_some(), given.batch.is_some(), given.goal.is_some(), given.sentence.is_some()];
-    let only_of_sentence = [("allow", &given.allow), ("test", &given.test), ("budget", &given.budget)];
-    let stray = only_of_sentence.iter().find(|(_, list)| !list.is_empty() && given.sentence.is_none());
-    if let Some((name, _)) = stray {
-        return Err(Problem::at(&format!("/{name}"), "only a sentence has this"));
-    }
-    match kinds {
-        [true, false, false, false] => document(app, "contract", json!(given.contract), approved_by),
-        [false, true, false, false] => document(app, "batch", json!(given.batch), approved_by),
-        [false, false, true, false] => {
-            let (goal, agent) = (given.goal.clone().unwrap_or_default(), given.agent.clone());
-            Ok(Start::Goal { goal, criteria: given.acceptance_criteria.clone(), agent })
+fn order(app: &Arc<App>, call: &Call, given: &NewRun) -> Outcome<Proposed> {
+    refuse_stray(given)?;
+    let start = match (&given.contract, &given.batch, &given.goal, &given.sentence) {
+        (Some(contract), None, None, None) => document(app, call, given, ("contract", json!(contract)))?,
+        (None, Some(batch), None, None) => document(app, call, given, ("batch", json!(batch)))?,
+        (None, None, Some(goal), None) => {
+            let (goal, agent) = (goal.clone(), given.agent.clone());
+            Start::Goal { goal, criteria: given.acceptance_criteria.clone(), agent }
         }
-        [false, false, false, true] => {
-            Err(Problem::new(StatusCode::NOT_IMPLEMENTED, "runs cannot be started from a sentence over HTTP yet"))
+        (None, None, None, Some(sentence)) => return super::sentence::propose(app, call, given, sentence),
+        (None, None, None, None) => {
+            return Err(Problem::new(StatusCode::NOT_IMPLEMENTED, "there are no graph runs yet"));
         }
-        [false, false, false, false] => Err(Problem::new(StatusCode::NOT_IMPLEMENTED, "there are no graph runs yet")),
-        _ => Err(Problem::at("", "exactly one of contract, batch, goal and sentence")),
-    }
+        _ => return Err(Problem::at("", "exactly one of contract, batch, goal and sentence")),
+    };
+    Ok(Proposed::Started(start))
+}
+
+/// Refuses what means nothing for what is started.
+fn refuse_stray(given: &NewRun) -> Outcome<()> {
+    let (sentence, goal) = (given.sentence.is_some(), given.goal.is_some());
+    let stray = [
+        ("allow", !given.allow.is_empty() && !sentence, "only a sentence has this"),
+        ("test", !given.test.is_empty() && !sentence, "only a sentence has this"),
+        ("budget", !given.budget.is_empty() && !sentence, "only a sentence has this"),
+        ("yes_wide", given.yes_wide && !sentence, "only a sentence has this"),
+        ("agent", given.agent.is_some() && !sentence && !goal, "only a goal and a sentence have this"),
+        (
+            "acceptance_criteria",
+            !given.acceptance_criteria.is_empty() && !sentence && !goal,
+            "only a goal and a sentence have this",
+        ),
+    ];
+    let violation =
+        |(name, _, why): &(&str, bool, &str)| Violation { pointer: format!("/{name}"), message: (*why).to_owned() };
+    let found: Vec<Violation> = stray.iter().filter(|(_, is_stray, _)| *is_stray).map(violation).collect();
+    if found.is_empty() { Ok(()) } else { Err(Problem::violations("the body is refused", found)) }
 }
 
 /// A contract or a batch. What is wrong with it is told with its place in the body, and goes on record.
-fn document(app: &Arc<App>, name: &str, document: Value, approved_by: Option<String>) -> Outcome<Start> {
+fn document(app: &Arc<App>, call: &Call, given: &NewRun, (name, document): (&str, Value)) -> Outcome<Start> {
+    if given.yes && !call.principal.role.may(Right::Approve) {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "you may start runs, but not approve what they need"));
+    }
+    let approved_by = given.yes.then(|| call.principal.name.clone());
     let text = document.to_string();
     check(app, name, &text)?;
     Ok(Start::Document { name: name.to_owned(), text, jobs: JOBS, new: false, approved_by, typed: None })
@@ -90,8 +117,8 @@ fn shown(app: &Arc<App>, slug: &str) -> Outcome<RunGraph> {
 /// Has the host do something to one run; answers with the run as it is then.
 fn change(app: &Arc<App>, call: &Call, what: &str, request: impl FnOnce(String) -> Request) -> Outcome<Reply> {
     let slug = run_of(app, call.name(0))?;
-    let (message, value) = app.ask(request(slug.clone()))?;
     app.on_record(call, what, Some(&slug))?;
+    let (message, value) = app.ask(request(slug.clone()))?;
     with_run(app, &slug, StatusCode::OK, json!({"message": message, "value": value}))
 }
 
@@ -121,6 +148,7 @@ pub(crate) fn patch(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     if mode.is_some_and(|mode| mode != run.mode) || global_mode.is_some_and(|mode| mode != run.global_mode) {
         return Err(Problem::conflict("only graph runs have modes that can be changed"));
     }
+    app.on_record(call, "PATCH /api/runs/{id}", Some(&slug))?;
     let is_live = app.hosting.live(&slug).is_some();
     match status {
         Some(WishedStatus::Paused) if is_live => drop(app.ask(Request::Pause { run: slug.clone() })?),
@@ -130,15 +158,14 @@ pub(crate) fn patch(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
         }
         _ => {}
     }
-    app.on_record(call, "PATCH /api/runs/{id}", Some(&slug))?;
     with_run(app, &slug, StatusCode::OK, json!({}))
 }
 
 pub(crate) fn resume(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let slug = run_of(app, call.name(0))?;
     let given: ResumeRun = call.read()?;
-    go_on(app, call, &slug, &given)?;
     app.on_record(call, "POST /api/runs/{id}/resume", Some(&slug))?;
+    go_on(app, call, &slug, &given)?;
     with_run(app, &slug, StatusCode::OK, json!({}))
 }
 
@@ -160,9 +187,9 @@ pub(crate) fn replay(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let record = app.with_reader_and(|reader| Ok(runner::verify_run(reader, &context.trust, &slug)?))?;
     if mode == ReplayHow::Reexec {
         runner::check_record(&record)?;
+        app.on_record(call, "POST /api/runs/{id}/replay", Some(&slug))?;
         let (follower, _) = app.hosting.start(&app.sender, Start::Again { run: slug.clone(), jobs: JOBS })?;
         let again = follower.run().id.slug();
-        app.on_record(call, "POST /api/runs/{id}/replay", Some(&slug))?;
         return with_run(app, &again, StatusCode::OK, json!({"run_id": slug, "mode": ReplayMode::Reexec}));
     }
     let policies = runner::load_policies(&context.layout)?;
@@ -174,7 +201,7 @@ pub(crate) fn replay(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let kept = json!(report);
     let request =
         Request::KeepReplay { run: slug.clone(), mode: ReplayMode::Rehydrate, status, at, report: kept.clone() };
-    let (_, path) = app.ask(request)?;
     app.on_record(call, "POST /api/runs/{id}/replay", Some(&slug))?;
+    let (_, path) = app.ask(request)?;
     Reply::ok(json!({"run_id": slug, "mode": ReplayMode::Rehydrate, "status": status, "path": path, "report": kept}))
 }

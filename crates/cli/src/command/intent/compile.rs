@@ -1,12 +1,12 @@
 //! `norma intent compile`: from an intent to plan, patch and tests. Asking an agent is a run like any other, whose one item
 //! may change nothing; a recording is what is left of it under the request's key.
 
-use crate::command::contract::{named, read_from};
+use crate::command::contract::read_from;
 use crate::ending::exit_number;
 use crate::error::{CommandError, Outcome, code};
 use crate::session::Session;
 use crate::surroundings::Surroundings;
-use crate::text::{bytes_out, err, out, safe};
+use crate::text::{bytes_out, err, named, out, safe};
 use contract::documents::{CompileOutput, CompileRequest, Intent, Recording};
 use contract::{Digest, Fact, Reason, RunView, Status, Violation};
 use runner::Start;

@@ -2,17 +2,14 @@
 //! change and what must succeed, and shows it in six lines; one key runs it, edits it or leaves. Nothing is written before
 //! that, not even a state directory.
 
-use super::draft::{Draft, allowed, check_committed, tests};
-use super::shown::{Shown, budgets_of};
+use super::shown::lines;
 use super::{Args, JOBS_DEFAULT, agent, preflight};
-use crate::command::contract::refusal;
 use crate::command::work::{Document, Work};
 use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::{err, key, out, prompt, safe};
-use contract::Item;
-use run::proposal::propose;
-use runner::{Context, InForce, Preview, Settings, Surveyed, Typed};
+use contract::api::ContractPreview;
+use runner::{Checked, Planned, Wanted};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,44 +21,25 @@ enum Answer {
     Leave,
 }
 
-/// A sentence on its way to a contract.
-struct Planned<'a> {
-    here: &'a Surroundings,
-    context: &'a Context,
-    preview: &'a Preview<'a>,
-    settings: Settings,
-    agent: Surveyed,
-    typed: Typed,
-    notes: Vec<String>,
-    because: String,
-    /// The contract, as it is submitted.
-    document: Value,
-}
-
-/// A contract that can be started.
-struct Checked {
-    item: Item,
-    /// Why it needs an approval of its own.
-    wide: Vec<String>,
-    notes: Vec<String>,
-}
-
 pub(super) fn run(args: Args, sentence: &str, here: &Surroundings) -> Outcome<ExitCode> {
     let context = here.context_to_be()?;
     let named = here.config.as_ref().map(|path| here.cwd.join(path));
-    let InForce { settings, unused } = runner::settings_in_force(&context, named.as_deref())?;
-    runner::check_sandbox(&settings.config.sandbox, here.mode, &context.sandbox)?;
-    let agent = agent::choose(here, &context, &settings.config, args.agent.as_deref())?;
-    let preview = Preview::open(&context)?;
-    let mut planned = plan(&args, sentence, here, (&context, &preview), (settings, agent))?;
-    planned.notes.extend(unused);
+    let wanted = Wanted {
+        sentence,
+        typing: args.typing(here),
+        agent: args.agent.as_deref(),
+        model: args.model.as_deref(),
+        budgets: &args.budget,
+    };
+    let pick = |ready: &[runner::Surveyed]| agent::pick(here, &context, ready);
+    let mut planned = runner::plan(&context, (named.as_deref(), here.mode), &wanted, pick)?;
     let mut checked = planned.check()?;
     if !args.yes {
         if !here.is_attended() {
-            return Ok(planned.leave_unconfirmed(&checked));
+            return Ok(leave_unconfirmed(here, &shown(&planned, &checked)));
         }
         loop {
-            planned.show(&checked).lines().for_each(|line| err(&line));
+            lines(&shown(&planned, &checked)).iter().for_each(|line| err(line));
             match answer() {
                 Answer::Run => break,
                 Answer::Leave => {
@@ -71,11 +49,11 @@ pub(super) fn run(args: Args, sentence: &str, here: &Surroundings) -> Outcome<Ex
                         "start over when you like",
                     ));
                 }
-                Answer::Edit => checked = planned.edit()?,
+                Answer::Edit => checked = edit(here, &mut planned)?,
             }
         }
     } else if !here.json {
-        planned.show(&checked).lines().for_each(|line| err(&line));
+        lines(&shown(&planned, &checked)).iter().for_each(|line| err(line));
     }
     if args.yes && !args.yes_wide && !checked.wide.is_empty() {
         let message = format!("--yes does not approve this:\n  {}", safe(&checked.wide.join("\n  ")));
@@ -85,126 +63,56 @@ pub(super) fn run(args: Args, sentence: &str, here: &Surroundings) -> Outcome<Ex
             "approve it as well: --yes-wide; or name less: --allow PATH",
         ));
     }
-    planned.start(&args, &checked.item)
+    start(here, &args, &planned, &checked)
 }
 
-/// The contract that is proposed, with what was typed in place of proposals.
-fn plan<'a>(
-    args: &Args,
-    sentence: &str,
-    here: &'a Surroundings,
-    (context, preview): (&'a Context, &'a Preview<'a>),
-    (mut settings, agent): (Settings, Surveyed),
-) -> Outcome<Planned<'a>> {
-    let (facts, left_out) = preview.facts()?;
-    let proposal = propose(sentence, &facts);
-    let typed_paths = allowed(here, preview, &args.allow)?;
-    let new = typed_paths.iter().filter(|it| it.is_new).map(|it| format!("{} is a new file", it.path));
-    let mut notes: Vec<String> = new.chain(left_out).collect();
-    let tests = match args.test.is_empty() {
-        true => {
-            notes.extend(proposal.notes);
-            proposal.tests
-        }
-        false => tests(here, preview, &settings, &facts, &args.test)?,
-    };
-    let (allow, because) = match typed_paths.is_empty() {
-        true => (proposal.allow, proposal.because),
-        false => (typed_paths.into_iter().map(|it| it.path).collect(), String::new()),
-    };
-    let typed = Typed {
-        agent: agent.name.clone(),
-        model: args.model.clone(),
-        budgets: budgets_of(&args.budget, &settings.config.budgets, &agent),
-    };
-    typed.apply(&mut settings)?;
-    let draft = Draft { goal: sentence, criteria: &args.ac, agent: &agent.name, allow, tests };
-    let document = draft.document()?;
-    Ok(Planned { here, context, preview, settings, agent, typed, notes, because, document })
+fn shown(planned: &Planned<'_>, checked: &Checked) -> ContractPreview {
+    let wide = if checked.wide.is_empty() { "" } else { " --yes-wide" };
+    planned.shown(checked, format!("the same with --yes{wide} runs it"))
 }
 
-impl Planned<'_> {
-    /// Holds the contract to everything that a run of it would be held to before an agent starts.
-    fn check(&self) -> Outcome<Checked> {
-        let bytes = self.document.to_string().into_bytes();
-        let submitted = self.preview.submit(&self.settings, &bytes)?;
-        let items = match &submitted.items {
-            Ok(items) => items.clone(),
-            Err(_) => return Err(refusal("that contract", submitted)),
-        };
-        let [item] = &items[..] else {
-            return Err(CommandError::usage("a sentence is one work item", "several: norma batch FILE"));
-        };
-        let mut notes = self.notes.clone();
-        for path in &item.scope.allowed_paths {
-            let path = check_committed(self.preview, path.as_str(), path.as_str())?;
-            let note = format!("{} is a new file", path.path);
-            if path.is_new && !notes.contains(&note) {
-                notes.push(note);
+/// Nobody is there to confirm it: it is printed, and nothing is started.
+fn leave_unconfirmed(here: &Surroundings, shown: &ContractPreview) -> ExitCode {
+    match here.json {
+        true => out(&serde_json::to_string(shown).expect("BUG: a preview is plain data")),
+        false => {
+            lines(shown).iter().for_each(|line| out(line));
+            err(&format!("nothing was started\nnext: {}", shown.next));
+        }
+    }
+    ExitCode::from(code::WAITING)
+}
+
+/// Opens the contract in the user's editor until it is good, or as it was.
+fn edit(here: &Surroundings, planned: &mut Planned<'_>) -> Outcome<Checked> {
+    let file = EditedFile::new(&planned.document)?;
+    loop {
+        let before = planned.document.clone();
+        let edited = file.edited(here).map(|document| planned.document = document);
+        match edited.and_then(|()| Ok(planned.check()?)) {
+            Ok(checked) => {
+                planned.because.clear();
+                return Ok(checked);
             }
-        }
-        let wide = self.preview.approval_reasons(&self.settings, &items)?;
-        Ok(Checked { item: item.clone(), wide, notes })
-    }
-
-    fn show<'s>(&'s self, checked: &'s Checked) -> Shown<'s> {
-        Shown {
-            context: self.context,
-            head: &self.preview.head,
-            settings: &self.settings,
-            agent: &self.agent,
-            because: &self.because,
-            item: &checked.item,
-            wide: &checked.wide,
-            notes: &checked.notes,
-        }
-    }
-
-    /// Nobody is there to confirm it: it is printed, and nothing is started.
-    fn leave_unconfirmed(&self, checked: &Checked) -> ExitCode {
-        let shown = self.show(checked);
-        match self.here.json {
-            true => out(&shown.json(&self.document).to_string()),
-            false => {
-                shown.lines().for_each(|line| out(&line));
-                let wide = if checked.wide.is_empty() { "" } else { " --yes-wide" };
-                err(&format!("nothing was started\nnext: the same with --yes{wide} runs it"));
-            }
-        }
-        ExitCode::from(code::WAITING)
-    }
-
-    /// Opens the contract in the user's editor until it is good, or as it was.
-    fn edit(&mut self) -> Outcome<Checked> {
-        let file = EditedFile::new(&self.document)?;
-        loop {
-            let before = self.document.clone();
-            match file.edited(self.here).map(|document| self.document = document).and_then(|()| self.check()) {
-                Ok(checked) => {
-                    self.because.clear();
-                    return Ok(checked);
-                }
-                Err(problem) => {
-                    self.document = before;
-                    problem.report(false);
-                    prompt("e edit again · any other key: keep the contract as it was ");
-                    if key() != Some('e') {
-                        return self.check();
-                    }
+            Err(problem) => {
+                planned.document = before;
+                problem.report(false);
+                prompt("e edit again · any other key: keep the contract as it was ");
+                if key() != Some('e') {
+                    return Ok(planned.check()?);
                 }
             }
         }
     }
+}
 
-    fn start(self, args: &Args, item: &Item) -> Outcome<ExitCode> {
-        let Planned { here, settings, typed, document, preview, .. } = self;
-        let shown = preview.shown(&settings.config)?;
-        let context = here.context_or_private()?;
-        preflight::tell_base_tests(here, &context, &settings, &shown, item)?;
-        let document = Document::Typed(document.to_string().into_bytes());
-        let (new, no_wait, yes_wide) = (args.new, args.no_wait, args.yes_wide);
-        Work { document, jobs: JOBS_DEFAULT, new, no_wait, yes_wide, many: false, typed: Some(typed) }.run(here)
-    }
+fn start(here: &Surroundings, args: &Args, planned: &Planned<'_>, checked: &Checked) -> Outcome<ExitCode> {
+    let shown = planned.preview.shown(&planned.settings.config)?;
+    let context = here.context_or_private()?;
+    preflight::tell_base_tests(here, &context, &planned.settings, &shown, &checked.item)?;
+    let document = Document::Typed(planned.document.to_string().into_bytes());
+    let (new, no_wait, yes_wide, typed) = (args.new, args.no_wait, args.yes_wide, Some(planned.typed.clone()));
+    Work { document, jobs: JOBS_DEFAULT, new, no_wait, yes_wide, many: false, typed }.run(here)
 }
 
 fn answer() -> Answer {

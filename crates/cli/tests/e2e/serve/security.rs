@@ -4,11 +4,14 @@
 use super::client::{Answer, Frame, Served, serve};
 use super::with_a_run;
 use crate::environment::TestEnvironment;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Every route with something in place of what its path names, and the methods that it has.
 fn every_route(served: &Served) -> Vec<(String, String)> {
-    let document = served.get("/openapi.json");
+    every_route_of(&served.get("/openapi.json"))
+}
+
+pub(super) fn every_route_of(document: &Value) -> Vec<(String, String)> {
     let mut routes = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {
         let names = ["{id}", "{artifact}", "{name}"];
@@ -23,7 +26,7 @@ fn every_route(served: &Served) -> Vec<(String, String)> {
     routes
 }
 
-fn is_problem(answer: &Answer, status: u16, about: &str) {
+pub(super) fn is_problem(answer: &Answer, status: u16, about: &str) {
     assert_eq!(answer.status, status, "{about}: {}", answer.text());
     let told = answer.json();
     assert!(told["error"].is_string() && told["code"].is_string() && told["details"].is_object(), "{about}: {told}");
@@ -46,11 +49,29 @@ fn rule_1_only_loopback_is_listened_on() {
 }
 
 #[test]
-fn rule_2_and_16_nobody_is_answered_without_saying_who_they_are_on_any_route() {
+fn rule_2_nobody_is_answered_without_saying_who_they_are_on_any_route() {
     let (_env, served) = with_a_run();
+    assert!(served.token.len() >= 32, "a token has 128 bits or more");
     for (method, path) in every_route(&served) {
         let stranger = served.send(&method, &path, &[("Host", &served.host), BROWSER], b"");
         is_problem(&stranger, 401, &format!("{method} {path}"));
+    }
+}
+
+#[test]
+fn rule_16_errors_health_numbers_and_preflights_are_checked_like_everything_else() {
+    let (_env, served) = with_a_run();
+    let bearer = format!("Bearer {}", served.token);
+    let unusual = ["/healthz", "/metrics", "/openapi.json", "/", "/nowhere", "/api/nowhere", "/login", "/favicon.ico"];
+    for path in unusual {
+        for method in ["GET", "HEAD", "OPTIONS", "PUT", "TRACE"] {
+            let about = format!("{method} {path}");
+            let ask = |headers: &[(&str, &str)]| served.send(method, path, headers, b"").status;
+            let host = ("Host", served.host.as_str());
+            assert_eq!(ask(&[host, BROWSER]), 401, "{about}");
+            assert_eq!(ask(&[("Host", "evil.example"), ("Authorization", &bearer)]), 421, "{about}");
+            assert_eq!(ask(&[host, ("Authorization", &bearer), ("Origin", "http://evil.example")]), 403, "{about}");
+        }
     }
 }
 
@@ -104,29 +125,66 @@ fn rule_4_another_name_for_this_machine_is_misdirected_on_every_route() {
 }
 
 #[test]
-fn rule_5_6_and_7_no_page_of_another_origin_is_answered_on_any_route_and_no_answer_says_otherwise() {
+fn rule_5_no_page_of_another_origin_is_answered_on_any_route() {
     let (_env, served) = with_a_run();
     let bearer = format!("Bearer {}", served.token);
+    let base = [("Host", served.host.as_str()), ("Authorization", bearer.as_str())];
+    let port = served.port().to_string();
+    let near = format!("http://localhost:{port}");
     for (method, path) in every_route(&served) {
         let about = format!("{method} {path}");
-        for origin in ["http://evil.example", "null", "https://127.0.0.1"] {
-            let headers = [("Host", served.host.as_str()), ("Authorization", &bearer), ("Origin", origin)];
-            is_problem(&served.send(&method, &path, &headers, b""), 403, &about);
+        for origin in ["http://evil.example", "null", "https://127.0.0.1", "", near.as_str()] {
+            let headers = [&base[..], &[("Origin", origin)]].concat();
+            is_problem(&served.send(&method, &path, &headers, b""), 403, &format!("{about} {origin}"));
         }
-        let headers = [("Host", served.host.as_str()), ("Authorization", &bearer), ("Sec-Fetch-Site", "cross-site")];
-        is_problem(&served.send(&method, &path, &headers, b""), 403, &about);
-        let preflight = [
-            ("Host", served.host.as_str()),
-            ("Origin", "http://evil.example"),
-            ("Access-Control-Request-Method", "POST"),
-        ];
-        is_problem(&served.send("OPTIONS", &path, &preflight, b""), 403, &about);
-        let good = served.ask(&method, &path, None);
+        for site in ["cross-site", "same-site", ""] {
+            let headers = [&base[..], &[("Sec-Fetch-Site", site)]].concat();
+            is_problem(&served.send(&method, &path, &headers, b""), 403, &format!("{about} {site}"));
+        }
+    }
+}
+
+#[test]
+fn rule_6_no_answer_lets_another_origin_read_it_and_preflights_are_refused() {
+    let (_env, served) = with_a_run();
+    for (method, path) in every_route(&served) {
+        let about = format!("{method} {path}");
+        for origin in ["http://evil.example", &format!("http://{}", served.host)] {
+            let preflight =
+                [("Host", served.host.as_str()), ("Origin", origin), ("Access-Control-Request-Method", "POST")];
+            is_problem(&served.send("OPTIONS", &path, &preflight, b""), 403, &about);
+        }
+        let good = served.ask(&method, &format!("{path}?callback=x"), None);
         let cors = good.headers.iter().find(|(name, _)| name.to_lowercase().starts_with("access-control"));
         assert_eq!(cors, None, "{about}");
+        assert!(!good.header("content-type").unwrap_or_default().contains("javascript"), "{about}");
     }
-    let form = [("Host", served.host.as_str()), ("Authorization", &bearer), ("Content-Type", "text/plain")];
-    is_problem(&served.send("POST", "/api/runs", &form, b"{}"), 415, "a form");
+}
+
+#[test]
+fn rule_7_what_changes_something_is_json_and_of_the_own_origin_on_every_route() {
+    let (_env, served) = with_a_run();
+    let bearer = format!("Bearer {}", served.token);
+    let cookie = session(&served);
+    let host = ("Host", served.host.as_str());
+    for (method, path) in every_route(&served).into_iter().filter(|(method, _)| method != "GET") {
+        let about = format!("{method} {path}");
+        for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "application/jsonp"] {
+            let form = [host, ("Authorization", bearer.as_str()), ("Content-Type", kind)];
+            let refused = served.send(&method, &path, &form, b"{}");
+            assert!(matches!(refused.status, 415 | 405 | 404), "{about} {kind}: {}", refused.text());
+            assert!(refused.status == 415 || path.contains("healthz"), "{about} {kind}: {}", refused.text());
+        }
+        let page = [host, ("Cookie", cookie.as_str()), BROWSER, ("Content-Type", "application/json")];
+        is_problem(&served.send(&method, &path, &page, b"{}"), 403, &about);
+    }
+}
+
+/// The cookie of a session.
+fn session(served: &Served) -> String {
+    let login = served.ask("POST", "/api/login-ticket", None).with(200)["ticket"].as_str().unwrap().to_owned();
+    let answer = served.send("GET", &format!("/login?ticket={login}"), &[("Host", &served.host)], b"");
+    answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned()
 }
 
 #[test]
@@ -146,26 +204,124 @@ fn rule_8_a_websocket_is_opened_by_a_session_with_its_origin_by_a_ticket_or_not_
     let with_ticket = format!("{path}&ticket={ticket}");
     assert!(served.upgrade(&with_ticket, &page).is_ok());
     is_problem(&served.upgrade(&with_ticket, &page).err().unwrap(), 401, "the ticket again");
-    let login = served.ask("POST", "/api/login-ticket", None).with(200)["ticket"].as_str().unwrap().to_owned();
-    let cookie = served.send("GET", &format!("/login?ticket={login}"), &[host], b"");
-    let cookie = cookie.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
-    assert!(served.upgrade(&path, &[host, ("Origin", origin.as_str()), ("Cookie", &cookie)]).is_ok());
+    let cookie = session(&served);
+    let in_session = [host, ("Origin", origin.as_str()), ("Cookie", cookie.as_str())];
+    let mut watching = served.upgrade(&path, &in_session).ok().unwrap();
+    served.send("POST", "/api/logout", &in_session, b"").with(200);
+    assert!(matches!(watching.next(), Frame::Close(1008, _)), "a stream ends with the session that opened it");
+    is_problem(&served.upgrade(&path, &in_session).err().unwrap(), 401, "after the end of the session");
+    let cookie = session(&served);
+    // A ticket for one run opens no other.
+    let other = served.ask("POST", "/api/ws-ticket", Some(&json!({"runId": id}))).with(200);
+    let elsewhere =
+        format!("/ws?runId=00000000-0000-7000-8000-000000000000&ticket={}", other["ticket"].as_str().unwrap());
+    is_problem(&served.upgrade(&elsewhere, &page).err().unwrap(), 401, "a ticket for another run");
     is_problem(&served.upgrade(&path, &[host, BROWSER, ("Cookie", &cookie)]).err().unwrap(), 403, "without Origin");
 }
 
 #[test]
-fn rule_9_and_11_every_answer_forbids_what_a_page_does_not_need() {
+fn rule_9_every_answer_forbids_what_a_page_does_not_need() {
     let (_env, served) = with_a_run();
     for (method, path) in every_route(&served).into_iter().filter(|(_, path)| path != "/ws") {
         let answer = served.ask(&method, &path, None);
         let policy = answer.header("content-security-policy").unwrap_or_default();
-        assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{path}: {policy}");
-        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
-        assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"), "{path}");
+        let own = format!("ws://{}", served.host);
+        let forbidden = ["default-src 'none'", "script-src 'self'", "style-src 'self'", "base-uri 'none'"];
+        let more = ["form-action 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'", own.as_str()];
+        for part in forbidden.iter().chain(&more) {
+            assert!(policy.contains(part), "{path}: {part} in {policy}");
+        }
+        assert!(!policy.contains("unsafe") && !policy.contains('*'), "{path}: {policy}");
+        assert_eq!(answer.header("x-frame-options"), Some("DENY"), "{path}");
+        assert_eq!(answer.header("referrer-policy"), Some("no-referrer"), "{path}");
     }
     let page = served.ask("GET", "/", None);
     let tag = page.header("etag").unwrap();
     assert_eq!(served.ask_with("GET", "/", &[("If-None-Match", tag)], None).status, 304);
+    let text = page.text();
+    assert!(!text.contains("<script>") && !text.contains("style=") && !text.contains("http"), "{text}");
+}
+
+#[test]
+fn rule_10_what_an_agent_wrote_is_never_a_page() {
+    const MARKUP: &str = "<script>alert(1)</script><img src=http://evil.example/x>";
+    let env = crate::batches::with_worker(&format!("echo '{MARKUP}' >> src/lib.txt; echo '{MARKUP}' >&2"));
+    let goal = format!("say {MARKUP}");
+    env.norma(&["run", "--goal", &goal, "--agent", "worker", "--allow", "src/lib.txt"]).success();
+    let served = serve(&env);
+    let run = served.get("/api/runs")["runs"][0].clone();
+    assert!(run.to_string().contains("<script>"), "it is there as text: {run}");
+    let id = run["id"].as_str().unwrap();
+    let artifacts: Vec<&String> = run["artifacts"].as_object().unwrap().keys().collect();
+    let paths = every_route(&served).into_iter().filter(|(method, path)| method == "GET" && path != "/ws");
+    for (_, path) in paths.filter(|(_, path)| !path.ends_with("/stream")) {
+        let of_artifact = path.contains("/artifacts/");
+        let path = path.replacen("nothing", id, 1);
+        let all = if of_artifact { &artifacts[..] } else { &artifacts[..1] };
+        for artifact in all {
+            for query in ["", "?download=1"].into_iter().filter(|query| of_artifact || query.is_empty()) {
+                let path = format!("{}{query}", path.replace("nothing", artifact));
+                let answer = served.ask("GET", &path, None);
+                let kind = answer.header("content-type").unwrap_or_default().to_owned();
+                let is_own_page = path == "/" && !answer.text().contains("evil");
+                assert!(!kind.contains("html") || is_own_page, "{path}: {kind}");
+                assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
+                let markup = answer.text().contains("<script>alert");
+                let kept = answer.header("content-disposition").is_some_and(|how| how.starts_with("attachment"));
+                assert!(!markup || kept || kind == "application/json", "{path}: {kind}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rule_11_a_file_is_found_by_its_id_within_its_run_and_is_kept_not_shown() {
+    let (env, served) = with_a_run();
+    let run = served.get("/api/runs")["runs"][0].clone();
+    let path = format!("/api/runs/{}/artifacts", run["id"].as_str().unwrap());
+    for name in ["..%2f..%2fetc%2fpasswd", "%2e%2e", "events.jsonl", "steps%2f001-plan%2foutput.json", "%00", "nothing"]
+    {
+        is_problem(&served.ask("GET", &format!("{path}/{name}"), None), 404, name);
+        is_problem(&served.ask("GET", &format!("{path}/{name}?download=1"), None), 404, name);
+    }
+    let artifact = run["artifacts"].as_object().unwrap().values().find(|it| it["kind"] == "report").unwrap();
+    let id = artifact["id"].as_str().unwrap();
+    let file = served.ask("GET", &format!("{path}/{id}?download=1"), None);
+    assert!(file.header("content-disposition").unwrap().starts_with("attachment"));
+    assert_eq!(file.header("content-type"), Some("application/octet-stream"));
+    assert!(file.header("content-security-policy").unwrap().starts_with("sandbox"));
+    assert_eq!(file.header("cross-origin-resource-policy"), Some("same-origin"));
+    // What lies there now is not what is on record.
+    let on_disk = std::path::Path::new(artifact["path"].as_str().unwrap());
+    std::fs::remove_file(on_disk).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", on_disk).unwrap();
+    let again = served.ask("GET", &format!("{path}/{id}?download=1"), None);
+    assert!(!again.text().contains("root:"), "a link was followed");
+    drop(env);
+}
+
+/// What nobody can have too much of, on every route; what a connection can have too much of is in `limits`.
+#[test]
+fn rule_12_bodies_and_addresses_have_an_end_on_every_route() {
+    let (_env, served) = with_a_run();
+    let bearer = format!("Bearer {}", served.token);
+    let base = [("Host", served.host.as_str()), ("Authorization", bearer.as_str())];
+    let json = [&base[..], &[("Content-Type", "application/json")]].concat();
+    let long = vec![b' '; (1 << 20) + 1];
+    let deep = format!("{}{}", "[".repeat(33), "]".repeat(33));
+    for (method, path) in every_route(&served) {
+        let about = format!("{method} {path}");
+        let address = format!("{path}?x={}", "a".repeat(8 << 10));
+        is_problem(&served.send(&method, &address, &base, b""), 414, &about);
+        if method == "GET" || method == "PUT" {
+            continue;
+        }
+        is_problem(&served.send(&method, &path, &json, &long), 413, &about);
+        let answer = served.send(&method, &path, &json, deep.as_bytes());
+        assert!(matches!(answer.status, 400 | 404) || answer.status == 200, "{about}: {}", answer.text());
+    }
+    let refused = served.send("POST", "/api/runs", &json, format!("{{\"contract\":{deep}}}").as_bytes()).with(400);
+    assert!(refused.to_string().contains("deep"), "{refused}");
 }
 
 #[test]
@@ -183,13 +339,61 @@ fn rule_13_a_session_answers_only_so_many_approvals_a_second() {
 }
 
 #[test]
-fn rule_14_and_19_there_is_no_route_for_a_command_and_no_flag_in_an_address() {
+fn rule_14_there_is_no_route_for_a_command() {
     let (_env, served) = with_a_run();
     for path in ["/api/terminal", "/api/exec", "/api/fs/list?path=/", "/pty", "/file/content?path=/etc/passwd"] {
         is_problem(&served.ask("GET", path, None), 404, path);
+        is_problem(&served.ask("POST", path, None), 404, path);
     }
-    for id in ["..%2f..%2fetc", "--config", "%2e%2e", "a%2fb", "%ff", "@last", "2026"] {
-        is_problem(&served.ask("GET", &format!("/api/runs/{id}"), None), 404, id);
+    // No body of any route has a member that is run, but for contracts and what a person allows instead.
+    let document = served.get("/openapi.json");
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
+            let name = schema["$ref"].as_str().and_then(|place| place.rsplit('/').next()).unwrap_or_default();
+            let allowed = matches!(name, "NewRun" | "ResolveApproval" | "PatchRun" | "ResumeRun" | "ReplayRun" | "");
+            assert!(allowed, "{method} {path} takes {name}");
+            let members = document["components"]["schemas"][name]["properties"].as_object().cloned();
+            for member in members.unwrap_or_default().keys() {
+                assert!(!["cmd", "command", "argv", "shell", "exec"].contains(&member.as_str()), "{name}.{member}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rule_17_nothing_relies_on_what_a_browser_may_leave_out() {
+    let env = TestEnvironment::new(json!({}));
+    env.norma(&["run", "1"]).success();
+    // With users nobody is taken for somebody by where they are.
+    let team = super::team::Team::serve(&env);
+    let cookie = team.session("admin");
+    for (method, path) in every_route_of(&team.get("admin", "/openapi.json")) {
+        let about = format!("{method} {path}");
+        let answer = team.send(&method, &path, &[("Cookie", &cookie)], b"");
+        match method.as_str() {
+            // A browser that says nothing of where a page is from still shows what it may look at.
+            "GET" if path != "/ws" => assert!(!matches!(answer.status, 401 | 403), "{about}: {}", answer.text()),
+            "GET" => assert!(matches!(answer.status, 400 | 426), "{about}: {}", answer.text()),
+            _ => is_problem(&answer, 401, &about),
+        }
+    }
+    let id = team.get("admin", "/api/runs")["runs"][0]["id"].as_str().unwrap().to_owned();
+    let upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")];
+    let key = ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==");
+    let headers = [&upgrade[..], &[key, ("Cookie", &cookie)]].concat();
+    is_problem(&team.send("GET", &format!("/ws?runId={id}"), &headers, b""), 401, "a socket without Origin");
+}
+
+#[test]
+fn rule_19_nothing_in_an_address_is_a_flag_or_a_path() {
+    let (_env, served) = with_a_run();
+    for (method, path) in every_route(&served).into_iter().filter(|(_, path)| path.contains("nothing")) {
+        for id in ["..%2f..%2fetc", "--config", "%2e%2e", "a%2fb", "%ff", "@last", "2026", "%00", "-"] {
+            let path = path.replace("nothing", id);
+            let answer = served.ask(&method, &path, None);
+            assert!(matches!(answer.status, 404 | 400), "{method} {path}: {} {}", answer.status, answer.text());
+        }
     }
 }
 

@@ -137,3 +137,116 @@ fn a_server_that_is_killed_again_and_again_loses_and_doubles_nothing() {
     eventually("the run is sealed", || served.get(&format!("/api/runs/{id}/verify"))["verified"] == json!(true));
     env.norma(&["verify", "@last"]).success();
 }
+
+/// What a client that knows only the shared contract makes of events.
+#[derive(Default)]
+struct Folded {
+    run: Value,
+    cards: BTreeSet<String>,
+    types: BTreeSet<String>,
+}
+
+impl Folded {
+    fn take(&mut self, event: &Value) {
+        let kind = event["type"].as_str().unwrap();
+        self.types.insert(kind.to_owned());
+        let text = |name: &str| event[name].as_str().unwrap_or_else(|| panic!("no {name}: {event}")).to_owned();
+        match kind {
+            "run.patch" => self.patch(event["patch"].as_object().unwrap()),
+            "run.phase" => self.run["phase"] = event["phase"].clone(),
+            "node.patch" => merge(&mut self.run["nodes"][text("nodeId")], &event["patch"]),
+            "node.progress" => {
+                let (status, summary) = (text("status"), text("summary"));
+                merge(&mut self.run["nodes"][text("nodeId")], &json!({"status": status, "summary": summary}));
+            }
+            "edge.created" => self.run["edges"][event["edge"]["id"].as_str().unwrap()] = event["edge"].clone(),
+            "artifact.created" => {
+                self.run["artifacts"][event["artifact"]["id"].as_str().unwrap()] = event["artifact"].clone();
+            }
+            "handoff.sent" => assert!(event["envelope"]["payload"]["message"].is_string(), "{event}"),
+            "message.user" => assert!(event["message"]["nodeId"].is_string(), "{event}"),
+            "message.assistant.delta" => assert!(event["delta"].is_string() && event["seq"].is_null(), "{event}"),
+            "message.assistant.final" => assert!(event["content"].is_string(), "{event}"),
+            "tool.proposed" | "tool.started" => assert!(event["tool"]["args"].is_object(), "{event}"),
+            "tool.completed" => assert!(event["result"]["ok"].is_boolean(), "{event}"),
+            "approval.requested" => assert!(self.cards.insert(text("approvalId")), "a second card: {event}"),
+            "approval.resolved" => assert!(self.cards.remove(&text("approvalId")), "no such card: {event}"),
+            _ => {}
+        }
+    }
+
+    fn patch(&mut self, patch: &serde_json::Map<String, Value>) {
+        if self.run.is_null() {
+            self.run = json!({"nodes": {}, "edges": {}, "artifacts": {}});
+        }
+        for (name, value) in patch {
+            match name.as_str() {
+                "nodes" | "edges" | "artifacts" => merge(&mut self.run[name], value),
+                _ => self.run[name] = value.clone(),
+            }
+        }
+    }
+}
+
+fn merge(into: &mut Value, patch: &Value) {
+    into.as_object_mut().unwrap().extend(patch.as_object().unwrap().clone());
+}
+
+#[test]
+fn whatever_happens_reaches_a_client_that_makes_the_snapshot_of_it() {
+    let mut types = BTreeSet::new();
+    // A loop with a change, and an item of a batch that builds on another, both of which ask before they run something.
+    let env = TestEnvironment::with_patch(PATCH);
+    let served = serve(&env);
+    let body = json!({"goal": "make two loud"});
+    types.extend(followed(&served, &body));
+    drop(served);
+    let env = crate::acp::with_request(crate::acp::COMMAND);
+    let served = serve(&env);
+    let item = |id: &str, needs: Value| json!({"id": id, "agent_id": "worker", "description": "make it", "dependencies": needs});
+    types.extend(followed(&served, &json!({"batch": [item("a", json!([])), item("b", json!(["a"]))]})));
+    for expected in [
+        "run.patch",
+        "run.phase",
+        "node.patch",
+        "node.progress",
+        "edge.created",
+        "handoff.sent",
+        "message.user",
+        "message.assistant.delta",
+        "message.assistant.final",
+        "tool.proposed",
+        "tool.started",
+        "tool.completed",
+        "approval.requested",
+        "approval.resolved",
+        "artifact.created",
+    ] {
+        assert!(types.contains(expected), "{expected} in {types:?}");
+    }
+}
+
+/// Starts a run, follows it over a WebSocket and approves what it asks; answers the types of events that came.
+fn followed(served: &Served, body: &Value) -> BTreeSet<String> {
+    let run = served.ask("POST", "/api/runs", Some(body)).with(201)["run"].clone();
+    let id = run["id"].as_str().unwrap();
+    let mut socket = served.watch(&format!("runId={id}&since=0"));
+    let mut client = Folded::default();
+    loop {
+        let Frame::Event(event) = socket.next() else { panic!("the stream ended") };
+        client.take(&event);
+        if event["type"] == "approval.requested" {
+            let path = format!("/api/approvals/{}/resolve", event["approvalId"].as_str().unwrap());
+            served.ask("POST", &path, Some(&json!({"resolution": {"status": "approved"}}))).with(200);
+        }
+        if is_end(&event) {
+            break;
+        }
+    }
+    let snapshot = served.get(&format!("/api/runs/{id}"))["run"].clone();
+    for name in ["status", "phase", "state", "nodes", "edges", "artifacts"] {
+        assert_eq!(client.run[name], snapshot[name], "{name}");
+    }
+    assert!(client.cards.is_empty());
+    client.types
+}

@@ -1,6 +1,6 @@
 //! Having something done over HTTP: it is what the command line does, done once, and on record.
 
-use super::client::serve;
+use super::client::{serve, serve_at};
 use super::with_a_run;
 use crate::batches::with_worker;
 use crate::environment::{PATCH, TestEnvironment, eventually};
@@ -23,6 +23,36 @@ fn a_request_that_is_sent_again_with_its_key_is_answered_as_before_and_done_once
         runs["runs"].as_array().unwrap().iter().all(|run| run["status"] == "completed")
     });
     assert_eq!(served.get("/api/runs")["runs"].as_array().unwrap().len(), 2);
+    // It holds for the next server, too, however this one ends.
+    let port = served.port();
+    served.norma.signal("KILL");
+    drop(served);
+    let served = serve_at(&env, port, &[]);
+    assert_eq!(served.ask_with("POST", "/api/runs", &key, Some(&goal)).with(201), first);
+    served.ask_with("POST", "/api/runs", &key, Some(&json!({"goal": "another"}))).with(409);
+    assert_eq!(served.get("/api/runs")["runs"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn pages_of_runs_follow_each_other_whatever_is_taken_off_the_list_meanwhile() {
+    let env = TestEnvironment::new(json!({}));
+    for _ in 0..5 {
+        env.norma(&["run", "1", "--new"]).success();
+    }
+    let served = serve(&env);
+    let all = served.get("/api/runs")["runs"].as_array().unwrap().clone();
+    assert!(all.is_sorted_by(|one, next| one["createdAt"].as_str() >= next["createdAt"].as_str()), "newest first");
+    let first = served.get("/api/runs?limit=2");
+    assert_eq!(first["runs"], json!(all[..2]));
+    let cursor = first["next"].as_str().unwrap();
+    served.ask("DELETE", &format!("/api/runs/{cursor}"), None).with(200);
+    let second = served.get(&format!("/api/runs?limit=2&cursor={cursor}"));
+    assert_eq!(second["runs"], json!(all[2..4]));
+    let last = served.get(&format!("/api/runs?limit=2&cursor={}", second["next"].as_str().unwrap()));
+    assert_eq!((&last["runs"], &last["next"]), (&json!(all[4..]), &Value::Null));
+    for query in ["limit=0", "limit=101", "cursor=", "cursor=20200101-000000-000000", "cursor=x"] {
+        served.ask("GET", &format!("/api/runs?{query}"), None).with(400);
+    }
 }
 
 #[test]
@@ -128,16 +158,18 @@ fn every_request_that_changes_something_is_on_record_with_who_asked() {
     served.ask("DELETE", &path, None).with(200);
     drop(served);
     let db = rusqlite::Connection::open(env.root.join(".norma/norma.db")).unwrap();
-    let sql = "SELECT type, json_extract(data_json, '$.what'), json_extract(data_json, '$.by') FROM audit
-               WHERE type IN ('requested', 'run_unlisted') ORDER BY seq";
+    let sql = "SELECT type, coalesce(json_extract(data_json, '$.what'), ''), coalesce(json_extract(data_json, '$.about'), ''),
+               json_extract(data_json, '$.by') FROM audit WHERE type IN ('requested', 'run_unlisted') ORDER BY seq";
     let mut statement = db.prepare(sql).unwrap();
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
-    let rows: Vec<(String, Option<String>, String)> = rows.map(Result::unwrap).collect();
-    let ada = || "Ada <ada@example.org>".to_owned();
+    let rows = statement.query_map([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])).unwrap();
+    let rows: Vec<[String; 4]> = rows.map(Result::unwrap).collect();
+    let (slug, ada) = (run["slug"].as_str().unwrap(), "Ada <ada@example.org>");
+    // Before anything is done, and once more with the name that a run has only then.
     let expected = [
-        ("requested".to_owned(), Some("POST /api/runs".to_owned()), ada()),
-        ("requested".to_owned(), Some("POST /api/runs/{id}/replay".to_owned()), ada()),
-        ("run_unlisted".to_owned(), None, ada()),
+        ["requested", "POST /api/runs", "", ada],
+        ["requested", "POST /api/runs", slug, ada],
+        ["requested", "POST /api/runs/{id}/replay", slug, ada],
+        ["run_unlisted", "", "", ada],
     ];
     assert_eq!(rows, expected);
 }

@@ -52,6 +52,7 @@ fn ended(receipt: &Receipt) -> ItemEnded {
         commit: Some(CommitId(object("c"))),
         gates: receipt.gates.clone(),
         files: [0, 1, 0],
+        paths: Vec::new(),
         left_out: None,
         delta_size: 0,
         tool_ops: 0,

@@ -1,13 +1,12 @@
-//! A contract that is typed: from words, paths and commands on the command line to a work item that can be run, shown and
-//! edited. Everything that can be found wrong without an agent is found here, before anything is started.
+//! A contract that is typed: from words, paths and commands to a work item that can be run, shown and edited. Everything
+//! that can be found wrong without an agent is found here, before anything is started.
 
-use super::Args;
-use crate::error::{CommandError, Outcome};
-use crate::surroundings::Surroundings;
-use crate::text::safe;
+use super::{Part, Planning, Unplanned};
+use crate::{Error, Preview, Result, Settings};
+use contract::nearest;
 use contract::policy::{is_trivial, join, split};
-use run::proposal::{Facts, nearest};
-use runner::{Preview, Settings};
+use contract::printable as safe;
+use run::proposal::Facts;
 use serde_json::{Value, json};
 use std::path::{Component, Path, PathBuf};
 
@@ -20,8 +19,21 @@ const TYPED_MS: u64 = 60 * 60 * 1000;
 /// One person's goal, not one of many small items: the limit is there to stop what runs away.
 const TYPED_TOOL_OPS_MAX: u64 = 2000;
 
+/// What was typed about a contract, as it was typed.
+#[derive(Clone, Copy)]
+pub struct Typing<'a> {
+    /// Where paths are meant from.
+    pub cwd: &'a Path,
+    /// What may change.
+    pub allow: &'a [String],
+    /// Commands that must succeed.
+    pub tests: &'a [String],
+    /// What must hold when it is done.
+    pub criteria: &'a [String],
+}
+
 /// What a contract is typed from.
-pub(super) struct Draft<'a> {
+pub struct Draft<'a> {
     pub(super) goal: &'a str,
     pub(super) criteria: &'a [String],
     pub(super) agent: &'a str,
@@ -32,9 +44,9 @@ pub(super) struct Draft<'a> {
 
 impl Draft<'_> {
     /// The work item.
-    pub(super) fn document(&self) -> Outcome<Value> {
+    pub fn document(&self) -> Result<Value> {
         if !self.criteria.is_empty() && self.tests.is_empty() {
-            return Err(CommandError::usage(
+            return Err(Error::usage(
                 "--ac needs something that judges it: a contract without tests has nothing",
                 "add --test COMMAND, or use the loop, whose check judges it: norma run --goal … --ac …",
             ));
@@ -69,26 +81,30 @@ pub(super) struct Allowed {
     pub(super) is_new: bool,
 }
 
-/// Paths of the command line, each held against the commit.
-pub(super) fn allowed(here: &Surroundings, preview: &Preview<'_>, given: &[String]) -> Outcome<Vec<Allowed>> {
-    given.iter().map(|text| allowed_path(here, preview, text)).collect()
+/// Paths that were typed, each held against the commit.
+pub(super) fn allowed(preview: &Preview<'_>, typing: &Typing<'_>) -> Planning<Vec<Allowed>> {
+    let given = (0..).zip(typing.allow);
+    let path = |(at, text): (usize, &String)| {
+        allowed_path(typing.cwd, preview, text).map_err(|error| Unplanned::At(Part::Allow(at), error))
+    };
+    given.map(path).collect()
 }
 
-fn allowed_path(here: &Surroundings, preview: &Preview<'_>, text: &str) -> Outcome<Allowed> {
+fn allowed_path(cwd: &Path, preview: &Preview<'_>, text: &str) -> Result<Allowed> {
     let shown = safe(text);
-    let path = inside(&here.cwd, preview.root(), text).ok_or_else(|| {
-        let message = format!("--allow {shown} is outside of the repository {}", preview.root().display());
-        CommandError::usage(message, "name a path of the repository, from the directory you are in")
+    let path = inside(cwd, preview.root(), text).ok_or_else(|| {
+        let message = format!("{shown} is outside of the repository {}", preview.root().display());
+        Error::usage(message, "name a path of the repository, from the directory you are in")
     })?;
     if path.is_empty() {
-        let message = format!("--allow {shown} is the whole repository");
-        return Err(CommandError::usage(message, "name files or directories of it, or leave --allow out"));
+        let message = format!("{shown} is the whole repository");
+        return Err(Error::usage(message, "name files or directories of it, or leave --allow out"));
     }
-    check_committed(preview, &path, &format!("--allow {shown}"))
+    check_committed(preview, &path, &shown)
 }
 
 /// A path of a contract, which need not be there if nothing like it is there either.
-pub(super) fn check_committed(preview: &Preview<'_>, path: &str, named: &str) -> Outcome<Allowed> {
+pub(super) fn check_committed(preview: &Preview<'_>, path: &str, named: &str) -> Result<Allowed> {
     let path = path.trim_end_matches('/').trim_start_matches('/');
     if preview.has(path)? {
         return Ok(Allowed { path: path.to_owned(), is_new: false });
@@ -105,11 +121,11 @@ pub(super) fn check_committed(preview: &Preview<'_>, path: &str, named: &str) ->
                 (Some(meant), _) => {
                     let meant = if parent.is_empty() { meant.to_owned() } else { format!("{parent}/{meant}") };
                     let message = format!("{named} is not in the commit; did you mean {}?", safe(&meant));
-                    Err(CommandError::usage(message, "a new file may have any name that is not nearly an old one"))
+                    Err(Error::usage(message, "a new file may have any name that is not nearly an old one"))
                 }
                 (None, Some(_)) => {
                     let message = format!("{named} is not in the commit, and neither is the directory {}", safe(here));
-                    Err(CommandError::usage(message, format!("to allow new files in it: --allow {}", safe(here))))
+                    Err(Error::usage(message, format!("to allow new files in it: --allow {}", safe(here))))
                 }
             };
         }
@@ -135,31 +151,27 @@ fn inside(cwd: &Path, root: &Path, text: &str) -> Option<String> {
     inside.to_str().map(str::to_owned)
 }
 
-/// Test commands of the command line, each of which can be started and can fail.
+/// Test commands that were typed, each of which can be started and can fail.
 pub(super) fn tests(
-    here: &Surroundings,
     preview: &Preview<'_>,
     settings: &Settings,
     facts: &Facts,
-    given: &[String],
-) -> Outcome<Vec<String>> {
+    typing: &Typing<'_>,
+) -> Planning<Vec<String>> {
     let shown = preview.shown(&settings.config)?;
-    let mut tests = Vec::new();
-    for line in given {
+    let test = |line: &String| {
         let words = split(line).map_err(|problem| {
-            CommandError::usage(
-                format!("--test {}: {problem}", safe(line)),
-                "one command with its arguments, without a shell",
-            )
+            Error::usage(format!("{}: {problem}", safe(line)), "one command with its arguments, without a shell")
         })?;
-        let words = from_here(&here.cwd, preview, words)?;
-        tests.push(startable(preview, settings, facts, &shown, words, line)?);
-    }
-    Ok(tests)
+        let words = from_here(typing.cwd, preview, words)?;
+        startable(preview, settings, facts, &shown, words, line)
+    };
+    let given = (0..).zip(typing.tests);
+    given.map(|(at, line)| test(line).map_err(|error| Unplanned::At(Part::Test(at), error))).collect()
 }
 
 /// The words of a command with the paths that are meant from the current directory.
-fn from_here(cwd: &Path, preview: &Preview<'_>, words: Vec<String>) -> Outcome<Vec<String>> {
+fn from_here(cwd: &Path, preview: &Preview<'_>, words: Vec<String>) -> Result<Vec<String>> {
     if cwd == preview.root() {
         return Ok(words);
     }
@@ -183,11 +195,11 @@ fn startable(
     shown: &[String],
     mut words: Vec<String>,
     line: &str,
-) -> Outcome<String> {
+) -> Result<String> {
     let named = safe(line);
     if is_trivial(&words) {
-        let message = format!("--test {named} succeeds whatever was done");
-        return Err(CommandError::usage(message, "name a command that can fail"));
+        let message = format!("{named} succeeds whatever was done");
+        return Err(Error::usage(message, "name a command that can fail"));
     }
     // What a setup makes is not there yet.
     let by_setup = !settings.config.workspace.setup.is_empty() && words[0].contains('/');
@@ -210,27 +222,28 @@ fn startable(
             format!("{meant}it is neither on PATH nor in .venv/bin; install it, or set workspace.setup (norma help run)")
         }
     };
-    Err(CommandError::usage(format!("--test {named}: {} was not found", safe(&program)), hint))
+    Err(Error::usage(format!("{named}: {} was not found", safe(&program)), hint))
 }
 
 fn shown_has(preview: &Preview<'_>, shown: &[String], path: &str) -> bool {
     preview.test_program(shown, path).is_ok_and(|found| found.is_some())
 }
 
-/// What was typed on the command line, with nothing proposed.
-pub(super) fn typed<'a>(
-    args: &'a Args,
-    here: &Surroundings,
-    preview: &Preview<'_>,
-    settings: &Settings,
-    (goal, agent): (&'a str, &'a str),
-) -> Outcome<(Draft<'a>, Vec<String>)> {
-    let (facts, _) = preview.facts()?;
-    let allowed = allowed(here, preview, &args.allow)?;
-    let tests = tests(here, preview, settings, &facts, &args.test)?;
-    let notes =
-        allowed.iter().filter(|it| it.is_new).map(|it| format!("{} is new: the commit has no such file", it.path));
-    let notes = notes.collect();
-    let allow = allowed.into_iter().map(|it| it.path).collect();
-    Ok((Draft { goal, criteria: &args.ac, agent, allow, tests }, notes))
+impl<'a> Draft<'a> {
+    /// What was typed, with nothing proposed, and what should be known about it.
+    pub fn typed(
+        preview: &Preview<'_>,
+        settings: &Settings,
+        typing: &Typing<'a>,
+        (goal, agent): (&'a str, &'a str),
+    ) -> Planning<(Draft<'a>, Vec<String>)> {
+        let (facts, _) = preview.facts()?;
+        let allowed = allowed(preview, typing)?;
+        let tests = tests(preview, settings, &facts, typing)?;
+        let notes =
+            allowed.iter().filter(|it| it.is_new).map(|it| format!("{} is new: the commit has no such file", it.path));
+        let notes = notes.collect();
+        let allow = allowed.into_iter().map(|it| it.path).collect();
+        Ok((Draft { goal, criteria: typing.criteria, agent, allow, tests }, notes))
+    }
 }

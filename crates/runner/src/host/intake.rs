@@ -1,0 +1,159 @@
+//! From a sentence to a contract that somebody can see before it is started: who works, what may change, what must
+//! succeed. The command line and the server both propose by this one function, so that the same words come to the same
+//! contract wherever they are said. Nothing is written here, not even a state directory.
+
+pub(crate) mod agent;
+mod draft;
+mod shown;
+
+use crate::context::own::{InForce, settings_in_force};
+use crate::{Context, Error, Preview, Settings, Submitted, Surveyed, Typed, check_sandbox};
+use contract::api::ContractPreview;
+use contract::{Item, Mode};
+pub use draft::{Draft, Typing};
+use draft::{allowed, check_committed, tests};
+use run::proposal::propose;
+use serde_json::Value;
+use shown::budgets_of;
+use std::path::Path;
+
+/// What somebody wants.
+pub struct Wanted<'w> {
+    /// In a sentence.
+    pub sentence: &'w str,
+    /// What else was said about it.
+    pub typing: Typing<'w>,
+    /// Who works.
+    pub agent: Option<&'w str>,
+    /// The model, instead of the agent's own choice.
+    pub model: Option<&'w str>,
+    /// What it may use up, as `NAME=N`.
+    pub budgets: &'w [String],
+}
+
+/// Which part of what was wanted something is wrong with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The agent.
+    Agent,
+    /// One of the paths.
+    Allow(usize),
+    /// One of the tests.
+    Test(usize),
+    /// What must hold.
+    Criteria,
+    /// What it may use up, or the model.
+    Budget,
+}
+
+/// Why there is no contract.
+#[derive(Debug)]
+pub enum Unplanned {
+    /// This part cannot be.
+    At(Part, Error),
+    /// The contract would be refused.
+    Contract(Box<Submitted>),
+    /// Something else.
+    Other(Error),
+}
+
+/// What comes of planning.
+pub(crate) type Planning<T> = Result<T, Unplanned>;
+
+impl<E: Into<Error>> From<E> for Unplanned {
+    fn from(error: E) -> Unplanned {
+        Unplanned::Other(error.into())
+    }
+}
+
+/// A sentence on its way to a contract.
+pub struct Planned<'c> {
+    context: &'c Context,
+    /// The commit that it would start from.
+    pub preview: Preview<'c>,
+    /// With what was typed in them.
+    pub settings: Settings,
+    /// Who works.
+    pub agent: Surveyed,
+    /// What was typed beside the contract.
+    pub typed: Typed,
+    notes: Vec<String>,
+    /// Where the proposed scope comes from; empty if it was typed.
+    pub because: String,
+    /// The contract, as it is submitted.
+    pub document: Value,
+}
+
+/// A contract that can be started.
+pub struct Checked {
+    /// What it compiles to.
+    pub item: Item,
+    /// Why it needs an approval of its own.
+    pub wide: Vec<String>,
+    notes: Vec<String>,
+}
+
+/// Proposes a contract, with what was said in place of proposals. `pick` names one of several agents that are ready.
+pub fn plan<'c>(
+    context: &'c Context,
+    (config, mode): (Option<&Path>, Mode),
+    wanted: &Wanted<'_>,
+    pick: impl FnOnce(&[Surveyed]) -> crate::Result<String>,
+) -> Planning<Planned<'c>> {
+    let InForce { mut settings, unused } = settings_in_force(context, config)?;
+    check_sandbox(&settings.config.sandbox, mode, &context.sandbox)?;
+    let agent = agent::choose(context, &settings.config, wanted.agent, pick)
+        .map_err(|error| Unplanned::At(Part::Agent, error))?;
+    let preview = Preview::open(context)?;
+    let (facts, left_out) = preview.facts()?;
+    let proposal = propose(wanted.sentence, &facts);
+    let typing = &wanted.typing;
+    let typed_paths = allowed(&preview, typing)?;
+    let new = typed_paths.iter().filter(|it| it.is_new).map(|it| format!("{} is a new file", it.path));
+    let mut notes: Vec<String> = new.chain(left_out).collect();
+    let tests = match typing.tests.is_empty() {
+        true => {
+            notes.extend(proposal.notes);
+            proposal.tests
+        }
+        false => tests(&preview, &settings, &facts, typing)?,
+    };
+    let (allow, because) = match typed_paths.is_empty() {
+        true => (proposal.allow, proposal.because),
+        false => (typed_paths.into_iter().map(|it| it.path).collect(), String::new()),
+    };
+    let budgets = budgets_of(wanted.budgets, &settings.config.budgets, &agent);
+    let typed = Typed { agent: agent.name.clone(), model: wanted.model.map(str::to_owned), budgets };
+    typed.apply(&mut settings).map_err(|error| Unplanned::At(Part::Budget, error))?;
+    let draft = Draft { goal: wanted.sentence, criteria: typing.criteria, agent: &agent.name, allow, tests };
+    let document = draft.document().map_err(|error| Unplanned::At(Part::Criteria, error))?;
+    notes.extend(unused);
+    Ok(Planned { context, preview, settings, agent, typed, notes, because, document })
+}
+
+impl Planned<'_> {
+    /// Holds the contract to everything that a run of it would be held to before an agent starts.
+    pub fn check(&self) -> Planning<Checked> {
+        let bytes = self.document.to_string().into_bytes();
+        let submitted = self.preview.submit(&self.settings, &bytes)?;
+        let Ok(items) = &submitted.items else { return Err(Unplanned::Contract(Box::new(submitted))) };
+        let [item] = &items[..] else {
+            return Err(Error::usage("a sentence is one work item", "several: norma batch FILE").into());
+        };
+        let mut notes = self.notes.clone();
+        for path in &item.scope.allowed_paths {
+            let path = check_committed(&self.preview, path.as_str(), path.as_str())?;
+            let note = format!("{} is a new file", path.path);
+            if path.is_new && !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        let wide = self.preview.approval_reasons(&self.settings, items)?;
+        Ok(Checked { item: item.clone(), wide, notes })
+    }
+
+    /// The contract as people and programs are shown it; `next` is how to have it run.
+    pub fn shown(&self, checked: &Checked, next: String) -> ContractPreview {
+        shown::preview(self, checked, next)
+    }
+}

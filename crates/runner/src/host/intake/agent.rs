@@ -1,0 +1,97 @@
+//! Who works: the agent that was named, the user's own choice, or the only one that is installed and signed in.
+
+use crate::{Context, Error, Reach, Result, Surveyed, candidates};
+use contract::nearest;
+use contract::{Config, printable as safe};
+
+/// The entry of a configuration that fills the role of a worker.
+const WORKER: &str = "worker";
+
+/// The agent that works, as it was found. Of several that are ready, the one that `pick` names.
+pub fn choose(
+    context: &Context,
+    config: &Config,
+    named: Option<&str>,
+    pick: impl FnOnce(&[Surveyed]) -> Result<String>,
+) -> Result<Surveyed> {
+    let all = candidates(context, config);
+    let own = || crate::own_settings(context).ok().and_then(|settings| settings.config.default_agent);
+    // An entry of that name fills the role wherever nobody is named.
+    let worker = || config.agents.contains_key(WORKER).then(|| WORKER.to_owned());
+    let chosen = named.map(str::to_owned).or_else(|| config.default_agent.clone()).or_else(worker).or_else(own);
+    if let Some(name) = chosen {
+        return by_name(all, &name);
+    }
+    let mut ready: Vec<Surveyed> = all.iter().filter(|agent| is_ready(agent)).cloned().collect();
+    match ready.len() {
+        0 => Err(nobody(&all)),
+        1 => Ok(ready.remove(0)),
+        _ => {
+            let name = pick(&ready)?;
+            by_name(ready, &name)
+        }
+    }
+}
+
+/// Names none of several: nobody is there to ask.
+pub fn name_one(context: &Context, ready: &[Surveyed]) -> Error {
+    let names: Vec<&str> = ready.iter().map(|agent| agent.name.as_str()).collect();
+    let message = format!("several agents are ready: {}", names.join(", "));
+    let own = context.own_config.display();
+    Error::waiting(message, format!("choose one: --agent {}; or for good: \"default_agent\" in {own}", names[0]))
+}
+
+fn is_ready(agent: &Surveyed) -> bool {
+    agent.program.is_some() && !matches!(agent.reach, Reach::Not(_))
+}
+
+fn by_name(all: Vec<Surveyed>, name: &str) -> Result<Surveyed> {
+    let names: Vec<String> = all.iter().map(|agent| agent.name.clone()).collect();
+    let Some(agent) = all.into_iter().find(|agent| agent.name == name) else {
+        let meant = nearest(name, names.iter().map(String::as_str));
+        let hint = match meant {
+            Some(meant) => format!("did you mean {meant}?"),
+            None => format!("there are {}; add your own: norma agent add NAME -- CMD…", names.join(", ")),
+        };
+        return Err(Error::usage(format!("there is no agent {:?}", safe(name)), hint));
+    };
+    match trouble(&agent) {
+        None => Ok(agent),
+        Some((message, fix)) => Err(Error::environment(message, fix)),
+    }
+}
+
+/// What keeps an agent from working, and what to do.
+fn trouble(agent: &Surveyed) -> Option<(String, String)> {
+    let name = &agent.name;
+    match (&agent.program, &agent.reach) {
+        (None, _) => {
+            let fix = match agent.install {
+                Some(command) => {
+                    let sign_in = agent.sign_in.map(|sign_in| format!(" && {sign_in}")).unwrap_or_default();
+                    format!("install it and sign in: {command}{sign_in}")
+                }
+                None => format!(
+                    "install its program, or look at it: norma agent list; or do without: norma agent remove {name}"
+                ),
+            };
+            Some((format!("{name} is not installed"), fix))
+        }
+        (Some(_), Reach::Not(what_to_do)) => Some((format!("{name} cannot reach its model"), what_to_do.clone())),
+        (Some(_), _) => None,
+    }
+}
+
+/// The exact lines that install or sign in one of them.
+fn nobody(all: &[Surveyed]) -> Error {
+    let installed: Vec<&Surveyed> = all.iter().filter(|agent| agent.program.is_some()).collect();
+    let lines: Vec<String> = match installed.is_empty() {
+        true => all.iter().filter_map(|agent| Some(format!("\n  {} && {}", agent.install?, agent.sign_in?))).collect(),
+        false => installed.iter().filter_map(|agent| Some(format!("\n  {}", trouble(agent)?.1))).collect(),
+    };
+    let (message, how) = match installed.is_empty() {
+        true => ("no agent is installed", "install one and sign in:"),
+        false => ("no agent is signed in", "one of these:"),
+    };
+    Error::environment(message, format!("{how}{}", lines.concat()))
+}
