@@ -3,8 +3,7 @@
 use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::{err, prompt, safe};
-use contract::Config;
-use run::proposal::nearest;
+use contract::{Config, nearest};
 use runner::{Context, Reach, Surveyed, candidates};
 use std::io::BufRead;
 
