@@ -4,9 +4,9 @@
 
 use super::draft::{Draft, allowed, check_committed, tests};
 use super::shown::{Shown, budgets_of};
-use super::{Args, JOBS_DEFAULT, agent, preflight};
+use super::{Args, agent, preflight};
 use crate::command::contract::refusal;
-use crate::command::work::{Document, Work};
+use crate::command::work::Document;
 use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::{err, key, out, prompt, safe};
@@ -202,8 +202,7 @@ impl Planned<'_> {
         let context = here.context_or_private()?;
         preflight::tell_base_tests(here, &context, &settings, &shown, item)?;
         let document = Document::Typed(document.to_string().into_bytes());
-        let (new, no_wait, yes_wide) = (args.new, args.no_wait, args.yes_wide);
-        Work { document, jobs: JOBS_DEFAULT, new, no_wait, yes_wide, many: false, typed: Some(typed) }.run(here)
+        args.work(document, Some(typed)).run(here)
     }
 }
 
