@@ -11,7 +11,7 @@ use std::path::Path;
 const OWN: &str = "home/.config/norma/config.json";
 
 /// A repository that norma never saw, of a user whose own configuration has an agent that does this in a shell.
-fn unseen(script: &str) -> TestEnvironment {
+pub(crate) fn unseen(script: &str) -> TestEnvironment {
     let env = TestEnvironment::unseen();
     for name in ["a", "b", "c", "d", "e"] {
         env.write(&format!("data/{name}.txt"), "x\n");
@@ -261,6 +261,14 @@ fn one_key_runs_edits_or_leaves() {
     std::fs::write(&editor, "echo nonsense > \"$1\"\n").unwrap();
     let broken = at_a_terminal(&env, "exr", "'add a line to src/lib.txt'");
     assert!(broken.out().contains("what you saved is not JSON") && broken.out().contains("landed"), "{broken}");
+    // What was typed to be judged stays judged.
+    std::fs::write(
+        &editor,
+        r#"tr -d '\n' < "$1" | sed 's/,[^,]*"test_commands".*]//' > "$1.new"; cat "$1.new" > "$1""#,
+    )
+    .unwrap();
+    let unjudged = at_a_terminal(&env, "exq", "'add to src/lib.txt' --ac 'it is there' --test 'test -s src/lib.txt'");
+    assert!(unjudged.out().contains("--ac needs something that judges it"), "{unjudged}");
     assert!(env.read("src/lib.txt").ends_with("more\n"));
 }
 

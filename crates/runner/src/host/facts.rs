@@ -1,6 +1,7 @@
 //! What a proposal is made of, read from the commit that a run would start from, and from what is installed beside it.
 //! Nothing is started but git, and nothing is written. What is decided with it is `run::proposal`'s.
 
+use crate::context::confinement::level;
 use crate::git::{ObjectId, Objects};
 use crate::workspace::{builds, dependencies};
 use crate::{Context, Result, process};
@@ -64,7 +65,7 @@ pub(crate) fn read_facts(context: &Context, objects: &Objects, tree: ObjectId) -
             facts.installed.extend(installed(shown, inside));
         }
     }
-    let builds = builds::find(&context.user, &context.layout.state);
+    let builds = builds::find(&context.user, &context.layout.state, level(&context.sandbox)?);
     Ok((facts, found.left_out.into_iter().chain(builds.left_out).collect()))
 }
 

@@ -87,7 +87,7 @@ impl BuildsAtHead {
     pub(crate) fn new(context: &Context, config: &Config, at: &AtHead) -> Result<BuildsAtHead> {
         let layer = context.layout.worktree(&format!("builds-{}", std::process::id()));
         let shown = match shows_dependencies(&context.sandbox, config) {
-            true => Linked::new(context, layer.clone()).fitting(&at.objects, at.stand.tree, at.stand.tree)?,
+            true => Linked::new(context, layer.clone())?.fitting(&at.objects, at.stand.tree, at.stand.tree)?,
             false => None,
         };
         Ok(BuildsAtHead { layer, shown })

@@ -80,8 +80,8 @@ pub(crate) struct Linked {
 
 impl Linked {
     /// Links it below `layer`. It saves time and nothing depends on it: where it cannot be had, cargo builds anew.
-    pub(crate) fn new(context: &Context, layer: PathBuf) -> Linked {
-        let mut found = builds::find(&context.user, &context.layout.state).shown;
+    pub(crate) fn new(context: &Context, layer: PathBuf) -> Result<Linked> {
+        let mut found = builds::find(&context.user, &context.layout.state, level(&context.sandbox)?).shown;
         let link = |builds: &Builds| builds.link(&context.layout.root, &layer);
         // What an earlier process left is not looked at.
         let made = match found.is_empty() {
@@ -94,7 +94,7 @@ impl Linked {
             tracing::info!(target: "norma::workspace", "what cargo has built is not shown: {error}");
             found.clear();
         }
-        Linked { layer, found }
+        Ok(Linked { layer, found })
     }
 
     /// The layer, if all of it is right for this tree of a run from that base.
@@ -156,7 +156,7 @@ impl Machine {
             return Ok(None);
         }
         if self.workspace.builds.is_none() {
-            self.workspace.builds = Some(Linked::new(&self.context, self.directory(on).join("builds")));
+            self.workspace.builds = Some(Linked::new(&self.context, self.directory(on).join("builds"))?);
         }
         let linked = self.workspace.builds.as_ref().expect("BUG: it was just made");
         linked.fitting(&self.objects, id(on.tree), id(on.run.started.base.tree))

@@ -11,6 +11,7 @@ use crate::Result;
 use crate::git::tree::MODE_TREE;
 use crate::git::{ObjectId, Objects, Repository};
 use crate::workspace::dependencies::{is_own_directory, joined, projects};
+use sandbox::Level;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -44,20 +45,26 @@ pub struct Found {
     pub left_out: Vec<String>,
 }
 
-/// Looks at the checkout; `state` is where links would be made.
-pub fn find(user: &Repository, state: &Path) -> Found {
+/// Looks at the checkout. `state` is where links would be made; at levels where the program is somebody else, who is given
+/// every file of a workspace, nothing is shown.
+pub fn find(user: &Repository, state: &Path, level: Level) -> Found {
     let mut found = Found::default();
     for project in projects(&user.root) {
         let target = joined(&project, TARGET);
         let lock = fs::read_to_string(user.root.join(joined(&project, "Cargo.lock")));
         let Some(lock) = lock.ok().filter(|_| is_own_directory(&user.root.join(&target))) else { continue };
-        match device(state) == device(&user.root.join(&target)) {
-            true => found.shown.push(Builds { project, packages: packages(&lock) }),
-            false => found.left_out.push(format!(
-                "{target} is not shown to the agent: the state directory is on another file system, so cargo builds anew; \
-                 to have that done once: \"workspace\": {{\"setup\": [\"cargo\", \"build\", \"--tests\"], \"cache_paths\": [\"{target}\"]}}"
-            )),
-        }
+        let why_not = match device(state) == device(&user.root.join(&target)) {
+            _ if level != Level::A => "the sandbox cannot share it below level A",
+            false => "the state directory is on another file system",
+            true => {
+                found.shown.push(Builds { project, packages: packages(&lock) });
+                continue;
+            }
+        };
+        found.left_out.push(format!(
+            "{target} is not shown to the agent: {why_not}, so cargo builds anew; to have that done once for a commit: \
+             \"workspace\": {{\"setup\": [\"cargo\", \"build\", \"--tests\"], \"cache_paths\": [\"{target}\"]}}"
+        ));
     }
     found
 }

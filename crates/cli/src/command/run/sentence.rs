@@ -2,7 +2,7 @@
 //! change and what must succeed, and shows it in six lines; one key runs it, edits it or leaves. Nothing is written before
 //! that, not even a state directory.
 
-use super::draft::{Draft, allowed, check_committed, tests};
+use super::draft::{Draft, allowed, check_committed, tests, unjudged};
 use super::shown::{Shown, budgets_of};
 use super::{Args, agent, preflight};
 use crate::command::contract::refusal;
@@ -34,6 +34,8 @@ struct Planned<'a> {
     typed: Typed,
     notes: Vec<String>,
     because: String,
+    /// Whether criteria were typed, which something has to judge.
+    has_criteria: bool,
     /// The contract, as it is submitted.
     document: Value,
 }
@@ -120,7 +122,8 @@ fn plan<'a>(
     typed.apply(&mut settings)?;
     let draft = Draft { goal: sentence, criteria: &args.ac, agent: &agent.name, allow, tests };
     let document = draft.document()?;
-    Ok(Planned { here, context, preview, settings, agent, typed, notes, because, document })
+    let has_criteria = !args.ac.is_empty();
+    Ok(Planned { here, context, preview, settings, agent, typed, notes, because, has_criteria, document })
 }
 
 impl Planned<'_> {
@@ -135,6 +138,9 @@ impl Planned<'_> {
         let [item] = &items[..] else {
             return Err(CommandError::usage("a sentence is one work item", "several: norma batch FILE"));
         };
+        if self.has_criteria && item.tests.is_empty() {
+            return Err(unjudged());
+        }
         let mut notes = self.notes.clone();
         for path in &item.scope.allowed_paths {
             let path = check_committed(self.preview, path.as_str(), path.as_str())?;
