@@ -46,6 +46,8 @@ mod watch;
 mod why;
 mod work;
 
+pub(crate) use serve::background;
+
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
 use ::contract::{ApprovalDecision, RunView};

@@ -5,7 +5,7 @@ mod refused;
 
 use crate::ending::exit_code;
 use crate::error::{CommandError, Outcome, code};
-use crate::session::Session;
+use crate::session::{Asks, Session};
 use crate::surroundings::Surroundings;
 use crate::text::out;
 use runner::git::Repository;
@@ -38,7 +38,7 @@ pub(crate) fn run(outer: &Surroundings) -> Outcome<ExitCode> {
     write_policies(&context.layout)?;
     context.trust.trust(&load_settings(&context.layout.config(), &context.layout)?)?;
     let all_refused = refused::show(&here, here.context_to_be()?)?;
-    let mut session = Session::at(&here, context, true)?;
+    let mut session = Session::at(&here, context, Asks::Nobody)?;
     let context = session.context.clone();
     let (goal, criteria) = ("slugify must drop punctuation".to_owned(), vec!["tests/run passes".to_owned()]);
     let (_, task) = session.request(&Request::TaskAdd { goal, criteria })?;

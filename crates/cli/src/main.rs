@@ -7,6 +7,7 @@ mod demo;
 mod diffstat;
 mod ending;
 mod error;
+mod hosting;
 mod interrupts;
 mod log;
 mod pages;

@@ -1,21 +1,20 @@
 //! Having runs carried out: by this process, if nobody else owns the state directory, or by the norma that does. Either
 //! way they are watched here, and what is printed and the exit code are the same.
 
+use crate::command::background::{ensure_owner, whereabouts};
 use crate::ending::{ending, exit_code};
 use crate::error::{CommandError, Outcome, code};
+use crate::hosting::{POLL, busy, holder, take, wait_for};
 use crate::interrupts::{Interrupts, Stopping};
 use crate::progress::{Reporter, Screen, at_work};
 use crate::surroundings::Surroundings;
 use crate::text::{err, safe};
-use contract::RunView;
-use runner::{Answer, Context, Followed, Follower, Hosted, Hosting, Request, Start, Started, Stop};
+use contract::{RunView, Status};
+use runner::{Answer, Context, Followed, Follower, Hosted, Hosting, Request, Sender, Start, Started, Stop};
+use serde_json::json;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 use store::{Layout, Reader};
-
-/// How often a norma that waits for another one asks again.
-const POLL: Duration = Duration::from_millis(100);
 
 /// One command that has runs carried out, and the host, if this process is the one.
 pub(crate) struct Session<'a> {
@@ -24,59 +23,72 @@ pub(crate) struct Session<'a> {
     /// The host, where it is this process.
     host: Option<Box<Hosting>>,
     pub(crate) interrupts: Interrupts,
-    no_wait: bool,
+    asks: Asks,
     told: bool,
 }
 
-/// Who has the state directory.
-#[derive(PartialEq, Eq)]
-enum Whose {
-    Ours,
-    Theirs,
+/// What a session does about somebody else who owns the state directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// Has them do it as well; becomes the owner where there is none.
+    Anybody,
+    /// Gives up.
+    Nobody,
+    /// Has them do it and leaves; where there is none, a server in the background becomes the owner.
+    AndLeaves,
+}
+
+impl Asks {
+    /// What was typed.
+    pub(crate) fn of(no_wait: bool, detach: bool) -> Asks {
+        match (detach, no_wait) {
+            (true, _) => Asks::AndLeaves,
+            (false, true) => Asks::Nobody,
+            (false, false) => Asks::Anybody,
+        }
+    }
 }
 
 impl<'a> Session<'a> {
     /// Takes the state directory, or finds whoever has it.
-    pub(crate) fn open(here: &'a Surroundings, no_wait: bool) -> Outcome<Session<'a>> {
-        Session::at(here, here.context()?, no_wait)
+    pub(crate) fn open(here: &'a Surroundings, asks: Asks) -> Outcome<Session<'a>> {
+        Session::at(here, here.context()?, asks)
     }
 
     /// The same with surroundings that are known already.
-    pub(crate) fn at(here: &'a Surroundings, context: Context, no_wait: bool) -> Outcome<Session<'a>> {
+    pub(crate) fn at(here: &'a Surroundings, context: Context, asks: Asks) -> Outcome<Session<'a>> {
         let interrupts = Interrupts::install()?;
-        let mut session = Session { here, context: Arc::new(context), host: None, interrupts, no_wait, told: false };
+        let mut session = Session { here, context: Arc::new(context), host: None, interrupts, asks, told: false };
         session.take()?;
         Ok(session)
     }
 
     /// Waits until this process has the state directory.
     pub(crate) fn own(&mut self) -> Outcome<&Hosting> {
-        while self.host.is_none() {
-            std::thread::sleep(POLL);
-            if self.take()? == Whose::Theirs {
-                let holder = at_work(&store::owner_of(self.layout()));
-                self.say_once(&format!("waiting for {holder} to finish; --no-wait gives up instead"));
-            }
+        if self.host.is_none() {
+            self.host = Some(wait_for(self.here, &self.context, "; --no-wait gives up instead")?);
         }
         Ok(self.host.as_ref().expect("BUG: it was just taken"))
     }
 
     /// Takes the state directory if it is free.
-    fn take(&mut self) -> Outcome<Whose> {
-        let holder = match Hosting::take(&self.context)? {
-            Hosted::Ours(host) => {
-                self.here.tell_recovery(host.recovery());
-                self.host = Some(host);
-                return Ok(Whose::Ours);
-            }
-            Hosted::Theirs(holder) => holder,
-        };
-        if self.no_wait {
-            let message = format!("{} is at work here", at_work(&holder));
-            let hint = "without --no-wait, norma has it do this as well, or waits for it";
-            return Err(CommandError::new(code::ENVIRONMENT, message, hint));
+    fn take(&mut self) -> Outcome<()> {
+        if self.leaves() {
+            return ensure_owner(self.here, self.layout());
         }
-        Ok(Whose::Theirs)
+        match take(self.here, &self.context)? {
+            Hosted::Ours(host) => self.host = Some(host),
+            Hosted::Theirs(holder) if self.asks == Asks::Nobody => {
+                return Err(busy(&holder, "without --no-wait, norma has it do this as well, or waits for it"));
+            }
+            Hosted::Theirs(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Whether runs are handed over and not watched.
+    pub(crate) fn leaves(&self) -> bool {
+        self.asks == Asks::AndLeaves
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -115,10 +127,14 @@ impl<'a> Session<'a> {
 
     /// Has a run started or gone on with, and watches it until nobody works on it any more.
     pub(crate) fn carry_out(&mut self, start: &Start) -> Outcome<RunView> {
-        let (follower, notes) = self.start(start)?;
-        if !self.here.json {
-            notes.iter().for_each(|note| err(&format!("note: {}", safe(note))));
+        if self.leaves() {
+            let sender = Sender { attended: false, ..self.here.sender() };
+            let Started { run_id, notes, .. } = self.ask_owner(sender, start)?;
+            self.tell(&notes);
+            return self.view(&run_id);
         }
+        let (follower, notes) = self.start(start)?;
+        self.tell(&notes);
         let slug = follower.run().id.slug();
         let screen = Arc::new(Screen::new(self.here.live));
         self.interrupts.watch(Some(self.stopping(&slug, &screen)));
@@ -126,8 +142,16 @@ impl<'a> Session<'a> {
         self.interrupts.watch(None);
         drop(screen);
         watched?;
-        let view = self.reader()?.run(&slug)?;
+        self.view(&slug)
+    }
+
+    fn view(&self, slug: &str) -> Outcome<RunView> {
+        let view = self.reader()?.run(slug)?;
         view.ok_or_else(|| store::Error::Refused(format!("there is no run {slug}")).into())
+    }
+
+    fn tell(&self, notes: &[String]) {
+        notes.iter().filter(|_| !self.here.json).for_each(|note| err(&format!("note: {}", safe(note))));
     }
 
     fn start(&mut self, start: &Start) -> Outcome<(Follower, Vec<String>)> {
@@ -136,16 +160,20 @@ impl<'a> Session<'a> {
             return Ok(host.start(&sender, start.clone())?);
         }
         let holder = store::owner_of(self.layout());
-        let sender = Box::new(sender.without_the_rest(self.layout()));
-        let (_, value) = self.request(&Request::Start { sender, start: start.clone() })?;
-        let started: Started = serde_json::from_value(value).map_err(|why| {
-            CommandError::new(code::ENVIRONMENT, format!("the owner said something unknown: {why}"), "try again")
-        })?;
+        let started = self.ask_owner(sender, start)?;
         if self.host.is_none() {
             self.say_once(&format!("carried out by {}", at_work(&holder)));
         }
         let follower = Follower::there(self.layout(), &started)?.ok_or_else(|| lost(&started.run_id))?;
         Ok((follower, started.notes))
+    }
+
+    fn ask_owner(&mut self, sender: Sender, start: &Start) -> Outcome<Started> {
+        let sender = Box::new(sender.without_the_rest(self.layout()));
+        let (_, value) = self.request(&Request::Start { sender, start: start.clone() })?;
+        serde_json::from_value(value).map_err(|why| {
+            CommandError::new(code::ENVIRONMENT, format!("the owner said something unknown: {why}"), "try again")
+        })
     }
 
     fn watch(&self, mut follower: Follower, screen: &Arc<Screen>) -> Outcome<()> {
@@ -174,7 +202,7 @@ impl<'a> Session<'a> {
                     Stop::Interrupt | Stop::Shutdown => Request::Pause { run: run.clone() },
                     Stop::Cancel => Request::Cancel { run: run.clone() },
                 };
-                let elsewhere = format!("the run goes on; watch it: norma events {slug} --follow");
+                let elsewhere = format!("the run continues; watch it: norma watch {slug}");
                 Stopping::new(move |stop| drop(runner::send(&layout, &request(stop)))).detachable(elsewhere)
             }
         };
@@ -183,11 +211,33 @@ impl<'a> Session<'a> {
 
     /// Prints how it ended and answers the exit code.
     pub(crate) fn finish(&self, view: &RunView) -> Outcome<ExitCode> {
+        if self.leaves() {
+            return self.leave(view, false);
+        }
         let reader = self.reader()?;
         let (run, _) = reader.load(&view.run_id)?;
         let again = self.here.again(&run);
         self.here.print(view, || ending(&reader, view, &run, again.as_deref()));
         Ok(exit_code(view))
+    }
+
+    /// Says who carries out a run that was handed over, and how to follow it. One that needs an approval that nobody has
+    /// given will wait for it.
+    pub(crate) fn leave(&self, view: &RunView, is_approved: bool) -> Outcome<ExitCode> {
+        let (run, _) = self.reader()?.load(&view.run_id)?;
+        let waits = view.status == Status::Waiting || !is_approved && !run.started.contract.approval_for.is_empty();
+        let (slug, owner) = (&view.run_id, holder(self.layout()).flatten());
+        let url = whereabouts(self.layout()).map(|found| found.url);
+        let value = json!({"run_id": slug, "status": view.status, "owner": owner.as_ref().map(|it| it.pid), "url": url, "needs_approval": waits});
+        let mut next = format!("follow: norma watch {slug} · stop: norma cancel {slug}");
+        if url.is_some() {
+            next.push_str(&format!(" · in the browser: norma open {slug}"));
+        }
+        if waits {
+            next = format!("it needs your approval: norma approvals\n{next}");
+        }
+        self.here.print(&value, || format!("run {slug} is carried out by {}\n{next}", at_work(&owner)));
+        Ok(if waits { ExitCode::from(code::WAITING) } else { ExitCode::SUCCESS })
     }
 
     /// Stays until the runs have ended that other terminals gave to this process, however its own have ended.

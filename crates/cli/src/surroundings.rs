@@ -9,7 +9,7 @@ use contract::{Mode, RunView};
 use run::Run;
 use runner::git::{GitError, Repository, UserEnvironment};
 use runner::process::Supervisor;
-use runner::{Answer, Context, Hosted, Hosting, News, Request, Sender, Trust, Variables};
+use runner::{Answer, Context, Hosted, News, Request, Sender, Trust, Variables};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use sandbox::{Sandbox, SetUp};
 use std::collections::BTreeMap;
@@ -290,11 +290,8 @@ impl Surroundings {
         for _ in 0..50 {
             let answer = match runner::send(&context.layout, &request)? {
                 Some(answer) => Some(answer),
-                None => match Hosting::take(&context)? {
-                    Hosted::Ours(host) => {
-                        self.tell_recovery(host.recovery());
-                        Some(host.handle(request.clone()))
-                    }
+                None => match crate::hosting::take(self, &context)? {
+                    Hosted::Ours(host) => Some(host.handle(request.clone())),
                     Hosted::Theirs(_) => None,
                 },
             };

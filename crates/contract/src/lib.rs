@@ -60,7 +60,7 @@ pub use graph::{GraphTerms, NodeTerms, RoleName};
 pub use hash::{Digest, Domain};
 pub use id::{ApprovalId, RunId, Slug, SlugProblem};
 pub use json::{Limits, Violation};
-pub use nearest::{edit_distance, nearest};
+pub use nearest::nearest;
 pub use object::{CommitId, ObjectId, ObjectIdProblem, TreeId};
 pub use path::{RepoPath, printable};
 pub use policy::Policies;

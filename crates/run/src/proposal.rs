@@ -9,8 +9,6 @@ mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use words::nearest;
-
 /// Files that say how a project is built and tested; the facts have the text of each that is near the root.
 pub const MANIFESTS: [&str; 12] = [
     "package.json",

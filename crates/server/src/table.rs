@@ -135,10 +135,10 @@ fn of_the_server() -> Vec<Route> {
                 Shape::Empty,
                 meta::login,
             )
-            .with([Query {
-                is_needed: true,
-                ..word("ticket", "from the link that `norma serve` or `norma open` prints")
-            }])
+            .with([
+                Query { is_needed: true, ..word("ticket", "from the link that `norma serve` or `norma open` prints") },
+                word("run", "the run that is shown first; the start page without"),
+            ])
         },
         Route::post("/api/logout", "Ends the session.", Shape::Ok, meta::logout).for_those_who(Right::View),
         Route::post(

@@ -4,6 +4,7 @@ use super::contract::read;
 use super::run::JOBS_DEFAULT;
 use super::work::{Document, Work, text};
 use crate::error::Outcome;
+use crate::session::Asks;
 use crate::surroundings::Surroundings;
 use crate::text::safe;
 use runner::Request;
@@ -23,14 +24,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = JOBS_DEFAULT, value_parser = parse_jobs)]
     jobs: usize,
     /// Add the items to this batch, which has not ended, instead of starting another one
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["new", "jobs", "no_wait", "yes_wide"])]
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["new", "jobs", "no_wait", "detach", "yes_wide"])]
     into: Option<String>,
     /// Start over even if an interrupted batch of the same items could be continued
     #[arg(long)]
     new: bool,
     /// Exit with code 4 if another norma is running here
-    #[arg(long)]
+    #[arg(long, conflicts_with = "detach")]
     no_wait: bool,
+    /// Hand it to whoever owns the state directory, else to a new server in the background, and leave
+    #[arg(long)]
+    detach: bool,
     /// Approve in advance what it needs approval for, such as a wide scope; recorded as yours
     #[arg(long)]
     yes_wide: bool,
@@ -38,11 +42,12 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        let Args { file, jobs, new, no_wait, into, yes_wide } = self;
+        let Args { file, jobs, new, no_wait, detach, into, yes_wide } = self;
         if let Some(run) = into {
             return add(here, &file, &run);
         }
-        Work { document: Document::File(file), jobs, new, no_wait, yes_wide, many: true, typed: None }.run(here)
+        let asks = Asks::of(no_wait, detach);
+        Work { document: Document::File(file), jobs, new, asks, yes_wide, many: true, typed: None }.run(here)
     }
 }
 

@@ -7,8 +7,7 @@ use clap::Subcommand;
 use contract::Item;
 use contract::documents::Kind;
 use contract::documents::task_contract::Draft;
-use runner::git::Objects;
-use runner::{Context, Settings, Submitted, load_settings};
+use runner::{Context, Preview, Settings, Submitted, load_settings};
 use serde_json::json;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
@@ -62,7 +61,11 @@ enum Verb {
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        let context = here.context()?;
+        // Only what is kept needs a state directory.
+        let context = match self.verb {
+            Verb::Check { .. } | Verb::New { .. } => here.context_to_be()?,
+            Verb::Activate { .. } | Verb::Clear | Verb::Show => here.context()?,
+        };
         match self.verb {
             Verb::Check { file } => check(here, &context, &file),
             Verb::New { goal, allow, test, agent, output } => {
@@ -84,7 +87,7 @@ impl Args {
 
 fn check(here: &Surroundings, context: &Context, file: &Path) -> Outcome<ExitCode> {
     let submitted = submit(here, context, &read(&here.cwd.join(file))?)?;
-    record(here, &submitted)?;
+    record(here, context, &submitted)?;
     tell(here, &file.to_string_lossy(), submitted)
 }
 
@@ -109,8 +112,12 @@ fn new(here: &Surroundings, context: &Context, draft: Draft, output: Option<&Pat
     Ok(here.print(&value, || format!("{} written to {shown}\nnext: norma contract check {shown}", contract.task_id)))
 }
 
-/// The contract with the place of its schema, as seen from where it is written.
+/// The contract with the place of its schema, as seen from where it is written; as it is where there is no state directory
+/// that could have one.
 fn with_schema(here: &Surroundings, context: &Context, text: &str, output: Option<&Path>) -> Outcome<String> {
+    if !context.layout.exists() {
+        return Ok(text.to_owned());
+    }
     runner::write_schemas(&context.layout)?;
     let file = here.cwd.join(output.unwrap_or(Path::new("-")));
     let schema = context.layout.schemas().join("task_contract.v1.json");
@@ -129,7 +136,7 @@ fn relative(from: &Path, to: &Path) -> PathBuf {
 fn activate(here: &Surroundings, context: &Context, file: &Path) -> Outcome<ExitCode> {
     let bytes = read(&here.cwd.join(file))?;
     let submitted = submit(here, context, &bytes)?;
-    record(here, &submitted)?;
+    record(here, context, &submitted)?;
     let name = file.to_string_lossy();
     let item = match &submitted.items {
         Err(_) => return tell(here, &name, submitted),
@@ -173,22 +180,19 @@ pub(super) fn settings(here: &Surroundings, context: &Context) -> Outcome<Settin
 
 fn submit(here: &Surroundings, context: &Context, bytes: &[u8]) -> Outcome<Submitted> {
     let settings = settings(here, context)?;
-    let objects = Objects::open_or_create(&context.layout.git(), &context.user)?;
-    Ok(runner::submit(&context.user, &objects, &context.layout, &settings, bytes, &Default::default())?)
+    Ok(Preview::open(context)?.submit(&settings, bytes)?)
 }
 
 /// Why a document needs a person's approval; nothing for one that is refused, which is told when it is run.
 pub(super) fn approval_reasons(context: &Context, settings: &Settings, bytes: &[u8]) -> Outcome<Vec<String>> {
-    let objects = Objects::open_or_create(&context.layout.git(), &context.user)?;
-    let (user, layout) = (&context.user, &context.layout);
-    let submitted = runner::submit(user, &objects, layout, settings, bytes, &Default::default())?;
-    let Ok(items) = submitted.items else { return Ok(Vec::new()) };
-    Ok(runner::approval_reasons(&objects, user.head()?.tree, items.iter(), &settings.policies)?)
+    let preview = Preview::open(context)?;
+    let Ok(items) = preview.submit(settings, bytes)?.items else { return Ok(Vec::new()) };
+    Ok(preview.approval_reasons(settings, &items)?)
 }
 
-/// A document that is refused leaves a record, as a run would.
-fn record(here: &Surroundings, submitted: &Submitted) -> Outcome<()> {
-    match submitted.refusal() {
+/// A document that is refused leaves a record, as a run would, where there is a log for it.
+fn record(here: &Surroundings, context: &Context, submitted: &Submitted) -> Outcome<()> {
+    match submitted.refusal().filter(|_| context.layout.exists()) {
         Some(request) => here.request(request).map(drop),
         None => Ok(()),
     }

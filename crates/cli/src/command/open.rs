@@ -1,17 +1,19 @@
-//! `norma open`: a login link to the server that runs here, in the browser.
+//! `norma open`: the server that runs here, or one run on it, in the browser, logged in.
 
-use super::serve::{open_browser, whereabouts};
+use super::background::whereabouts;
 use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
+use crate::text::err;
+use runner::Context;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 /// How long the server may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// Open the running server in the browser, logged in
+/// Open the running server, or a run on it, in the browser, logged in
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  norma serve --background\n  norma open @last")]
 pub(crate) struct Args {
@@ -25,8 +27,8 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         let context = here.context()?;
-        let run =
-            self.run.as_ref().map(|given| here.reader()?.find_run(given).map_err(CommandError::from)).transpose()?;
+        let reader = here.reader()?;
+        let run = self.run.as_ref().map(|given| reader.find_run(given)).transpose()?;
         let Some(found) = whereabouts(&context.layout) else {
             return Err(CommandError::new(
                 code::FAILED,
@@ -34,19 +36,44 @@ impl Args {
                 "start one: norma serve --background",
             ));
         };
-        let token = std::fs::read_to_string(context.trust.server_token()?).unwrap_or_default();
-        let login = login(&found.url, token.trim()).map_err(|why| {
-            CommandError::new(code::ENVIRONMENT, format!("the server does not answer: {why}"), "see norma doctor")
-        })?;
+        let login = login(&context, &found.url, run.as_deref())?;
         if !self.print && !here.json && here.terminal {
-            open_browser(&login);
+            browser(&login);
         }
-        Ok(here.print(&serde_json::json!({"url": found.url, "login": login, "run_id": run}), || login.clone()))
+        let page = run.as_ref().map(|run| format!("{}{}", found.url, place(run)));
+        let value = serde_json::json!({"url": page.unwrap_or(found.url), "login": login, "run_id": run});
+        Ok(here.print(&value, || login.clone()))
     }
 }
 
+/// Where a run is on the server.
+fn place(run: &str) -> String {
+    format!("/api/runs/{run}")
+}
+
+/// A link that logs a browser in, once, and shows it the start page or a run.
+pub(super) fn login(context: &Context, url: &str, run: Option<&str>) -> Outcome<String> {
+    let token = std::fs::read_to_string(context.trust.server_token()?).unwrap_or_default();
+    let link = ask_for_login(url, token.trim()).map_err(|why| {
+        CommandError::new(code::ENVIRONMENT, format!("the server does not answer: {why}"), "see norma doctor")
+    })?;
+    Ok(run.map_or(link.clone(), |run| format!("{link}&run={run}")))
+}
+
+/// Opens the user's browser, if there is a way to.
+pub(super) fn browser(url: &str) {
+    for program in ["xdg-open", "wslview"] {
+        let quiet = || Stdio::null();
+        let started = Command::new(program).arg(url).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn();
+        if started.is_ok() {
+            return;
+        }
+    }
+    err("no browser could be opened; use the link");
+}
+
 /// Asks the server for a login link.
-fn login(url: &str, token: &str) -> std::io::Result<String> {
+fn ask_for_login(url: &str, token: &str) -> std::io::Result<String> {
     let wrong = |why: &str| std::io::Error::other(why.to_owned());
     let host = url.strip_prefix("http://").ok_or_else(|| wrong("it is not served on this machine alone"))?;
     let mut stream = TcpStream::connect(host)?;

@@ -3,7 +3,7 @@
 use super::run::JOBS_DEFAULT;
 use crate::error::{Outcome, code};
 use crate::interrupts::Stopping;
-use crate::session::Session;
+use crate::session::{Asks, Session};
 use crate::surroundings::Surroundings;
 use crate::text::{safe, short};
 use contract::documents::{Difference, ReexecReport, ReexecStatus};
@@ -55,7 +55,7 @@ impl Args {
     /// A replay that starts something, confined as it was. What is told is told afterwards, by whoever owns the state
     /// directory then.
     fn on_a_machine(&self, here: &Surroundings) -> Outcome<ExitCode> {
-        let mut session = Session::open(here, self.no_wait)?;
+        let mut session = Session::open(here, Asks::of(self.no_wait, false))?;
         let state = session.own()?.state().clone();
         let (context, reader) = (session.context.clone(), session.reader()?);
         let slug = reader.find_run(&self.run)?;
@@ -80,7 +80,7 @@ impl Args {
     }
 
     fn reexec(&self, here: &Surroundings) -> Outcome<ExitCode> {
-        let mut session = Session::open(here, self.no_wait)?;
+        let mut session = Session::open(here, Asks::of(self.no_wait, false))?;
         let reader = session.reader()?;
         let slug = reader.find_run(&self.run)?;
         runner::check_record(&runner::verify_run(&reader, &session.context.trust, &slug)?)?;

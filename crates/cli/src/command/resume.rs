@@ -2,7 +2,7 @@
 
 use super::run::JOBS_DEFAULT;
 use crate::error::Outcome;
-use crate::session::Session;
+use crate::session::{Asks, Session};
 use crate::surroundings::Surroundings;
 use crate::text::out;
 use contract::Status;
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        let mut session = Session::open(here, self.no_wait)?;
+        let mut session = Session::open(here, Asks::of(self.no_wait, false))?;
         let Some(run) = &self.run else {
             return resume_all(&mut session);
         };

@@ -9,7 +9,7 @@ mod what;
 
 use super::work::{Document, Work};
 use crate::error::Outcome;
-use crate::session::Session;
+use crate::session::{Asks, Session};
 use crate::surroundings::Surroundings;
 use crate::text::{err, out, safe};
 use contract::Status;
@@ -23,7 +23,7 @@ pub(crate) const JOBS_DEFAULT: usize = 2;
 /// Run what you want in a sentence, a task, a contract, a goal, or every ready task
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma run \"let the parser accept floats\"   # norma proposes the contract; one key runs it\n  norma run \"fix the parser\" --agent claude --allow src --test \"cargo test\" --yes\n  norma run 1\n  norma run contract.json\n  norma run --goal \"fix the parser\" --ac \"cargo test passes\"   # plan, do, check, act\n  norma run --continue   # every ready task, dependencies first, past failures\n\nA flag that does not apply to what is run is an error."
+    after_help = "Examples:\n  norma run \"let the parser accept floats\"   # norma proposes the contract; one key runs it\n  norma run \"fix the parser\" --agent claude --allow src --test \"cargo test\" --yes\n  norma run 1\n  norma run contract.json\n  norma run --goal \"fix the parser\" --ac \"cargo test passes\"   # plan, do, check, act\n  norma run \"fix the parser\" --yes --detach   # and norma watch\n  norma run --continue   # every ready task, dependencies first, past failures\n\nA flag that does not apply to what is run is an error."
 )]
 pub(crate) struct Args {
     /// A task (all digits), a file with a contract, a work item or a batch, or what you want, in a sentence
@@ -60,8 +60,11 @@ pub(crate) struct Args {
     #[arg(long = "continue")]
     go_on: bool,
     /// Do nothing if another norma is at work here; exit 4
-    #[arg(long)]
+    #[arg(long, conflicts_with = "detach")]
     no_wait: bool,
+    /// Hand it to whoever owns the state directory, else to a new server in the background, and leave
+    #[arg(long)]
+    detach: bool,
     /// Run the proposed contract without asking; a wide scope needs --yes-wide as well
     #[arg(long, short = 'y')]
     yes: bool,
@@ -88,17 +91,21 @@ impl Args {
             What::File(file) => self.work(Document::File(file.into()), None).run(here),
             What::Loop(goal) => self.pdca(goal, here),
             What::Task(task) => {
-                let mut session = Session::open(here, self.no_wait)?;
+                let mut session = Session::open(here, self.asks())?;
                 let view = session.carry_out(&Start::Task { task, new: self.new, agent: None })?;
                 session.finish(&view)
             }
-            What::Ready => all(&mut Session::open(here, self.no_wait)?, self.go_on),
+            What::Ready => all(&mut Session::open(here, self.asks())?, self.go_on),
         }
     }
 
     fn work(&self, document: Document, typed: Option<Typed>) -> Work {
-        let (new, no_wait, yes_wide) = (self.new, self.no_wait, self.yes_wide);
-        Work { document, jobs: JOBS_DEFAULT, new, no_wait, yes_wide, many: false, typed }
+        let (new, asks, yes_wide) = (self.new, self.asks(), self.yes_wide);
+        Work { document, jobs: JOBS_DEFAULT, new, asks, yes_wide, many: false, typed }
+    }
+
+    fn asks(&self) -> Asks {
+        Asks::of(self.no_wait, self.detach)
     }
 
     /// What was typed about a contract.
@@ -140,7 +147,7 @@ impl Args {
             }
             _ => here.context()?,
         };
-        let mut session = Session::at(here, context, self.no_wait)?;
+        let mut session = Session::at(here, context, self.asks())?;
         let start = Start::Goal { goal, criteria: self.ac.clone(), agent: self.agent.clone() };
         let view = session.carry_out(&start)?;
         session.finish(&view)

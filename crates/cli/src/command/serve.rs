@@ -1,27 +1,27 @@
 //! `norma serve`: every run over HTTP, until it is asked to end. The process owns the state directory, so runs of other
 //! terminals are carried out by it, too.
 
+pub(crate) mod background;
+
+use super::open;
 use super::run::JOBS_DEFAULT;
 use crate::error::{CommandError, Outcome, code};
+use crate::hosting::{busy, take, wait_for};
 use crate::interrupts::{Interrupts, Stopping};
-use crate::progress::at_work;
 use crate::surroundings::Surroundings;
 use crate::text::{err, out, safe};
+use background::{Noted, Whereabouts};
 use contract::ServerConfig;
 use runner::{Context, Hosted, Hosting, Sender};
-use serde::{Deserialize, Serialize};
 use server::{Listen, Options, Server};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use store::Layout;
+use std::time::Duration;
 
-/// How often somebody who waits looks again.
-const POLL: Duration = Duration::from_millis(100);
-/// How long a server in the background may take until it listens.
-const START_MAX: Duration = Duration::from_secs(60);
+/// Where a server listens unless told otherwise.
+const PORT: u16 = 3001;
 
 /// Serve every run over HTTP on this machine, and carry out what clients ask for
 #[derive(clap::Args)]
@@ -30,7 +30,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 )]
 pub(crate) struct Args {
     /// The port on this machine; 0 for any that is free
-    #[arg(long, default_value_t = 3001)]
+    #[arg(long, default_value_t = PORT)]
     port: u16,
     /// Open the browser
     #[arg(long)]
@@ -61,27 +61,32 @@ pub(crate) struct Args {
     user_file: Option<PathBuf>,
 }
 
-/// Where a server is, for other commands.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Whereabouts {
-    pub(crate) pid: u32,
-    pub(crate) url: String,
-}
-
 impl Args {
+    /// A server that nobody asked for by itself.
+    fn on_any_port() -> Args {
+        Args {
+            port: 0,
+            open: false,
+            wait: false,
+            background: true,
+            stop: false,
+            listen: None,
+            name: Vec::new(),
+            cert: None,
+            key: None,
+            user_file: None,
+        }
+    }
+
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        let context = Arc::new(here.context()?);
         if self.stop {
-            return stop(here, &context.layout);
+            return background::stop(here, &here.context_to_be()?.layout);
         }
+        let context = Arc::new(here.context_or_private()?);
         if self.background {
-            let found = in_background(here, &context.layout, self.port)?;
-            let value = serde_json::json!({"url": found.url, "pid": found.pid});
-            return Ok(
-                here.print(&value, || format!("listening on {} in the background (pid {})", found.url, found.pid))
-            );
+            return self.in_background(here, &context);
         }
-        let hosting = Arc::new(self.take(here, &context)?);
+        let hosting = Arc::new(*self.host(here, &context)?);
         let options = self.options(here, &context)?;
         let sender = options.sender.clone();
         let server = Server::bind(hosting.clone(), options).map_err(refused)?;
@@ -98,26 +103,26 @@ impl Args {
     }
 
     /// Takes the state directory, or says who has it.
-    fn take(&self, here: &Surroundings, context: &Arc<Context>) -> Outcome<Hosting> {
-        let mut told = false;
-        loop {
-            let holder = match Hosting::take(context)? {
-                Hosted::Ours(hosting) => {
-                    here.tell_recovery(hosting.recovery());
-                    return Ok(*hosting);
-                }
-                Hosted::Theirs(holder) => at_work(&holder),
-            };
-            if !self.wait {
-                let message = format!("{holder} is at work here");
-                return Err(CommandError::new(code::ENVIRONMENT, message, "wait for it: norma serve --wait"));
-            }
-            if !told && !here.json {
-                err(&format!("waiting for {holder} to finish"));
-                told = true;
-            }
-            std::thread::sleep(POLL);
+    fn host(&self, here: &Surroundings, context: &Arc<Context>) -> Outcome<Box<Hosting>> {
+        if self.wait {
+            return wait_for(here, context, "");
         }
+        match take(here, context)? {
+            Hosted::Ours(hosting) => Ok(hosting),
+            Hosted::Theirs(holder) => Err(busy(&holder, "wait for it: norma serve --wait")),
+        }
+    }
+
+    fn in_background(&self, here: &Surroundings, context: &Context) -> Outcome<ExitCode> {
+        let Whereabouts { pid, url } = background::start(here, &context.layout, self)?;
+        if self.open {
+            open::browser(&open::login(context, &url, None)?);
+        }
+        Ok(here.print(&serde_json::json!({"url": url, "pid": pid}), || {
+            format!(
+                "listening on {url} in the background (pid {pid})\nopen it: norma open · end it: norma serve --stop"
+            )
+        }))
     }
 
     fn options(&self, here: &Surroundings, context: &Context) -> Outcome<Options> {
@@ -157,7 +162,7 @@ impl Args {
             }
         }
         if self.open {
-            open_browser(&server.login());
+            open::browser(&server.login());
         }
     }
 }
@@ -183,109 +188,4 @@ fn refused(error: server::Error) -> CommandError {
         _ => "see norma help server",
     };
     CommandError::refused(code::ENVIRONMENT, error.to_string(), cause.into_iter().collect(), Some(hint.to_owned()))
-}
-
-fn whereabouts_file(layout: &Layout) -> PathBuf {
-    layout.state.join("server.json")
-}
-
-fn pid_file(layout: &Layout) -> PathBuf {
-    layout.state.join("server.pid")
-}
-
-/// Where the server is that serves this state directory now.
-pub(crate) fn whereabouts(layout: &Layout) -> Option<Whereabouts> {
-    let found: Whereabouts = serde_json::from_slice(&std::fs::read(whereabouts_file(layout)).ok()?).ok()?;
-    store::owner_of(layout).filter(|owner| owner.pid == found.pid && runner::is_owned(layout)).map(|_| found)
-}
-
-/// Says where the server is for as long as it is there.
-struct Noted(Vec<PathBuf>);
-
-impl Noted {
-    fn new(layout: &Layout, found: &Whereabouts) -> Outcome<Noted> {
-        let files = vec![whereabouts_file(layout), pid_file(layout)];
-        store::write_whole(&files[1], format!("{}\n", found.pid).as_bytes())?;
-        // Last: whoever started it in the background has waited for this one.
-        store::write_whole(&files[0], serde_json::json!(found).to_string().as_bytes())?;
-        Ok(Noted(files))
-    }
-}
-
-impl Drop for Noted {
-    fn drop(&mut self) {
-        for file in &self.0 {
-            let _ = std::fs::remove_file(file);
-        }
-    }
-}
-
-/// The server of this state directory: the one that is there, or a new one in the background.
-pub(crate) fn in_background(here: &Surroundings, layout: &Layout, port: u16) -> Outcome<Whereabouts> {
-    if let Some(found) = whereabouts(layout) {
-        return Ok(found);
-    }
-    let failed = |why: String| CommandError::new(code::ENVIRONMENT, why, "see .norma/server.log");
-    let log = std::fs::File::options().create(true).append(true).open(layout.state.join("server.log"));
-    let log = log.map_err(|why| failed(format!("could not write server.log: {why}")))?;
-    let again = log.try_clone().map_err(|why| failed(format!("could not write server.log: {why}")))?;
-    let mut command = Command::new(&here.exe);
-    command.args(["-C".as_ref(), here.cwd.as_os_str(), "serve".as_ref(), "--port".as_ref()]).arg(port.to_string());
-    if let Some(config) = &here.config {
-        command.arg("--config").arg(config);
-    }
-    detach(&mut command);
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(log)
-        .stderr(again)
-        .spawn()
-        .map_err(|why| failed(format!("could not start a server: {why}")))?;
-    let until = Instant::now() + START_MAX;
-    while Instant::now() < until {
-        if let Some(found) = whereabouts(layout) {
-            return Ok(found);
-        }
-        if let Ok(Some(status)) = child.try_wait() {
-            return Err(failed(format!("the server ended at once ({status})")));
-        }
-        std::thread::sleep(POLL);
-    }
-    Err(failed("the server does not come to listen".to_owned()))
-}
-
-/// Has a process outlive the terminal: a group of its own is not told when that is closed.
-fn detach(command: &mut Command) {
-    use std::os::unix::process::CommandExt;
-    command.process_group(0);
-}
-
-/// Ends the server, and waits until it has let go of the state directory.
-fn stop(here: &Surroundings, layout: &Layout) -> Outcome<ExitCode> {
-    let Some(found) = whereabouts(layout) else {
-        return Err(CommandError::new(code::FAILED, "no server is running here", "start one: norma serve"));
-    };
-    let pid = i32::try_from(found.pid).ok().and_then(rustix::process::Pid::from_raw);
-    let asked = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::TERM));
-    if !matches!(asked, Some(Ok(()))) {
-        let message = format!("could not end the server (pid {})", found.pid);
-        return Err(CommandError::new(code::ENVIRONMENT, message, "is it yours?"));
-    }
-    while whereabouts(layout).is_some_and(|now| now.pid == found.pid) || runner::is_owned(layout) {
-        std::thread::sleep(POLL);
-    }
-    Ok(here.print(&serde_json::json!({"pid": found.pid}), || format!("the server (pid {}) has ended", found.pid)))
-}
-
-/// Opens the user's browser, if there is a way to.
-pub(crate) fn open_browser(url: &str) {
-    let opener = ["xdg-open", "wslview"].into_iter();
-    for program in opener {
-        let started =
-            Command::new(program).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        if started.is_ok() {
-            return;
-        }
-    }
-    err("no browser could be opened; use the link");
 }

@@ -1,27 +1,26 @@
-//! `norma watch`: what happens to every run, or to one, line by line. It only reads, so it works beside whoever owns the
-//! state directory, and goes on when that process is gone or another one comes.
+//! `norma watch`: what happens to every run, or to one, as it happens. It only reads, so it works beside whoever owns the
+//! state directory, and goes on when that process is gone or another one comes. What is answered in it is answered as
+//! `norma approve` and `norma deny` would.
 
-use super::events::readable;
+mod board;
+mod draw;
+mod lines;
+mod screen;
+
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
-use crate::text::{out, safe};
-use contract::Status;
-use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 use store::Reader;
 
 /// How often it looks.
 const POLL: Duration = Duration::from_millis(200);
-/// How many lines are read at once.
-const PAGE: u64 = 1000;
-/// How many runs that have ended are looked at when it begins.
-const ENDED_SHOWN: u64 = 5;
 
 /// Watch runs live: all of them, or one until it has ended
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma watch          # every run; Ctrl-C ends it\n  norma watch @last    # one run, until it has ended\n  norma watch --json | jq .type"
+    after_help = "Examples:\n  norma watch          # every run; q ends it\n  norma watch @last    # one run, until it has ended\n  norma watch --json | jq .type   # line by line, as without a terminal"
 )]
 pub(crate) struct Args {
     /// Run id, a unique prefix of it, or @last
@@ -33,60 +32,9 @@ impl Args {
         let layout = here.layout_of(&here.repository()?);
         let reader = Reader::open(&layout)?;
         let only = self.run.as_ref().map(|given| reader.find_run(given)).transpose()?;
-        let mut seen: BTreeMap<String, u64> = BTreeMap::new();
-        if only.is_none() {
-            seen = begin(here, &reader)?;
-        }
-        loop {
-            let runs = match &only {
-                Some(slug) => vec![slug.clone()],
-                None => reader.unsealed()?.into_iter().chain(seen.keys().cloned()).collect(),
-            };
-            for slug in runs {
-                // Before its lines: whatever is behind an end is printed.
-                let ended = reader.run(&slug)?.is_none_or(|view| view.status.is_terminal());
-                let after = seen.entry(slug.clone()).or_default();
-                *after = tell(here, &reader, &slug, *after, only.is_none())?;
-                if ended {
-                    if only.is_some() {
-                        return Ok(ExitCode::SUCCESS);
-                    }
-                    seen.remove(&slug);
-                }
-            }
-            std::thread::sleep(POLL);
-        }
-    }
-}
-
-/// Says how the newest runs are, and from where on they are told.
-fn begin(here: &Surroundings, reader: &Reader) -> Outcome<BTreeMap<String, u64>> {
-    let mut seen = BTreeMap::new();
-    let runs = reader.runs(Some(ENDED_SHOWN))?;
-    for view in runs.iter().rev().filter(|_| !here.json) {
-        out(&format!("{}  {:<9}  {}", view.run_id, view.word(), safe(&view.goal)));
-    }
-    for view in runs.iter().filter(|view| matches!(view.status, Status::Running | Status::Waiting | Status::Paused)) {
-        let (run, _) = reader.load(&view.run_id)?;
-        seen.insert(view.run_id.to_string(), run.seq);
-    }
-    Ok(seen)
-}
-
-/// Prints what is new of a run; answers the last event of it.
-fn tell(here: &Surroundings, reader: &Reader, slug: &str, mut after: u64, is_named: bool) -> Outcome<u64> {
-    loop {
-        let lines = reader.lines(slug, after, PAGE)?;
-        if lines.is_empty() {
-            return Ok(after);
-        }
-        after += lines.len() as u64;
-        for line in lines {
-            match (here.json, is_named) {
-                (true, _) => out(&line),
-                (false, true) => out(&format!("{slug}  {}", readable(&line))),
-                (false, false) => out(&readable(&line)),
-            }
+        match here.live && std::io::stdin().is_terminal() {
+            true => screen::watch(here, &layout, &reader, only),
+            false => lines::watch(here, &reader, only.as_deref()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::contract::read;
 use crate::ending::{ending, exit_code};
 use crate::error::{CommandError, Outcome, code};
-use crate::session::Session;
+use crate::session::{Asks, Session};
 use crate::surroundings::Surroundings;
 use crate::text::{err, prompt, safe};
 use contract::documents::RunResult;
@@ -33,8 +33,8 @@ pub(crate) struct Work {
     pub(crate) jobs: usize,
     /// Start over, and let a change land that has landed before.
     pub(crate) new: bool,
-    /// Do not wait for another norma.
-    pub(crate) no_wait: bool,
+    /// What to do about another norma.
+    pub(crate) asks: Asks,
     /// Approve what it needs approval for.
     pub(crate) yes_wide: bool,
     /// Whether the answer is a list, however many there are.
@@ -52,7 +52,7 @@ impl Work {
         };
         let text = text(&name, bytes)?;
         let asked = ids(&text);
-        let mut session = Session::at(here, here.context_or_private()?, self.no_wait)?;
+        let mut session = Session::at(here, here.context_or_private()?, self.asks)?;
         let approved_by = match self.approval(here, text.as_bytes())? {
             Approval::NotNeeded | Approval::Later => None,
             Approval::Given => Some(session.person()),
@@ -61,8 +61,12 @@ impl Work {
                 return Err(CommandError::new(code::WAITING, "not approved, so nothing was started".to_owned(), hint));
             }
         };
+        let is_approved = approved_by.is_some();
         let (jobs, new, typed) = (self.jobs, self.new, self.typed.clone());
         let mut view = session.carry_out(&Start::Document { name, text, jobs, new, approved_by, typed })?;
+        if session.leaves() {
+            return session.leave(&view, is_approved);
+        }
         while view.status == Status::Waiting && self.approves_change(&session, &view)? {
             let (run, by) = (view.run_id.to_string(), session.person());
             view = session.carry_out(&Start::Resume { run, jobs, approved_by: Some(by) })?;

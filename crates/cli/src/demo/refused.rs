@@ -2,7 +2,7 @@
 //! key, and rewriting the test that it fails. Each is an item of a real batch, judged like any other.
 
 use crate::error::{CommandError, Outcome, code};
-use crate::session::Session;
+use crate::session::{Asks, Session};
 use crate::surroundings::Surroundings;
 use crate::text::{out, safe, short};
 use contract::{ItemEnded, ItemStatus, Reason};
@@ -44,7 +44,7 @@ pub(super) fn show(here: &Surroundings, context: Context) -> Outcome<bool> {
 
 fn attempts(here: &Surroundings, context: Context) -> Outcome<[Attempt; 3]> {
     let quiet = here.quiet();
-    let mut session = Session::at(&quiet, context, true)?;
+    let mut session = Session::at(&quiet, context, Asks::Nobody)?;
     let start = Start::Document {
         name: "the demo".to_owned(),
         text: include_str!("refused.json").to_owned(),

@@ -60,6 +60,22 @@ next: norma contract check hello.json
 }
 
 #[test]
+fn a_contract_is_made_and_checked_where_norma_has_never_been() {
+    let env = TestEnvironment::unseen();
+    let own = env.dir.join("home/.config/norma/config.json");
+    std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+    std::fs::write(own, json!({"agents": {"worker": {"type": "exec", "cmd": ["true"]}}}).to_string()).unwrap();
+    let made = env.norma(&["contract", "new", "--goal", "Say hello.", "--allow", "src", "--test", "make test"]);
+    let contract: Value = serde_json::from_str(&made.success().raw).unwrap();
+    assert_eq!(contract.get("$schema"), None, "there is no state directory that could have it");
+    env.write("contract.json", &contract.to_string());
+    env.norma(&["contract", "check", "contract.json"]).success();
+    env.write("contract.json", "{}");
+    env.norma(&["contract", "check", "contract.json"]).exits(2);
+    assert!(!env.root.join(".norma").exists());
+}
+
+#[test]
 fn everything_wrong_is_said_at_once_and_the_refusal_is_on_record() {
     let env = with_worker();
     written(&env, |contract| {

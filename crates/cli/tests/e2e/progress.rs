@@ -8,15 +8,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 /// norma at a terminal of its own, which the test types into and reads.
-struct Terminal {
+pub(crate) struct Terminal {
     child: Child,
     shown: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Terminal {
-    fn start(env: &TestEnvironment, term: &str, args: &[&str]) -> Terminal {
+    pub(crate) fn start(env: &TestEnvironment, term: &str, args: &[&str]) -> Terminal {
         let words: Vec<String> = args.iter().map(|word| format!("'{word}'")).collect();
-        let typed = format!("stty cols 100; exec '{}' {}", env!("CARGO_BIN_EXE_norma"), words.join(" "));
+        let typed = format!("stty cols 100 rows 24; exec '{}' {}", env!("CARGO_BIN_EXE_norma"), words.join(" "));
         let mut script = Command::new("script");
         script.args(["-qec", &typed, "/dev/null"]).current_dir(&env.root).env_clear().envs(&env.env).env("TERM", term);
         let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -31,20 +31,20 @@ impl Terminal {
         Terminal { child, shown }
     }
 
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
     #[track_caller]
-    fn shows(&self, text: &str) {
+    pub(crate) fn shows(&self, text: &str) {
         eventually(&format!("{text:?} is shown in {:?}", self.shown()), || self.shown().contains(text));
     }
 
-    fn type_key(&mut self, key: &str) {
+    pub(crate) fn type_key(&mut self, key: &str) {
         self.child.stdin.as_mut().unwrap().write_all(key.as_bytes()).unwrap();
     }
 
-    fn exits(mut self, code: i32) -> String {
+    pub(crate) fn exits(mut self, code: i32) -> String {
         let mut status = None;
         eventually("norma has ended", || {
             status = self.child.try_wait().unwrap();
@@ -56,7 +56,7 @@ impl Terminal {
     }
 }
 
-const CTRL_C: &str = "\u{3}";
+pub(crate) const CTRL_C: &str = "\u{3}";
 
 /// A run of the loop whose second turn waits for the test.
 fn waiting(term: &str) -> (TestEnvironment, Terminal) {
@@ -116,7 +116,7 @@ fn who_watches_a_run_of_another_process_can_leave_it() {
     terminal.shows("d detach");
     terminal.type_key("d");
     let shown = terminal.exits(0);
-    assert!(shown.contains("the run goes on; watch it: norma events"), "{shown}");
+    assert!(shown.contains("the run continues; watch it: norma watch"), "{shown}");
     env.touch("go");
     first.wait().success();
     let runs = env.json(&["runs"]);

@@ -11,7 +11,7 @@ use std::path::Path;
 const OWN: &str = "home/.config/norma/config.json";
 
 /// A repository that norma never saw, of a user whose own configuration has an agent that does this in a shell.
-fn unseen(script: &str) -> TestEnvironment {
+pub(crate) fn unseen(script: &str) -> TestEnvironment {
     let env = TestEnvironment::unseen();
     for name in ["a", "b", "c", "d", "e"] {
         env.write(&format!("data/{name}.txt"), "x\n");
@@ -261,7 +261,88 @@ fn one_key_runs_edits_or_leaves() {
     std::fs::write(&editor, "echo nonsense > \"$1\"\n").unwrap();
     let broken = at_a_terminal(&env, "exr", "'add a line to src/lib.txt'");
     assert!(broken.out().contains("what you saved is not JSON") && broken.out().contains("landed"), "{broken}");
+    // What was typed to be judged stays judged.
+    std::fs::write(
+        &editor,
+        r#"tr -d '\n' < "$1" | sed 's/,[^,]*"test_commands".*]//' > "$1.new"; cat "$1.new" > "$1""#,
+    )
+    .unwrap();
+    let unjudged = at_a_terminal(&env, "exq", "'add to src/lib.txt' --ac 'it is there' --test 'test -s src/lib.txt'");
+    assert!(unjudged.out().contains("--ac needs something that judges it"), "{unjudged}");
     assert!(env.read("src/lib.txt").ends_with("more\n"));
+}
+
+/// What a test command says of `target`: what the registry's package was built to is there as the user has it, and nothing
+/// that was built from the repository is.
+const LOOK: &str = r#"#!/bin/sh
+set -e
+grep -q genuine target/debug/deps/libserde-1.rlib
+test -e target/debug/.fingerprint/serde-1/lib-serde
+test -e target/debug/build/serde-1/out/made.rs
+! test -e target/debug/app
+! test -e target/debug/deps/libapp-1.rlib
+! test -e target/debug/.fingerprint/app-1
+"#;
+
+/// A repository with a `target` in which a package of a registry and one of its own have been built.
+fn with_a_build(script: &str) -> TestEnvironment {
+    let env = unseen(script);
+    let source = "source = \"registry+https://example.org/index\"";
+    env.write("Cargo.lock", &format!(
+        "version = 4\n\n[[package]]\nname = \"app\"\nversion = \"0.1.0\"\n\n[[package]]\nname = \"serde\"\nversion = \"1.0.0\"\n{source}\n"
+    ));
+    env.write(".gitignore", "target\n");
+    env.write("look.sh", LOOK);
+    std::fs::set_permissions(env.root.join("look.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    env.commit("a build");
+    let deps = env.root.join("target/debug/deps").display().to_string();
+    for (package, from) in [("serde", "/registry/serde/src/lib.rs"), ("app", "src/lib.rs")] {
+        let rules = format!("{deps}/lib{package}-1.rlib: {from}\n\n{deps}/{package}-1.d: {from}\n");
+        env.write(&format!("target/debug/deps/{package}-1.d"), &rules);
+        env.write(&format!("target/debug/deps/lib{package}-1.rlib"), "genuine");
+        env.write(&format!("target/debug/.fingerprint/{package}-1/lib-{package}"), "hash");
+        env.write(&format!("target/debug/build/{package}-1/out/made.rs"), "made");
+    }
+    env.write("target/debug/app", "built from what is not committed");
+    env
+}
+
+fn below(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        match entry.is_dir() {
+            true => found.extend(below(&entry)),
+            false => found.push((entry.clone(), std::fs::read(&entry).unwrap())),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn what_cargo_built_of_dependencies_is_there_for_agents_and_tests_and_neither_can_change_it() {
+    let poison = "echo poison > target/debug/deps/libserde-1.rlib; rm -r target/debug/build; echo x > target/debug/app; \
+                  rm target/debug/.fingerprint/serde-1/lib-serde";
+    let env = with_a_build(&format!("sh look.sh && {{ {poison}; echo more >> src/lib.txt; }}"));
+    let before = below(&env.root.join("target"));
+    let args = ["run", "more in src/lib.txt", "--allow", "src/lib.txt", "--test", "./look.sh", "--yes"];
+    let output = env.norma(&args);
+    assert!(output.err().contains("on the base: ./look.sh passes"), "{output}");
+    output.success();
+    assert_eq!(env.git(&["show", "--name-only", "--format=", "HEAD"]).trim(), "src/lib.txt");
+    assert_eq!(below(&env.root.join("target")), before);
+    assert_eq!(below(&env.root.join(".norma/worktrees")), [], "nothing is left of it");
+}
+
+#[test]
+fn a_tree_that_replaces_the_sources_of_packages_is_built_anew() {
+    let replaced = "mkdir -p .cargo && echo '[source.crates-io]' > .cargo/config.toml";
+    let env = with_a_build(replaced);
+    let args = ["run", "replace it in .cargo/config.toml", "--allow", ".cargo", "--test", "./look.sh", "--yes"];
+    let output = env.norma(&[&args[..], &["--yes-wide"]].concat());
+    assert!(output.err().contains("on the base: ./look.sh passes"), "{output}");
+    output.exits(1);
+    assert!(output.out().contains("./look.sh"), "its test had no build to look at: {output}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod client;
+mod detached;
 mod limits;
 mod security;
 mod sentence;
@@ -218,9 +219,69 @@ fn a_server_in_the_background_is_found_and_ended() {
     assert_eq!(again["pid"], started["pid"]);
     let link = env.json(&["open", "--print"]);
     assert!(link["login"].as_str().unwrap().contains("/login?ticket="), "{link}");
+    use std::os::unix::fs::PermissionsExt;
+    let log = std::fs::metadata(env.root.join(".norma/server.log")).unwrap().permissions();
+    assert_eq!(log.mode() & 0o777, 0o600, "it has a login link");
     env.norma(&["serve", "--stop"]).success();
     assert!(!env.root.join(".norma/server.pid").exists());
     env.norma(&["serve", "--stop"]).exits(1);
+}
+
+#[test]
+fn a_server_in_the_background_names_a_foreground_owner_or_waits_for_it() {
+    let env = TestEnvironment::new(json!({}));
+    let running = waiting_run(&env, &["run", "1"]);
+    let output = env.norma(&["serve", "--background", "--port", "0"]);
+    output.exits(4);
+    assert!(output.err().contains("norma run 1") && output.err().contains("--wait"), "{output}");
+    let waiting = env.spawn(&["serve", "--background", "--wait", "--port", "0", "--json"]);
+    eventually("the server waits", || {
+        std::fs::read_to_string(env.root.join(".norma/server.log")).is_ok_and(|log| log.contains("waiting for"))
+    });
+    env.touch("go");
+    running.wait().success();
+    let started: Value = serde_json::from_str(&waiting.wait().success().raw).unwrap();
+    assert!(started["url"].as_str().unwrap().starts_with("http://127.0.0.1:"), "{started}");
+    env.norma(&["serve", "--stop"]).success();
+}
+
+#[test]
+fn a_server_in_the_background_is_told_everything_that_was_typed() {
+    let env = TestEnvironment::new(json!({}));
+    let output = env.norma(&["serve", "--background", "--port", "0", "--user-file", "nobody.json"]);
+    output.exits(4);
+    assert!(output.err().contains(".norma/server.log"), "{output}");
+    assert!(env.read(".norma/server.log").contains("nobody.json"), "{}", env.read(".norma/server.log"));
+}
+
+#[test]
+fn a_repository_that_norma_has_never_seen_can_be_served() {
+    let env = TestEnvironment::unseen();
+    let served = serve(&env);
+    assert_eq!(served.get("/api/runs")["runs"], json!([]));
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_link_to_a_run_logs_in_and_leads_to_its_own_address() {
+    let (env, served) = with_a_run();
+    let slug = env.last()["run_id"].as_str().unwrap().to_owned();
+    let link = env.json(&["open", "@last"]);
+    let place = format!("/api/runs/{slug}");
+    assert_eq!((&link["run_id"], &link["url"]), (&json!(slug), &json!(format!("{}{place}", served.url))));
+    let path = link["login"].as_str().unwrap().strip_prefix(&served.url).unwrap().to_owned();
+    let answer = served.send("GET", &path, &[("Host", &served.host)], b"");
+    assert_eq!((answer.status, answer.header("location")), (303, Some(place.as_str())));
+    let cookie = answer.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let shown = served.send("GET", &place, &[("Host", &served.host), ("Cookie", &cookie)], b"");
+    assert_eq!(shown.with(200), served.get(&place));
+    // Nothing else can be led to.
+    let other = env.json(&["open"])["login"].as_str().unwrap().strip_prefix(&served.url).unwrap().to_owned();
+    let elsewhere = served.send("GET", &format!("{other}&run=//example.org"), &[("Host", &served.host)], b"");
+    assert!(elsewhere.status >= 400 && elsewhere.header("set-cookie").is_none(), "{}", elsewhere.status);
+    env.norma(&["open", "nothing"]).exits(2);
+    // Without a browser, and with a terminal, the link is printed all the same.
+    assert!(env.norma(&["open", "@last"]).success().raw.contains(&format!("&run={slug}")));
 }
 
 #[test]

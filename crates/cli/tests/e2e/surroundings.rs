@@ -1,6 +1,6 @@
 //! What happens around a run: a hostile environment, a full disk, strays, and users who clean up meanwhile.
 
-use crate::environment::{PATCH, Running, TestEnvironment};
+use crate::environment::{Output, PATCH, Running, TestEnvironment};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
@@ -354,4 +354,41 @@ fn what_norma_does_is_told_only_to_who_asks_and_without_secrets() {
     assert!(told.raw_err.contains("arguments=") && !told.raw_err.contains(secret), "{told}");
     env.env.insert("NORMA_LOG".into(), "loud".into());
     assert!(env.norma(&["runs"]).exits(2).raw_err.contains("off, error, warn, info, debug or trace"));
+}
+
+/// What a container leaves its root of a machine: a root directory of its own, in which the kernel refuses user namespaces.
+/// `then` is put before the command.
+fn in_a_container(env: &TestEnvironment, then: &str, args: &str) -> Option<Output> {
+    let place = env.dir.join("container");
+    std::fs::create_dir(&place).unwrap();
+    let (place, root, norma) = (place.display(), env.root.display(), env!("CARGO_BIN_EXE_norma"));
+    let enter = format!("mount --rbind / '{place}' && cd / && exec /usr/sbin/chroot '{place}' {then} sh -c");
+    let tried = env.output_of("unshare", &["--mount", "sh", "-c", &format!("{enter} true")]);
+    if tried.code() != Some(0) {
+        not_run::because(format_args!("no container can be imitated here: {tried}"));
+        return None;
+    }
+    let typed = format!("{enter} \"cd '{root}' && exec '{norma}' {args}\"");
+    Some(env.output_of("unshare", &["--mount", "sh", "-c", &typed]))
+}
+
+#[test]
+fn a_sentence_lands_as_root_in_a_container_that_refuses_user_namespaces() {
+    let env = crate::sentence::unseen("echo more >> src/lib.txt");
+    let args = "run 'add a line to src/lib.txt' --allow src/lib.txt --test 'test -s src/lib.txt' --yes";
+    let Some(output) = in_a_container(&env, "", args) else { return };
+    output.success();
+    assert!(env.read("src/lib.txt").ends_with("more\n"), "{output}");
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_container_without_the_rights_that_it_takes_is_told_which_and_nothing_is_written() {
+    let env = crate::sentence::unseen("echo more >> src/lib.txt");
+    let few = "setpriv --bounding-set -all,+chown,+dac_override,+fowner,+kill,+setgid,+setuid,+setpcap --inh-caps -all";
+    let args = "run 'add a line to src/lib.txt' --allow src/lib.txt --test 'test -s src/lib.txt' --yes";
+    let Some(output) = in_a_container(&env, few, args) else { return };
+    output.exits(4);
+    assert!(output.err().contains("docker: --cap-add SYS_ADMIN"), "{output}");
+    assert!(!env.root.join(".norma").exists());
 }

@@ -1,4 +1,4 @@
-//! The words of a sentence that may name something, and which name is nearest to one that was misspelt.
+//! The words of a sentence that may name something.
 
 /// Words that name nothing in particular.
 const PLAIN: &[&str] = &[
@@ -149,47 +149,6 @@ pub(super) fn looks_like_a_file(token: &str) -> bool {
         && !NOT_FILES.contains(&token.to_lowercase().as_str())
 }
 
-/// Which of the names is nearest to a word, if one is near enough to have been meant. Names are compared part by part
-/// (`test_b.py` beside `test_a.py` is another file, `tset_a.py` is a slip), and one that has other digits is another.
-pub fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let folded = word.to_lowercase();
-    let ranked = names.filter(|name| *name != word).filter_map(|name| {
-        let steps = slips(&folded, &name.to_lowercase())?;
-        Some((steps, name))
-    });
-    ranked.min_by_key(|(steps, name)| (*steps, name.len())).map(|(_, name)| name)
-}
-
-/// How many slips lie between two names, if they are few for their length.
-fn slips(one: &str, other: &str) -> Option<usize> {
-    let without_digits = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
-    if one != other && without_digits(one) == without_digits(other) {
-        return None;
-    }
-    let parts = |text: &str| text.split(['_', '-', '.', ' ']).map(str::to_owned).collect::<Vec<_>>();
-    let (these, those) = (parts(one), parts(other));
-    if these.len() != those.len() {
-        // A separator that was left out, or put in.
-        return distance(one, other, 1).filter(|_| these.concat() == those.concat());
-    }
-    these.iter().zip(&those).map(|(this, that)| distance(this, that, slips_max(this))).sum()
-}
-
-/// How many slips a word of this length may have.
-fn slips_max(word: &str) -> usize {
-    match word.chars().count() {
-        0..=2 => 0,
-        3..=5 => 1,
-        6..=9 => 2,
-        _ => 3,
-    }
-}
-
-/// How many letters differ; none if more than `most`.
-fn distance(one: &str, other: &str, most: usize) -> Option<usize> {
-    Some(contract::edit_distance(one, other)).filter(|steps| *steps <= most)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,28 +167,5 @@ mod tests {
         for token in ["parser", "1.5", "v1.2", "e.g", "Node.js", "../x.py", "a=b.c", "x.", "..."] {
             assert!(!looks_like_a_file(token), "{token}");
         }
-    }
-
-    #[test]
-    fn the_nearest_name_is_one_that_may_have_been_meant() {
-        let check = |word: &str, expected: Option<&str>| {
-            let names = ["src", "tests", "parser.py", "README.md", "status"];
-            assert_eq!(nearest(word, names.into_iter()), expected, "{word}");
-        };
-        check("scr", Some("src"));
-        check("test", Some("tests"));
-        check("praser.py", Some("parser.py"));
-        check("readme.md", Some("README.md"));
-        check("completely-else", None);
-        check("x", None);
-        let check = |word: &str, expected: Option<&str>| {
-            let names = ["test_a.py", "file10.txt", "my-module"];
-            assert_eq!(nearest(word, names.into_iter()), expected, "{word}");
-        };
-        check("test_b.py", None);
-        check("tset_a.py", Some("test_a.py"));
-        check("file11.txt", None);
-        check("fiel10.txt", Some("file10.txt"));
-        check("mymodule", Some("my-module"));
     }
 }

@@ -1,8 +1,9 @@
 //! What a proposal is made of, read from the commit that a run would start from, and from what is installed beside it.
 //! Nothing is started but git, and nothing is written. What is decided with it is `run::proposal`'s.
 
+use crate::context::confinement::level;
 use crate::git::{ObjectId, Objects};
-use crate::workspace::dependencies;
+use crate::workspace::{builds, dependencies};
 use crate::{Context, Result, process};
 use run::proposal::{Commit, Facts, MANIFESTS, OWNERS, PROGRAMS};
 use std::ffi::OsStr;
@@ -64,7 +65,8 @@ pub(crate) fn read_facts(context: &Context, objects: &Objects, tree: ObjectId) -
             facts.installed.extend(installed(shown, inside));
         }
     }
-    Ok((facts, found.left_out))
+    let builds = builds::find(&context.user, &context.layout.state, level(&context.sandbox)?);
+    Ok((facts, found.left_out.into_iter().chain(builds.left_out).collect()))
 }
 
 /// A directory of dependencies, and the programs in it that tests are run with.

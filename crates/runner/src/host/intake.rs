@@ -11,7 +11,7 @@ use crate::{Context, Error, Preview, Settings, Submitted, Surveyed, Typed, check
 use contract::api::ContractPreview;
 use contract::{Item, Mode};
 pub use draft::{Draft, Typing};
-use draft::{allowed, check_committed, tests};
+use draft::{allowed, check_committed, tests, unjudged};
 use run::proposal::propose;
 use serde_json::Value;
 use shown::budgets_of;
@@ -80,6 +80,8 @@ pub struct Planned<'c> {
     notes: Vec<String>,
     /// Where the proposed scope comes from; empty if it was typed.
     pub because: String,
+    /// Whether criteria were typed, which something has to judge.
+    has_criteria: bool,
     /// The contract, as it is submitted.
     pub document: Value,
 }
@@ -128,7 +130,8 @@ pub fn plan<'c>(
     let draft = Draft { goal: wanted.sentence, criteria: typing.criteria, agent: &agent.name, allow, tests };
     let document = draft.document().map_err(|error| Unplanned::At(Part::Criteria, error))?;
     notes.extend(unused);
-    Ok(Planned { context, preview, settings, agent, typed, notes, because, document })
+    let has_criteria = !typing.criteria.is_empty();
+    Ok(Planned { context, preview, settings, agent, typed, notes, because, has_criteria, document })
 }
 
 impl Planned<'_> {
@@ -140,6 +143,9 @@ impl Planned<'_> {
         let [item] = &items[..] else {
             return Err(Error::usage("a sentence is one work item", "several: norma batch FILE").into());
         };
+        if self.has_criteria && item.tests.is_empty() {
+            return Err(Unplanned::At(Part::Criteria, unjudged()));
+        }
         let mut notes = self.notes.clone();
         for path in &item.scope.allowed_paths {
             let path = check_committed(&self.preview, path.as_str(), path.as_str())?;

@@ -6,7 +6,7 @@ use crate::git::{ObjectId, Objects};
 use crate::machine::acceptance::program::{Places, outside_path};
 use crate::machine::confine::Program;
 use crate::machine::redactor;
-use crate::machine::trial::{AtHead, at_head};
+use crate::machine::trial::{AtHead, BuildsAtHead, at_head};
 use crate::process::{Cancel, End, Limits, Said, confined};
 use crate::{Context, Error, Result};
 use contract::Config;
@@ -59,7 +59,9 @@ pub fn try_on_base(
 ) -> Result<Vec<BaseTest>> {
     let mut config = config.clone();
     config.sandbox.read = shown.to_vec();
-    let AtHead { objects, stand, tools } = &AtHead::new(context, &context.layout, &config)?;
+    let at = AtHead::new(context, &context.layout, &config)?;
+    let builds = BuildsAtHead::new(context, &config, &at)?;
+    let AtHead { objects, stand, tools } = &at;
     let redactor = redactor(context);
     let cancel = Cancel::new().map_err(|source| Error::io("watch", &context.layout.root, source))?;
     let mut tried = Vec::new();
@@ -69,7 +71,8 @@ pub fn try_on_base(
             tried.push(BaseTest::failed(argv, format!("{} was not found", argv[0])));
             continue;
         };
-        let scene = at_head(context, &config, stand, tools);
+        let mut scene = at_head(context, &config, stand, tools);
+        builds.show_in(&mut scene);
         let arguments = argv.iter().skip(1).map(Path::new).filter(|path| path.is_absolute());
         let named = [program.as_path()].into_iter().chain(arguments).collect();
         let path = outside_path(context, shown).into_string().map(|path| ("PATH".to_owned(), path));

@@ -2,10 +2,10 @@
 //! is judged as an agent's change would be, and dropped.
 
 use crate::change::observed::observed;
-use crate::context::confinement::level;
+use crate::context::confinement::{level, shows_dependencies};
 use crate::git::Objects;
 use crate::machine::confine::{Program, Scene, Shown, Tools};
-use crate::machine::view::is_secret;
+use crate::machine::view::{Linked, is_secret};
 use crate::workspace::{CaptureRules, Captured, Stand, Workspaces, capture};
 use crate::{Context, Error, News, Result};
 use contract::{Config, Policies, RepoPath};
@@ -75,6 +75,37 @@ pub(crate) struct AtHead {
     pub(crate) objects: Objects,
     pub(crate) stand: Stand,
     pub(crate) tools: Tools,
+}
+
+/// What cargo has built of the checkout's dependencies, in a layer that is gone with it.
+pub(crate) struct BuildsAtHead {
+    layer: PathBuf,
+    shown: Option<PathBuf>,
+}
+
+impl BuildsAtHead {
+    pub(crate) fn new(context: &Context, config: &Config, at: &AtHead) -> Result<BuildsAtHead> {
+        let layer = context.layout.worktree(&format!("builds-{}", std::process::id()));
+        let shown = match shows_dependencies(&context.sandbox, config) {
+            true => Linked::new(context, layer.clone())?.fitting(&at.objects, at.stand.tree, at.stand.tree)?,
+            false => None,
+        };
+        Ok(BuildsAtHead { layer, shown })
+    }
+
+    /// Has a workspace show it.
+    pub(crate) fn show_in(&self, scene: &mut Scene<'_>) {
+        if let Shown::Layers { lower, .. } = &mut scene.shown {
+            lower.splice(0..0, self.shown.clone());
+        }
+    }
+}
+
+impl Drop for BuildsAtHead {
+    fn drop(&mut self) {
+        // What stays behind is removed with the state directory's other work.
+        let _ = store::remove_tree(&self.layer);
+    }
 }
 
 impl AtHead {

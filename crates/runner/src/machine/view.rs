@@ -2,16 +2,16 @@
 //! Which one is decided once for a machine, and recorded with every turn.
 
 use crate::context::confinement::level;
-use crate::git::id;
-use crate::git::sweep;
+use crate::git::{ObjectId, Objects, id, sweep};
 use crate::machine::Machine;
 use crate::machine::confine::Shown;
 use crate::machine::setup::Included;
+use crate::workspace::builds::{self, Builds};
 use crate::workspace::{
     AutoCrlf, CaptureRules, Captured, PlainWorkspace, SetupLayer, Stand, Workspaces, capture, only_in_git,
 };
 use crate::world::TurnOrder;
-use crate::{Error, News, Result};
+use crate::{Context, Error, News, Result};
 use contract::{Backend, CommitId, Contract, RULES_BUILD_PRODUCTS, RULES_LINE_ENDINGS, TreeId};
 use run::{Run, TurnSpec};
 use std::collections::BTreeSet;
@@ -53,6 +53,8 @@ pub(crate) struct Workspace {
     checkout: Option<(PlainWorkspace, Option<TreeId>)>,
     /// What the user's checkout adds to the tree.
     pub(crate) included: Option<Included>,
+    /// What the user's checkout has built, linked once.
+    pub(crate) builds: Option<Linked>,
     /// The tree that was set up, and what came of it.
     pub(crate) setup: Option<(TreeId, SetupLayer)>,
 }
@@ -67,6 +69,42 @@ impl Workspace {
     /// nothing can be written to them.
     pub(crate) fn make_anew(&mut self) {
         self.checkout = None;
+    }
+}
+
+/// What the user's checkout has built, as a layer of links.
+pub(crate) struct Linked {
+    layer: PathBuf,
+    found: Vec<Builds>,
+}
+
+impl Linked {
+    /// Links it below `layer`. It saves time and nothing depends on it: where it cannot be had, cargo builds anew.
+    pub(crate) fn new(context: &Context, layer: PathBuf) -> Result<Linked> {
+        let mut found = builds::find(&context.user, &context.layout.state, level(&context.sandbox)?).shown;
+        let link = |builds: &Builds| builds.link(&context.layout.root, &layer);
+        // What an earlier process left is not looked at.
+        let made = match found.is_empty() {
+            true => Ok(()),
+            false => {
+                store::remove_tree(&layer).map_err(std::io::Error::other).and_then(|()| found.iter().try_for_each(link))
+            }
+        };
+        if let Err(error) = made {
+            tracing::info!(target: "norma::workspace", "what cargo has built is not shown: {error}");
+            found.clear();
+        }
+        Ok(Linked { layer, found })
+    }
+
+    /// The layer, if all of it is right for this tree of a run from that base.
+    pub(crate) fn fitting(&self, objects: &Objects, tree: ObjectId, base: ObjectId) -> Result<Option<PathBuf>> {
+        for builds in &self.found {
+            if !builds.fits(objects, tree, base)? {
+                return Ok(None);
+            }
+        }
+        Ok((!self.found.is_empty()).then(|| self.layer.clone()))
     }
 }
 
@@ -102,12 +140,26 @@ impl Machine {
         }
         self.include(on)?;
         self.take_setup(on)?;
+        let builds = self.builds(on)?;
         let Workspace { stand, included, setup, .. } = &self.workspace;
         let stand = stand.as_ref().expect("BUG: it was just made");
         let secrets = paths(&stand.secrets);
         let set_up = setup.iter().flat_map(|(_, layer)| &layer.lower);
         let added = included.iter().filter_map(|included| included.dir.as_ref());
-        Ok(Shown::Layers { lower: set_up.chain(added).chain(&stand.lower).cloned().collect(), secrets })
+        let lower = set_up.chain(added).chain(&builds).chain(&stand.lower).cloned().collect();
+        Ok(Shown::Layers { lower, secrets })
+    }
+
+    /// The layer with what the user's checkout has built, if it is right for this tree. What a setup makes takes its place.
+    fn builds(&mut self, on: &Ground<'_>) -> Result<Option<PathBuf>> {
+        if !on.run.started.contract.workspace.setup.is_empty() {
+            return Ok(None);
+        }
+        if self.workspace.builds.is_none() {
+            self.workspace.builds = Some(Linked::new(&self.context, self.directory(on).join("builds"))?);
+        }
+        let linked = self.workspace.builds.as_ref().expect("BUG: it was just made");
+        linked.fitting(&self.objects, id(on.tree), id(on.run.started.base.tree))
     }
 
     /// The run's tree as a private directory.

@@ -2,7 +2,7 @@
 //! `node_modules`, `vendor`. git ignores them, so they are in no tree, and without them most tests do not start.
 //!
 //! They are shown only where they belong to the commit: what locks their versions is the same in the checkout and in the
-//! tree. `target` is not among them: cargo writes to it, and builds it anew.
+//! tree. `target` is not among them, since cargo writes to it; see [`super::builds`].
 
 use crate::Result;
 use crate::git::{ObjectId, Objects, Repository};
@@ -72,7 +72,7 @@ pub fn find(user: &Repository, objects: &Objects, tree: ObjectId) -> Result<Depe
 }
 
 /// The root and the directories in it: what they hold is not looked at, so that it costs the same in every repository.
-fn projects(root: &Path) -> Vec<String> {
+pub(super) fn projects(root: &Path) -> Vec<String> {
     let entries = fs::read_dir(root).into_iter().flatten().flatten();
     let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     let names = directories.filter_map(|entry| entry.file_name().into_string().ok());
@@ -117,10 +117,10 @@ fn interpreter_of(venv: &Path) -> Option<PathBuf> {
     (!usual && bin.ends_with("bin")).then(|| prefix.to_owned())
 }
 
-fn is_own_directory(path: &Path) -> bool {
+pub(super) fn is_own_directory(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
 }
 
-fn joined(project: &str, name: &str) -> String {
+pub(super) fn joined(project: &str, name: &str) -> String {
     if project.is_empty() { name.to_owned() } else { format!("{project}/{name}") }
 }

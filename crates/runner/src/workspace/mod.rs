@@ -23,9 +23,11 @@
 //! | `only_in_git.rs` | what an agent has put into its own git alone |
 //! | `include.rs` | files of the user's checkout that workspaces show besides |
 //! | `dependencies.rs` | installed dependencies of the user's checkout, shown read-only |
+//! | `builds.rs` | what cargo has built of dependencies in the user's checkout, shown as a layer |
 //! | `setup.rs` | what `workspace.setup` made of a tree |
 //! | `plain.rs` | workspaces where there is no overlay |
 
+pub mod builds;
 mod capture;
 pub mod dependencies;
 mod difference;

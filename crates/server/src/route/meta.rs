@@ -30,15 +30,19 @@ pub(crate) fn page(_: &Arc<App>, call: &Call) -> Outcome<Reply> {
     built_in(call, "text/html; charset=utf-8", PAGE)
 }
 
-/// Whoever has the ticket was let in by it; it is used up.
+/// Whoever has the ticket was let in by it; it is used up. A run leads to its own address and nowhere else.
 pub(crate) fn login(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
+    let place = match call.query("run") {
+        Some(given) => format!("/api/runs/{}", super::run_of(app, given)?),
+        None => "/".to_owned(),
+    };
     let value = app.sessions.open(call.principal.clone());
     let secure = if app.is_tls { "; Secure" } else { "" };
     let cookie = format!("{}={value}; HttpOnly; SameSite=Strict; Path=/{secure}", app.sessions.cookie);
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SEE_OTHER;
     let headers = response.headers_mut();
-    headers.insert(header::LOCATION, HeaderValue::from_static("/"));
+    headers.insert(header::LOCATION, HeaderValue::from_str(&place).expect("BUG: a slug can be in a header"));
     let cookie = HeaderValue::from_str(&cookie).expect("BUG: hex can be in a header");
     headers.insert(header::SET_COOKIE, cookie);
     Ok(Reply::Other(response))

@@ -4,7 +4,7 @@
 use crate::command::contract::read_from;
 use crate::ending::exit_number;
 use crate::error::{CommandError, Outcome, code};
-use crate::session::Session;
+use crate::session::{Asks, Session};
 use crate::surroundings::Surroundings;
 use crate::text::{bytes_out, err, named, out, safe};
 use contract::documents::{CompileOutput, CompileRequest, Intent, Recording};
@@ -102,7 +102,7 @@ impl Args {
 
     /// Has an agent compile it. What it answered is on the disk when this answers; nothing takes its place if it fails.
     fn ask(&self, here: &Surroundings, request: &CompileRequest) -> Outcome<CompileOutput> {
-        let mut session = Session::open(here, self.no_wait)?;
+        let mut session = Session::open(here, Asks::of(self.no_wait, false))?;
         let (agent, asked) = (self.agent.clone(), Box::new(request.clone()));
         let view = session.carry_out(&Start::Compile { request: asked, agent })?;
         if view.status != Status::Succeeded {

@@ -5,7 +5,7 @@ use crate::error::CommandError;
 use crate::surroundings::Surroundings;
 use crate::text::{safe, short};
 use clap::CommandFactory;
-use run::proposal::nearest;
+use contract::nearest;
 use std::path::Path;
 
 /// Says that there is no such thing, with the nearest file, task or verb.

@@ -3,8 +3,8 @@
 //! that, not even a state directory.
 
 use super::shown::lines;
-use super::{Args, JOBS_DEFAULT, agent, preflight};
-use crate::command::work::{Document, Work};
+use super::{Args, agent, preflight};
+use crate::command::work::Document;
 use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::{err, key, out, prompt, safe};
@@ -111,8 +111,7 @@ fn start(here: &Surroundings, args: &Args, planned: &Planned<'_>, checked: &Chec
     let context = here.context_or_private()?;
     preflight::tell_base_tests(here, &context, &planned.settings, &shown, &checked.item)?;
     let document = Document::Typed(planned.document.to_string().into_bytes());
-    let (new, no_wait, yes_wide, typed) = (args.new, args.no_wait, args.yes_wide, Some(planned.typed.clone()));
-    Work { document, jobs: JOBS_DEFAULT, new, no_wait, yes_wide, many: false, typed }.run(here)
+    args.work(document, Some(planned.typed.clone())).run(here)
 }
 
 fn answer() -> Answer {

@@ -58,8 +58,8 @@ impl What {
     /// The flags that mean something for it.
     fn flags(&self) -> &'static [&'static str] {
         match self {
-            What::Task(_) => &["--new", "--no-wait"],
-            What::File(_) => &["--new", "--no-wait", "--yes-wide"],
+            What::Task(_) => &["--new", "--no-wait", "--detach"],
+            What::File(_) => &["--new", "--no-wait", "--detach", "--yes-wide"],
             What::Sentence(_) => &[
                 "--agent",
                 "--model",
@@ -71,6 +71,7 @@ impl What {
                 "--yes-wide",
                 "--new",
                 "--no-wait",
+                "--detach",
             ],
             What::Contract(_) => &[
                 "--workflow",
@@ -83,8 +84,9 @@ impl What {
                 "--yes-wide",
                 "--new",
                 "--no-wait",
+                "--detach",
             ],
-            What::Loop(_) => &["--workflow", "--agent", "--ac", "--no-wait"],
+            What::Loop(_) => &["--workflow", "--agent", "--ac", "--no-wait", "--detach"],
             What::Ready => &["--continue", "--no-wait"],
             What::Nothing(_) => &[],
         }
@@ -140,6 +142,7 @@ impl Args {
             ("--new", self.new),
             ("--continue", self.go_on),
             ("--no-wait", self.no_wait),
+            ("--detach", self.detach),
         ]
         .into_iter()
         .filter_map(|(flag, is_given)| is_given.then_some(flag))

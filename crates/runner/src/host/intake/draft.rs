@@ -46,10 +46,7 @@ impl Draft<'_> {
     /// The work item.
     pub fn document(&self) -> Result<Value> {
         if !self.criteria.is_empty() && self.tests.is_empty() {
-            return Err(Error::usage(
-                "--ac needs something that judges it: a contract without tests has nothing",
-                "add --test COMMAND, or use the loop, whose check judges it: norma run --goal … --ac …",
-            ));
+            return Err(unjudged());
         }
         let criteria: String = self.criteria.iter().map(|text| format!("\n- {text}")).collect();
         let description = match criteria.is_empty() {
@@ -71,6 +68,14 @@ impl Draft<'_> {
         }
         Ok(item)
     }
+}
+
+/// What is said to criteria that nothing would judge.
+pub(super) fn unjudged() -> Error {
+    Error::usage(
+        "--ac needs something that judges it: a contract without tests has nothing",
+        "add --test COMMAND, or use the loop, whose check judges it: norma run --goal … --ac …",
+    )
 }
 
 /// A path that may change.
