@@ -2,6 +2,7 @@
 //! These facts are recorded with the turn, in the same commit, so that nothing of an answer is lost or done twice.
 
 use crate::Run;
+use crate::bounded::cut;
 use crate::view::graph_node_id;
 use crate::workflow::graph::rights::{effective, item};
 use crate::workflow::graph::{NodeState, NodeTurn, State, Wished};
@@ -15,6 +16,13 @@ use contract::view::graph::{
     PermissionsMode, Provider, ResolutionStatus,
 };
 use contract::{Addition, Fact, ItemAdded, ItemBase, NodeTerms, RunId, StepRef, Timestamp, TreeId};
+
+/// Longest message that is handed over, in characters, and most bytes of what a program reads: a line of the log has a limit.
+const MESSAGE_CHARS_MAX: usize = 8000;
+const STRUCTURED_BYTES_MAX: usize = 32 << 10;
+
+/// Most handoffs, and most artifacts of one: an agent that has more to say says it in a file.
+const HANDOFFS_MAX: usize = 64;
 
 /// Who sends what nobody else does.
 pub const NORMA: &str = "norma";
@@ -91,7 +99,11 @@ impl From<'_> {
             return;
         }
         if self.ended.ok && !self.ended.result.handoffs.is_empty() {
-            for (number, wished) in self.ended.result.handoffs.iter().enumerate() {
+            let all = &self.ended.result.handoffs;
+            if all.len() > HANDOFFS_MAX {
+                self.refuse(led, &format!("handoffs from {} on", HANDOFFS_MAX + 1), "an answer has at most that many");
+            }
+            for (number, wished) in all.iter().take(HANDOFFS_MAX).enumerate() {
                 match self.explicit(number, wished) {
                     Ok(sent) => led.facts.push(Fact::HandoffSent(Box::new(sent))),
                     Err(why) => self.refuse(led, &format!("handoff {}", number + 1), &why),
@@ -166,6 +178,11 @@ impl From<'_> {
 
     fn explicit(&self, number: usize, wished: &WishedHandoff) -> Result<HandoffSent, String> {
         let to = self.find(&wished.to)?;
+        let structured =
+            wished.structured.as_ref().map_or(0, |it| serde_json::to_string(it).map_or(usize::MAX, |it| it.len()));
+        if structured > STRUCTURED_BYTES_MAX || wished.artifacts.len() > HANDOFFS_MAX {
+            return Err("it is too large; put it into a file and say where that is".to_owned());
+        }
         let edge = self.state.edge_between(&self.node.terms.id, &to);
         let edge = edge.ok_or_else(|| format!("there is no edge to {}", wished.to))?;
         let forth = edge.from == self.node.terms.id;
@@ -175,7 +192,7 @@ impl From<'_> {
             None => forth && edge.kind == EdgeKind::Report,
         };
         let payload = Payload {
-            message: wished.message.clone(),
+            message: cut(&wished.message, MESSAGE_CHARS_MAX),
             structured: wished.structured.clone(),
             artifacts: wished.artifacts.clone(),
             status: wished.status.clone(),
@@ -296,8 +313,12 @@ fn spawned(run: &Run, step: StepRef, wish: &SpawnWish, at: Timestamp) -> Result<
         Fact::EdgeSet(Box::new(EdgeSet { edge, old: None, by })),
     ];
     if !wish.instructions.is_empty() {
-        let payload =
-            Payload { message: wish.instructions.clone(), structured: None, artifacts: Vec::new(), status: None };
+        let payload = Payload {
+            message: cut(&wish.instructions, MESSAGE_CHARS_MAX),
+            structured: None,
+            artifacts: Vec::new(),
+            status: None,
+        };
         let envelope = Envelope {
             kind: EnvelopeKind::Handoff,
             id: derived_uuid(&run.id, &["spawn-task", &index]),
