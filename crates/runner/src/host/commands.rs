@@ -82,12 +82,7 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
         }
         Request::Answer { approval, decision, by, reason, terms } => {
             if let Some(command) = &terms.instead {
-                if terms.lasting {
-                    // What the agent asked would be allowed from then on, which nobody has said.
-                    let message = "another command is allowed once, not for the rest of the contract";
-                    return Err(Error::usage(message, "leave out --contract"));
-                }
-                can_take(host, approval, command)?;
+                can_take(host, approval, command, terms.lasting)?;
             }
             let answered = host.state.store.answer_approval(approval, decision, by, reason, terms).wait()?;
             answer(host, decision, &answered)
@@ -162,7 +157,12 @@ fn add(host: &Host, sender: &Sender, run: &str, name: &str, text: String) -> Res
 }
 
 /// Whether whoever waits for an approval can take another command than its own.
-fn can_take(host: &Host, approval: ApprovalId, command: &str) -> Result<()> {
+fn can_take(host: &Host, approval: ApprovalId, command: &str, lasting: bool) -> Result<()> {
+    if lasting {
+        // What the agent asked would be allowed from then on, which nobody has said.
+        let message = "another command is allowed once, not for the rest of the contract";
+        return Err(Error::usage(message, "leave out --contract"));
+    }
     let reader = Reader::open(&host.state.store.layout)?;
     let asked = reader.approval(&approval.to_string())?;
     let (run, _) = reader.load(&asked.run_id)?;
