@@ -168,7 +168,7 @@ fn store_hint(error: &store::Error) -> Option<&'static str> {
         store::Error::Replaced(_) => {
             Some("Your branch, index and files are unchanged. Restore the state directory, or start over: norma init")
         }
-        store::Error::NoState(_) => Some("make one: norma init"),
+        store::Error::NoState(_) => Some("start a run: norma run \"what you want\"; or make one: norma init"),
         error if error.is_disk_full() => {
             Some("free some space; nothing that was acknowledged is lost, `norma resume @last` continues")
         }

@@ -35,7 +35,7 @@ const RULES: [Rule; 4] = [
             "crates/runner/src/git/command.rs",
             "crates/sandbox/src/start.rs",
             "crates/sandbox/src/drill/",
-            "crates/cli/src/command/serve.rs",
+            "crates/cli/src/command/serve/background.rs",
         ],
         why: "processes are started in one place for agents, in one for git, in one for sandboxes, in the drill, and in one \
               for a server in the background",

@@ -1,13 +1,12 @@
 //! `norma open`: the server that runs here, or one run on it, in the browser, logged in.
 
-use super::background::whereabouts;
+use super::background::{browser, whereabouts};
 use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
-use crate::text::err;
 use runner::Context;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// How long the server may take to answer.
@@ -58,18 +57,6 @@ pub(super) fn login(context: &Context, url: &str, run: Option<&str>) -> Outcome<
         CommandError::new(code::ENVIRONMENT, format!("the server does not answer: {why}"), "see norma doctor")
     })?;
     Ok(run.map_or(link.clone(), |run| format!("{link}&run={run}")))
-}
-
-/// Opens the user's browser, if there is a way to.
-pub(super) fn browser(url: &str) {
-    for program in ["xdg-open", "wslview"] {
-        let quiet = || Stdio::null();
-        let started = Command::new(program).arg(url).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn();
-        if started.is_ok() {
-            return;
-        }
-    }
-    err("no browser could be opened; use the link");
 }
 
 /// Asks the server for a login link.

@@ -10,7 +10,7 @@ use crate::hosting::{busy, take, wait_for};
 use crate::interrupts::{Interrupts, Stopping};
 use crate::surroundings::Surroundings;
 use crate::text::{err, out, safe};
-use background::{Noted, Whereabouts};
+use background::{Noted, Whereabouts, browser};
 use contract::ServerConfig;
 use runner::{Context, Hosted, Hosting, Sender};
 use server::{Listen, Options, Server};
@@ -116,7 +116,7 @@ impl Args {
     fn in_background(&self, here: &Surroundings, context: &Context) -> Outcome<ExitCode> {
         let Whereabouts { pid, url } = background::start(here, &context.layout, self)?;
         if self.open {
-            open::browser(&open::login(context, &url, None)?);
+            browser(&open::login(context, &url, None)?);
         }
         Ok(here.print(&serde_json::json!({"url": url, "pid": pid}), || {
             format!(
@@ -162,7 +162,7 @@ impl Args {
             }
         }
         if self.open {
-            open::browser(&server.login());
+            browser(&server.login());
         }
     }
 }

@@ -192,6 +192,7 @@ fn what_cannot_work_is_said_before_an_agent_starts() {
     let run = |more: &[&str]| env.norma(&[&["run", "add a line", "--yes"][..], more].concat());
     refused(&run(&["--allow", "scr"]), 2, &["--allow scr is not in the commit; did you mean src?"]);
     refused(&run(&["--allow", "src/lbi.txt"]), 2, &["did you mean src/lib.txt?"]);
+    refused(&run(&["--allow", "scr/lib.txt"]), 2, &["did you mean src/lib.txt?"]);
     refused(&run(&["--allow", "elsewhere/new.txt"]), 2, &["neither is the directory elsewhere"]);
     refused(&run(&["--allow", "/etc/passwd"]), 2, &["outside of the repository"]);
     refused(&run(&["--allow", "."]), 2, &["the whole repository"]);

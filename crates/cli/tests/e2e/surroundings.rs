@@ -101,11 +101,11 @@ fn hooks_and_programs_of_the_repository_do_not_run() {
 fn norma_home_moves_the_state_directory() {
     let mut env = TestEnvironment::with_patch(PATCH);
     env.env.insert("NORMA_HOME".into(), env.at("state"));
-    insta::assert_snapshot!(env.norma(&["runs"]), @r"
+    insta::assert_snapshot!(env.norma(&["runs"]), @r#"
     ! error: no state directory at $DIR/state
-    ! next: make one: norma init
+    ! next: start a run: norma run "what you want"; or make one: norma init
     [exit 4]
-    ");
+    "#);
     env.norma(&["init"]).success();
     env.norma(&["task", "add", "elsewhere"]).success();
     std::fs::copy(env.root.join(".norma/config.json"), env.dir.join("state/config.json")).unwrap();

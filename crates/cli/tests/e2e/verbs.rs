@@ -116,16 +116,16 @@ fn without_a_repository_or_a_commit_norma_says_what_to_do() {
     ");
     assert!(!env.root.join(".norma").exists());
     env.git(&["init", "--quiet"]);
-    insta::assert_snapshot!(env.norma(&["task", "add", "x"]), @r"
+    insta::assert_snapshot!(env.norma(&["task", "add", "x"]), @r#"
     ! error: no state directory at $DIR/repo/.norma
-    ! next: make one: norma init
+    ! next: start a run: norma run "what you want"; or make one: norma init
     [exit 4]
-    ");
-    insta::assert_snapshot!(env.norma(&["runs"]), @r"
+    "#);
+    insta::assert_snapshot!(env.norma(&["runs"]), @r#"
     ! error: no state directory at $DIR/repo/.norma
-    ! next: make one: norma init
+    ! next: start a run: norma run "what you want"; or make one: norma init
     [exit 4]
-    ");
+    "#);
     env.norma(&["init"]).success();
     env.norma(&["task", "add", "x"]).success();
     env.script(json!({}));
@@ -552,10 +552,9 @@ fn reindex_and_gc_keep_what_is_on_record() {
 }
 
 #[test]
-fn every_verb_has_help_with_an_example() {
+fn the_help_lists_every_verb() {
     let env = TestEnvironment::bare();
-    let help = env.norma(&["--help"]);
-    insta::assert_snapshot!(help, @"
+    insta::assert_snapshot!(env.norma(&["--help"]), @"
     norma runs coding agents under contract: a change lands whole, or leaves no trace
 
     Usage: norma [OPTIONS] <COMMAND>
@@ -573,7 +572,7 @@ fn every_verb_has_help_with_an_example() {
       intent       Compile an intent into plan, patch and tests, or print the recorded result
       status       Show what runs, what waits and what needs you, with the command for each
       serve        Serve every run over HTTP on this machine, and carry out what clients ask for
-      open         Open the running server in the browser, logged in
+      open         Open the running server, or a run on it, in the browser, logged in
       watch        Watch runs live: all of them, or one until it has ended
       runs         List runs, newest first
       show         Show a run: its steps, its verdict, where its evidence is
@@ -618,6 +617,12 @@ fn every_verb_has_help_with_an_example() {
     Pages on contracts, agents, the sandbox and more: norma help
     [exit 0]
     ");
+}
+
+#[test]
+fn every_verb_has_help_with_an_example() {
+    let env = TestEnvironment::bare();
+    let help = env.norma(&["--help"]);
     let listed = help.raw.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let verbs = listed.filter_map(|line| line.split_whitespace().next()).filter(|verb| *verb != "help");
     let verbs: Vec<&str> = verbs.collect();

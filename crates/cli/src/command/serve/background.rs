@@ -1,9 +1,11 @@
-//! A server in the background: where it is, starting one that outlives the terminal, and ending it.
+//! A server in the background: where it is, starting one that outlives the terminal, ending it, and the browser that shows
+//! it.
 
 use super::Args;
 use crate::error::{CommandError, Outcome, code};
 use crate::hosting::{POLL, busy, holder};
 use crate::surroundings::Surroundings;
+use crate::text::err;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::fs::OpenOptionsExt;
@@ -64,9 +66,18 @@ impl Drop for Noted {
 
 /// Has somebody own the state directory who stays: whoever has it, or else a new server in the background.
 pub(crate) fn ensure_owner(here: &Surroundings, layout: &Layout) -> Outcome<()> {
-    match holder(layout) {
-        Some(_) => Ok(()),
-        None => start(here, layout, &Args::on_any_port()).map(drop),
+    if holder(layout).is_some() {
+        return Ok(());
+    }
+    match start(here, layout, &Args::on_any_port()) {
+        Ok(Whereabouts { pid, .. }) if !here.json => {
+            err(&format!("started a server in the background (pid {pid}); end it: norma serve --stop"));
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+        // Somebody else came first.
+        Err(_) if holder(layout).is_some() => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -141,4 +152,16 @@ pub(super) fn stop(here: &Surroundings, layout: &Layout) -> Outcome<ExitCode> {
         std::thread::sleep(POLL);
     }
     Ok(here.print(&serde_json::json!({"pid": found.pid}), || format!("the server (pid {}) has ended", found.pid)))
+}
+
+/// Opens the user's browser, if there is a way to.
+pub(crate) fn browser(url: &str) {
+    for program in ["xdg-open", "wslview"] {
+        let quiet = || Stdio::null();
+        let started = Command::new(program).arg(url).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn();
+        if started.is_ok() {
+            return;
+        }
+    }
+    err("no browser could be opened; use the link");
 }

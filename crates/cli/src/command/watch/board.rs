@@ -118,7 +118,7 @@ impl Board {
     pub(super) fn press(&mut self, key: Key) -> Effect {
         match (&self.question, key) {
             (Some(_), key) => self.press_in_question(key),
-            (None, Key::Letter('q')) => return Effect::Quit,
+            (None, Key::Letter('q')) => Effect::Quit,
             (None, Key::Escape) => {
                 self.zoomed = false;
                 self.back = 0;

@@ -29,6 +29,7 @@ fn a_run_that_is_handed_over_is_carried_out_by_a_server_that_is_started_for_it()
     let said = output.success().out();
     assert!(said.contains("serve --port 0") && said.contains("follow: norma watch"), "{output}");
     assert!(said.contains("norma open"), "{output}");
+    assert!(output.err().contains("end it: norma serve --stop"), "{output}");
     // The second is handed to the same server, and so is a batch.
     env.write("items.json", &json!([item("one", json!({"allowed_paths": ["src/one.txt"]}))]).to_string());
     let batch = env.json(&["batch", "items.json", "--detach"]);

@@ -125,6 +125,11 @@ pub(super) fn check_committed(preview: &Preview<'_>, path: &str, named: &str) ->
                 (None, None) => Ok(Allowed { path: path.to_owned(), is_new: true }),
                 (Some(meant), _) => {
                     let meant = if parent.is_empty() { meant.to_owned() } else { format!("{parent}/{meant}") };
+                    let whole = more.map(|more| format!("{meant}/{more}"));
+                    let meant = match whole {
+                        Some(whole) if preview.has(&whole)? => whole,
+                        _ => meant,
+                    };
                     let message = format!("{named} is not in the commit; did you mean {}?", safe(&meant));
                     Err(Error::usage(message, "a new file may have any name that is not nearly an old one"))
                 }
