@@ -10,6 +10,7 @@ mod hub;
 mod idempotency;
 mod metrics;
 mod openapi;
+mod patience;
 mod peer;
 mod problem;
 mod route;
