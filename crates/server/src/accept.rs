@@ -3,6 +3,7 @@
 
 use crate::App;
 use crate::metrics::{self, Lasting};
+use crate::patience::Patient;
 use crate::peer::Peer;
 use axum::Router;
 use axum::extract::Request;
@@ -25,6 +26,8 @@ use tokio_rustls::TlsAcceptor;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a head may be.
 const HEAD_BYTES_MAX: usize = 16 << 10;
+/// How long whoever is sent something may take none of it.
+const UNREAD_MAX: Duration = Duration::from_secs(30);
 /// How long to wait before accepting again after an error, for example when this process has too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a connection may take to end once the server does.
@@ -113,7 +116,7 @@ async fn speak(door: Door, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Patient::new(stream, UNREAD_MAX)), service)
         .with_upgrades();
     tokio::pin!(connection);
     let mut closing = door.app.closing.subscribe();

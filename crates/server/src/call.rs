@@ -50,6 +50,15 @@ impl Call {
         number.map(Some).ok_or_else(|| Problem::invalid(format!("{name} must be a number from {least} to {most}")))
     }
 
+    /// Whether a parameter of the query says 1; 0 is the same as nothing.
+    pub(crate) fn flag(&self, name: &str) -> Outcome<bool> {
+        match self.query(name) {
+            None | Some("0") => Ok(false),
+            Some("1") => Ok(true),
+            Some(_) => Err(Problem::invalid(format!("{name} must be 0 or 1"))),
+        }
+    }
+
     /// The body, as what it has to be; one that is not there is an empty object.
     pub(crate) fn read<T: DeserializeOwned + Document>(&self) -> Outcome<T> {
         let bytes = if self.body.is_empty() { b"{}".as_slice() } else { &self.body };

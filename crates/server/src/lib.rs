@@ -10,6 +10,7 @@ mod hub;
 mod idempotency;
 mod metrics;
 mod openapi;
+mod patience;
 mod peer;
 mod problem;
 mod route;
@@ -41,6 +42,8 @@ use tokio::sync::watch;
 
 /// How many readers of the record are kept open.
 const READERS_MAX: usize = 16;
+/// How many files everything else may have open: readers, runs, pipes of their agents.
+const OTHER_FILES: u64 = 512;
 
 /// What keeps a server from starting.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +79,16 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it.
         why: String,
+    },
+    /// This process may not have as many open files as there may be connections.
+    #[error("server.connections is {connections}, which takes {needed} open files, and this process may have {most}")]
+    Files {
+        /// How many connections there may be.
+        connections: usize,
+        /// How many files that takes.
+        needed: u64,
+        /// How many there may be.
+        most: u64,
     },
     /// Others may not be listened to like this.
     #[error("{0}")]
@@ -158,6 +171,7 @@ impl Server {
             let why = "others are listened to only with users: name a file with --user-file";
             return Err(Error::Unsafe(why.to_owned()));
         }
+        make_room(options.connections)?;
         let listeners = listen(&options)?;
         let port = port_of(&listeners);
         let own = match &options.listen {
@@ -250,6 +264,20 @@ fn end_runs(hosting: &Hosting, drain: Duration) {
         std::thread::sleep(Duration::from_millis(50));
     }
     hosting.shut_down();
+}
+
+/// Sees to it that connections leave enough files for everything else: a run whose log cannot be opened fails.
+fn make_room(connections: usize) -> Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let (limit, needed) = (getrlimit(Resource::Nofile), connections as u64 + OTHER_FILES);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    let wished = Rlimit { current: Some(needed), maximum: limit.maximum };
+    setrlimit(Resource::Nofile, wished).map_err(|_| {
+        let most = limit.maximum.unwrap_or(needed);
+        Error::Files { connections, needed, most }
+    })
 }
 
 fn listen(options: &Options) -> Result<Vec<TcpListener>> {

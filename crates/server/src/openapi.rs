@@ -92,7 +92,12 @@ impl Shape {
             Shape::Bytes => ("application/x-tar", json!({"type": "string", "format": "binary"})),
             other => ("application/json", other.schema(schemas)),
         };
-        json!({ kind: {"schema": schema} })
+        let mut content = json!({ kind: {"schema": schema} });
+        if matches!(self, Shape::Artifact) {
+            // With `download=1`.
+            content["application/octet-stream"] = json!({"schema": {"type": "string", "format": "binary"}});
+        }
+        content
     }
 
     fn schema(self, schemas: &mut Schemas) -> Value {

@@ -22,6 +22,8 @@ use tokio::time::timeout;
 
 /// Largest message that a client may send over a WebSocket; it has nothing to say.
 const SOCKET_BYTES_MAX: usize = 256 << 10;
+/// What is kept for reading from each of them, for the same reason; the library's own choice is 128 KiB.
+const SOCKET_READ_BYTES: usize = 4 << 10;
 
 /// The header by which a request is known when it is sent again.
 const KEY: &str = "idempotency-key";
@@ -288,6 +290,7 @@ async fn socket(app: Arc<App>, call: Call, upgrade: WebSocketUpgrade, seat: Opti
     let given = call.query("runId").unwrap_or_default().to_owned();
     let wish = wish(&app, call, given).await?;
     let upgrade = upgrade.max_message_size(SOCKET_BYTES_MAX).max_frame_size(SOCKET_BYTES_MAX);
+    let upgrade = upgrade.read_buffer_size(SOCKET_READ_BYTES);
     Ok(upgrade.on_upgrade(move |socket| async move {
         stream::serve(app, Client::Socket(Box::new(socket)), wish).await;
         drop(seat);

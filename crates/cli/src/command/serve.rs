@@ -185,6 +185,7 @@ fn refused(error: server::Error) -> CommandError {
     let cause = std::error::Error::source(&error).map(ToString::to_string);
     let hint = match &error {
         server::Error::Listen { .. } => "choose another port: norma serve --port N",
+        server::Error::Files { .. } => "allow fewer in the configuration, or raise the limit: ulimit -n",
         _ => "see norma help server",
     };
     CommandError::refused(code::ENVIRONMENT, error.to_string(), cause.into_iter().collect(), Some(hint.to_owned()))

@@ -1,7 +1,7 @@
 //! `norma serve` from outside: a real process, spoken to over TCP.
 
 mod approvals;
-mod client;
+pub(crate) mod client;
 mod detached;
 mod limits;
 mod security;

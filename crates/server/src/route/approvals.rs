@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) fn list(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
-    let pending_only = call.query("all").is_none_or(|all| all == "0");
+    let pending_only = !call.flag("all")?;
     let (found, asked) = app.with_reader(|reader| Ok((reader.approvals(pending_only)?, reader.asked()?)))?;
     let nodes: BTreeMap<String, String> = asked.into_iter().map(|(_, it)| (it.approval_id, it.node_id)).collect();
     let mut alike: BTreeMap<Vec<String>, Vec<ApprovalId>> = BTreeMap::new();

@@ -55,12 +55,12 @@ pub(crate) fn show(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
 }
 
 pub(crate) fn artifact(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
-    let slug = run_of(app, call.name(0))?;
+    let (slug, is_download) = (run_of(app, call.name(0))?, call.flag("download")?);
     let missing = || Problem::not_found("there is no such artifact");
     let artifact = app.with_reader(|reader| reader.graph_artifact(&slug, call.name(1)))?.ok_or_else(missing)?;
     let bytes = if artifact.empty { Some(Vec::new()) } else { evidence(app, &slug, &artifact)? };
     let bytes = bytes.ok_or_else(missing)?;
-    if call.query("download").is_some() {
+    if is_download {
         return Ok(download(&artifact, bytes));
     }
     let is_cut = bytes.len() > CONTENT_BYTES_MAX;
