@@ -129,8 +129,9 @@ mod tests {
     fn line() -> EventLine {
         let log = LogName { run: RunId::new(1_769_180_101_000, [7; 10]), task: Some(3) };
         let fact = Fact::StepStarted {
-            step: StepRef { index: 3, role: Role::Check, iteration: 1, attempt: 2, item: None },
+            step: StepRef { index: 3, role: Role::Check, iteration: 1, attempt: 2, item: None, node: None },
             base: None,
+            taken: None,
         };
         EventLine::new(
             &log,

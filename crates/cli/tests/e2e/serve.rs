@@ -1,6 +1,6 @@
 //! `norma serve` from outside: a real process, spoken to over TCP.
 
-mod client;
+pub(crate) mod client;
 mod limits;
 mod security;
 mod streams;

@@ -1,15 +1,16 @@
 //! Having something done: starting runs, pausing, continuing and ending them, landing and taking back, judging again.
 //! Each is what the command line does, carried out by the same host and put on record with who asked.
 
-use super::{graph, run_of, with_run};
+use super::graph::{edit, require_version};
+use super::{run_of, shown, with_run};
 use crate::App;
 use crate::call::{Call, Reply};
 use crate::problem::{Outcome, Problem, done};
 use axum::http::StatusCode;
 use contract::api::{NewRun, PatchRun, ReplayHow, ReplayRun, ResumeRun, RunWish, WishedStatus};
 use contract::documents::ReexecStatus;
+use contract::graph::GraphEdit;
 use contract::replay::ReplayMode;
-use contract::view::graph::RunGraph;
 use contract::{Status, Violation};
 use runner::{Replay, Request, Start};
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ pub(crate) const JOBS: usize = 2;
 
 pub(crate) fn start(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let given: NewRun = call.read()?;
+    require_version(given.contract_version.as_deref())?;
     let start = order(app, call, &given)?;
     let (follower, notes) = app.hosting.start(&app.sender, start)?;
     let slug = follower.run().id.slug();
@@ -33,11 +35,7 @@ pub(crate) fn start(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
 fn order(app: &Arc<App>, call: &Call, given: &NewRun) -> Outcome<Start> {
     let approved_by = given.yes.then(|| call.principal.name.clone());
     let kinds = [given.contract.is_some(), given.batch.is_some(), given.goal.is_some(), given.sentence.is_some()];
-    let only_of_sentence = [("allow", &given.allow), ("test", &given.test), ("budget", &given.budget)];
-    let stray = only_of_sentence.iter().find(|(_, list)| !list.is_empty() && given.sentence.is_none());
-    if let Some((name, _)) = stray {
-        return Err(Problem::at(&format!("/{name}"), "only a sentence has this"));
-    }
+    refuse_strays(given, kinds == [false; 4])?;
     match kinds {
         [true, false, false, false] => document(app, "contract", json!(given.contract), approved_by),
         [false, true, false, false] => document(app, "batch", json!(given.batch), approved_by),
@@ -48,8 +46,30 @@ fn order(app: &Arc<App>, call: &Call, given: &NewRun) -> Outcome<Start> {
         [false, false, false, true] => {
             Err(Problem::new(StatusCode::NOT_IMPLEMENTED, "runs cannot be started from a sentence over HTTP yet"))
         }
-        [false, false, false, false] => Err(Problem::new(StatusCode::NOT_IMPLEMENTED, "there are no graph runs yet")),
+        [false, false, false, false] => Ok(Start::Graph {
+            goal: String::new(),
+            mode: given.mode,
+            global_mode: given.global_mode,
+            tests: given.test.clone(),
+        }),
         _ => Err(Problem::at("", "exactly one of contract, batch, goal and sentence")),
+    }
+}
+
+/// Refuses what does not belong to this kind of run, since it would be ignored.
+fn refuse_strays(given: &NewRun, is_graph: bool) -> Outcome<()> {
+    let is_sentence = given.sentence.is_some();
+    let strays = [
+        ("allow", !given.allow.is_empty() && !is_sentence, "only a sentence has this"),
+        ("budget", !given.budget.is_empty() && !is_sentence, "only a sentence has this"),
+        ("test", !given.test.is_empty() && !is_sentence && !is_graph, "only a sentence or a graph run has this"),
+        ("mode", given.mode.is_some() && !is_graph, "only a graph run has this"),
+        ("globalMode", given.global_mode.is_some() && !is_graph, "only a graph run has this"),
+        ("agent", given.agent.is_some() && is_graph, "each node of a graph run has its own"),
+    ];
+    match strays.iter().find(|(_, is_stray, _)| *is_stray) {
+        Some((name, _, why)) => Err(Problem::at(&format!("/{name}"), *why)),
+        None => Ok(()),
     }
 }
 
@@ -81,10 +101,6 @@ pub(crate) fn check(app: &Arc<App>, place: &str, text: &str) -> Outcome<runner::
         return Err(Problem::violations("it is refused, so nothing is run", violations.iter().map(at).collect()));
     }
     Ok(submitted)
-}
-
-fn shown(app: &Arc<App>, slug: &str) -> Outcome<RunGraph> {
-    serde_json::from_str(&graph(app, slug)?).map_err(|why| Problem::internal(&why))
 }
 
 /// Has the host do something to one run; answers with the run as it is then.
@@ -119,16 +135,22 @@ pub(crate) fn patch(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let PatchRun { patch: RunWish { status, mode, global_mode } } = call.read()?;
     let run = shown(app, &slug)?;
     if mode.is_some_and(|mode| mode != run.mode) || global_mode.is_some_and(|mode| mode != run.global_mode) {
-        return Err(Problem::conflict("only graph runs have modes that can be changed"));
+        edit(app, call, &slug, GraphEdit::Mode { mode, global_mode }, "/patch")?;
     }
-    let is_live = app.hosting.live(&slug).is_some();
+    let is_live = || app.hosting.live(&slug).is_some();
     match status {
-        Some(WishedStatus::Paused) if is_live => drop(app.ask(Request::Pause { run: slug.clone() })?),
-        Some(WishedStatus::Running) if !is_live => go_on(app, call, &slug, &ResumeRun::default())?,
+        Some(WishedStatus::Paused) if is_live() => drop(app.ask(Request::Pause { run: slug.clone() })?),
         Some(WishedStatus::Paused) if run.state != Status::Paused => {
             return Err(Problem::conflict(format!("the run is {}, so there is nothing to pause", run.state)));
         }
-        _ => {}
+        Some(WishedStatus::Running) if !is_live() => go_on(app, call, &slug, &ResumeRun::default())?,
+        Some(WishedStatus::Completed) => {
+            edit(app, call, &slug, GraphEdit::Done, "/patch")?;
+            if !is_live() {
+                go_on(app, call, &slug, &ResumeRun::default())?;
+            }
+        }
+        Some(WishedStatus::Paused | WishedStatus::Running) | None => {}
     }
     app.on_record(call, "PATCH /api/runs/{id}", Some(&slug))?;
     with_run(app, &slug, StatusCode::OK, json!({}))
