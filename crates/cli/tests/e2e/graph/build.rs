@@ -32,13 +32,17 @@ fn a_node_is_answered_whole_with_the_permissions_that_hold() {
     });
     let node = graph.post("/nodes", &json!({ "node": asked })).with(201)["node"].clone();
     assert_eq!(node, graph.shown(node["id"].as_str().unwrap()));
-    assert_eq!(node["permissions"], json!({"cliPermissionsMode": "gated", "spawnRequiresApproval": true}));
+    // Only who leads a graph can be let make nodes unasked, whatever is asked for.
+    assert_eq!(node["permissions"], json!({"cliPermissionsMode": "skip", "spawnRequiresApproval": true}));
     assert_eq!(node["capabilities"], asked["capabilities"]);
     assert_eq!(node["session"], json!({"sessionId": "", "resetCommands": ["/new", "/clear"]}));
     assert_eq!((&node["status"], &node["inboxCount"], &node["runId"]), (&json!("idle"), &json!(0), &json!(graph.id)));
     assert_eq!(node["connection"]["status"], json!("idle"));
     let made = graph.told("run.patch").into_iter().find(|event| event["patch"]["nodes"].is_object());
     assert!(made.is_some_and(|event| event["patch"]["nodes"][node["id"].as_str().unwrap()] == node));
+    let asked = json!({"label": "C", "capabilities": {"runCommands": false}, "permissions": {"cliPermissionsMode": "skip"}});
+    let gated = graph.post("/nodes", &json!({ "node": asked })).with(201)["node"].clone();
+    assert_eq!(gated["permissions"]["cliPermissionsMode"], json!("gated"), "where there are no commands, there is nothing to skip");
     let plain = graph.post("/nodes", &json!({"node": {"label": "B"}})).with(201)["node"].clone();
     assert_eq!((&plain["roleTemplate"], &plain["provider"]), (&json!("implementer"), &json!("custom")));
 }
@@ -51,8 +55,10 @@ fn what_is_wrong_with_a_node_is_told_with_its_place() {
         assert_eq!(refused["details"]["violations"][0]["pointer"], json!(place), "{refused:#}");
     };
     check(json!({"roleTemplate": "implementer"}), "/node");
-    check(json!({"label": "A", "roleTemplate": "two words"}), "/node/roleTemplate");
-    check(json!({"label": "A", "roleTemplate": "2nd"}), "/node/roleTemplate");
+    for role in ["two words", "2nd", "../up", "", &"x".repeat(33)] {
+        let refused = graph.post("/nodes", &json!({"node": {"label": "A", "roleTemplate": role}})).with(400);
+        assert!(refused.to_string().contains("a role is a letter"), "{refused}");
+    }
     check(json!({"label": "A", "provider": "gpt"}), "/node/provider");
     check(json!({"label": "A", "provider": "custom", "agent": "nobody"}), "/node/agent");
     check(json!({"label": "A", "provider": "claude", "agent": "custom"}), "/node/agent");

@@ -29,11 +29,6 @@ fn a_node_that_may_not_write_code_writes_documents_only() {
 }
 
 #[test]
-fn a_node_that_may_not_write_documents_writes_code_only() {
-    check(&graph(), json!({"capabilities": {"writeDocs": false}}), &["src/code.txt"]);
-}
-
-#[test]
 fn a_node_that_only_delegates_writes_nothing() {
     check(&graph(), json!({"capabilities": {"delegateOnly": true}}), &[]);
 }
@@ -52,8 +47,26 @@ fn nobody_writes_code_while_a_graph_only_plans() {
 }
 
 #[test]
-fn a_node_writes_within_the_scope_that_it_declares() {
-    check(&graph(), json!({"scope": ["src"]}), &["src/code.txt"]);
+fn what_a_node_changes_outside_of_its_scope_does_not_pass() {
+    let graph = graph();
+    let node = graph.node("Ada", json!({"scope": ["src"]}));
+    let mut order = writing();
+    order["result"] = json!({"change": true});
+    graph.say(&node, order, false);
+    let told = graph.answered(&node, 2)[1].clone();
+    assert!(told.contains("docs/page.md"), "{told}");
+    assert_eq!(graph.run()["status"], json!("running"));
+}
+
+#[test]
+fn a_node_that_may_run_no_commands_starts_nothing_but_its_agent() {
+    let graph = graph();
+    let node = graph.node("Ada", json!({"capabilities": {"runCommands": false}}));
+    graph.say(&node, json!({"run": ["git", "status"]}), false);
+    assert!(graph.answered(&node, 1)[0].contains("could not run"), "{:?}", graph.answers(&node));
+    graph.patch(&format!("/nodes/{node}"), json!({"capabilities": {"runCommands": true}}));
+    graph.say(&node, json!({"run": ["git", "status"]}), false);
+    assert!(graph.answered(&node, 2)[1].contains("ran: 0"), "{:?}", graph.answers(&node));
 }
 
 #[test]

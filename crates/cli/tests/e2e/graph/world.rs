@@ -65,7 +65,6 @@ pub(crate) fn environment(change: impl FnOnce(&mut Value)) -> TestEnvironment {
     env.configure(|config| {
         let agent = json!({"type": "exec", "cmd": ["python3", "agents/node.py"]});
         config["agents"] = json!({"custom": agent, "other": agent});
-        config["budgets"] = json!({});
         change(config);
     });
     env
