@@ -351,7 +351,10 @@ impl Policy {
             found.root(&format!("opened[{index}]"), root);
             let mut closed = self.overlays.iter().filter(|it| !it.writable);
             if !closed.any(|it| root.path.starts_with(&it.path) && root.path != it.path) {
-                found.add(format!("opened[{index}]"), "lies in no view that cannot be changed, so there is nothing to open");
+                found.add(
+                    format!("opened[{index}]"),
+                    "lies in no view that cannot be changed, so there is nothing to open",
+                );
             }
         }
         for (index, root) in self.hidden.iter().enumerate() {

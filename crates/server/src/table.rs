@@ -126,7 +126,10 @@ impl Route {
 
 /// Every route, in the order of the document.
 pub(crate) fn routes() -> Vec<Route> {
-    [of_the_server(), of_runs(), of_graphs(), of_streams(), of_one_run(), of_documents()].into_iter().flatten().collect()
+    [of_the_server(), of_runs(), of_graphs(), of_streams(), of_one_run(), of_documents()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn of_the_server() -> Vec<Route> {
@@ -173,8 +176,13 @@ fn of_runs() -> Vec<Route> {
             ..Route::post("/api/runs", "Starts a run.", Shape::Run, work::start).taking(NewRun::form)
         },
         Route::get("/api/runs/{id}", "A run.", Shape::RunOrView, runs::show).with([VIEW]),
-        Route::patch("/api/runs/{id}", "Pauses, continues or completes a run, or changes its modes.", Shape::Run, work::patch)
-            .taking(PatchRun::form),
+        Route::patch(
+            "/api/runs/{id}",
+            "Pauses, continues or completes a run, or changes its modes.",
+            Shape::Run,
+            work::patch,
+        )
+        .taking(PatchRun::form),
         Route::delete(
             "/api/runs/{id}",
             "Ends a run and takes it off the list; its evidence stays.",
@@ -232,13 +240,8 @@ fn of_graphs() -> Vec<Route> {
         ),
         Route {
             status: 201,
-            ..Route::post(
-                "/api/runs/{id}/chat",
-                "Tells a node something.",
-                Shape::Strings(&["messageId"]),
-                graph::chat,
-            )
-            .taking(Chat::form)
+            ..Route::post("/api/runs/{id}/chat", "Tells a node something.", Shape::Strings(&["messageId"]), graph::chat)
+                .taking(Chat::form)
         },
     ]
 }

@@ -177,7 +177,8 @@ impl Wishes {
     }
 
     fn capabilities(&self) -> CapabilityWishes {
-        let wished = |name: &str| match (self.allow.iter().any(|it| it == name), self.deny.iter().any(|it| it == name)) {
+        let wished = |name: &str| match (self.allow.iter().any(|it| it == name), self.deny.iter().any(|it| it == name))
+        {
             (_, true) => Some(false),
             (true, false) => Some(true),
             (false, false) => None,

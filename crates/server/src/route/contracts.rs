@@ -50,8 +50,9 @@ pub(crate) fn template(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
 
 /// The name of a template, as a role can have it: it becomes the name of a file.
 fn template_name(call: &Call) -> Outcome<RoleName> {
-    RoleName::parse(call.name(0))
-        .ok_or_else(|| Problem::invalid("the name of a template is a letter and at most 31 letters, digits, `_` or `-`"))
+    RoleName::parse(call.name(0)).ok_or_else(|| {
+        Problem::invalid("the name of a template is a letter and at most 31 letters, digits, `_` or `-`")
+    })
 }
 
 pub(crate) fn put_template(app: &Arc<App>, call: &Call) -> Outcome<Reply> {

@@ -9,7 +9,7 @@ fn asked(graph: &Graph) -> Value {
     let mut found = Value::Null;
     eventually("somebody is asked", || {
         found = graph.served.get("/api/approvals")["approvals"][0].clone();
-        found.is_object()
+        found["nodeId"].is_string()
     });
     found
 }
@@ -51,7 +51,10 @@ fn a_command_that_is_approved_is_told_in_the_next_turn() {
 
 #[test]
 fn a_command_that_is_denied_is_told_in_the_next_turn() {
-    check(json!({"status": "denied", "reason": "never"}), "approval answered: denied\ncommand: git push --force\nreason: never");
+    check(
+        json!({"status": "denied", "reason": "never"}),
+        "approval answered: denied\ncommand: git push --force\nreason: never",
+    );
 }
 
 #[test]
@@ -61,7 +64,8 @@ fn a_command_that_is_changed_is_told_in_the_next_turn() {
 }
 
 fn spawning() -> Value {
-    let spawn = json!({"label": "Helper", "roleTemplate": "reviewer", "provider": "custom", "instructions": "look at it"});
+    let spawn =
+        json!({"label": "Helper", "roleTemplate": "reviewer", "provider": "custom", "instructions": "look at it"});
     json!({"result": {"spawn": spawn}})
 }
 

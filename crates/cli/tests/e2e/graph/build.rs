@@ -40,9 +40,14 @@ fn a_node_is_answered_whole_with_the_permissions_that_hold() {
     assert_eq!(node["connection"]["status"], json!("idle"));
     let made = graph.told("run.patch").into_iter().find(|event| event["patch"]["nodes"].is_object());
     assert!(made.is_some_and(|event| event["patch"]["nodes"][node["id"].as_str().unwrap()] == node));
-    let asked = json!({"label": "C", "capabilities": {"runCommands": false}, "permissions": {"cliPermissionsMode": "skip"}});
+    let asked =
+        json!({"label": "C", "capabilities": {"runCommands": false}, "permissions": {"cliPermissionsMode": "skip"}});
     let gated = graph.post("/nodes", &json!({ "node": asked })).with(201)["node"].clone();
-    assert_eq!(gated["permissions"]["cliPermissionsMode"], json!("gated"), "where there are no commands, there is nothing to skip");
+    assert_eq!(
+        gated["permissions"]["cliPermissionsMode"],
+        json!("gated"),
+        "where there are no commands, there is nothing to skip"
+    );
     let plain = graph.post("/nodes", &json!({"node": {"label": "B"}})).with(201)["node"].clone();
     assert_eq!((&plain["roleTemplate"], &plain["provider"]), (&json!("implementer"), &json!("custom")));
 }
@@ -86,7 +91,10 @@ fn a_node_is_changed_from_its_next_turn_on_and_the_record_has_both_values() {
     let changed = graph.patch(&format!("/nodes/{node}"), patch)["node"].clone();
     assert_eq!(changed, graph.shown(&node));
     assert_eq!((&changed["label"], &changed["roleTemplate"]), (&json!("Grace"), &json!("reviewer")));
-    assert_eq!((&changed["customSystemPrompt"], &changed["capabilities"]["writeCode"]), (&json!("Be brief."), &json!(false)));
+    assert_eq!(
+        (&changed["customSystemPrompt"], &changed["capabilities"]["writeCode"]),
+        (&json!("Be brief."), &json!(false))
+    );
     let fact = graph.env.event("node_changed");
     assert_eq!((&fact["old"]["label"], &fact["new"]["label"]), (&json!("Ada"), &json!("Grace")));
     assert_eq!(fact["by"], json!("Ada <ada@example.org>"));
@@ -113,10 +121,13 @@ fn an_edge_has_the_id_of_its_client_and_the_same_id_changes_it() {
     let (ada, bob) = (graph.node("Ada", json!({})), graph.node("Bob", json!({})));
     let body = json!({"id": EDGE, "bidirectional": true, "type": "handoff", "label": ""});
     let edge = graph.edge(&ada, &bob, body);
-    let expected = json!({"id": EDGE, "from": ada, "to": bob, "bidirectional": true, "type": "handoff", "label": "task"});
+    let expected =
+        json!({"id": EDGE, "from": ada, "to": bob, "bidirectional": true, "type": "handoff", "label": "task"});
     assert_eq!((&edge, &graph.run()["edges"][EDGE]), (&expected, &expected));
-    let changed = graph.edge(&ada, &bob, json!({"id": EDGE, "bidirectional": false, "type": "report", "label": "mine"}));
-    let expected = json!({"id": EDGE, "from": ada, "to": bob, "bidirectional": false, "type": "report", "label": "mine"});
+    let changed =
+        graph.edge(&ada, &bob, json!({"id": EDGE, "bidirectional": false, "type": "report", "label": "mine"}));
+    let expected =
+        json!({"id": EDGE, "from": ada, "to": bob, "bidirectional": false, "type": "report", "label": "mine"});
     assert_eq!((&changed, &graph.run()["edges"]), (&expected, &json!({EDGE: expected})));
     assert_eq!(graph.told("edge.created").len(), 2);
     let own = graph.edge(&bob, &ada, json!({}));
@@ -177,7 +188,10 @@ fn a_run_that_is_no_graph_is_not_built_and_has_no_modes() {
     served.ask("PATCH", &path, Some(&json!({"patch": {"mode": "INTERACTIVE"}}))).with(409);
     served.ask("PATCH", &path, Some(&json!({"patch": {"status": "completed"}}))).with(409);
     let goal = json!({"goal": "make two loud", "mode": "AUTO"});
-    assert_eq!(served.ask("POST", "/api/runs", Some(&goal)).with(400)["details"]["violations"][0]["pointer"], json!("/mode"));
+    assert_eq!(
+        served.ask("POST", "/api/runs", Some(&goal)).with(400)["details"]["violations"][0]["pointer"],
+        json!("/mode")
+    );
 }
 
 #[test]

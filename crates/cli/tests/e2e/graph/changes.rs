@@ -111,6 +111,45 @@ fn a_node_that_says_the_same_again_and_again_pauses_the_run_and_resuming_begins_
     assert_eq!(graph.told("run.stalled").len(), 1);
 }
 
+/// Waits for a stall, of this kind.
+fn stalled(graph: &Graph, kind: &str) {
+    graph.until("it is paused", |run| run["status"] == "paused");
+    let evidence = graph.told("run.stalled")[0]["evidence"].clone();
+    assert!(evidence[kind].is_string(), "{evidence:#}");
+}
+
+#[test]
+fn a_node_that_makes_the_same_change_again_and_again_pauses_the_run() {
+    let graph = started(environment(|config| config["graph"] = json!({"stall": {"same_diff": 2}})), json!({}));
+    let node = graph.node("Ada", json!({}));
+    for (turn, word) in (1..).zip(["one", "two"]) {
+        let order = json!({"append": {"src/lib.txt": "again\n"}, "say": word});
+        graph.say(&node, order, false);
+        graph.answered(&node, turn);
+    }
+    stalled(&graph, "diffHash");
+}
+
+#[test]
+fn a_node_whose_change_fails_the_same_tests_again_and_again_pauses_the_run() {
+    let limits = |config: &mut Value| {
+        config["graph"] = json!({"tests": ["test -f src/needed.txt"], "stall": {"same_failure": 2}})
+    };
+    let graph = started(environment(limits), json!({}));
+    let node = graph.node("Ada", json!({}));
+    for (name, word) in [("src/a.txt", "one"), ("src/b.txt", "two")] {
+        let before = graph.answers(&node).len();
+        let mut order = writing(name, true);
+        order["say"] = json!(word);
+        graph.say(&node, order, false);
+        graph.answered(&node, before + 1);
+        eventually("it is judged", || {
+            graph.env.event_types().iter().filter(|kind| *kind == "item_ended").count() > before / 2
+        });
+    }
+    stalled(&graph, "verificationFailure");
+}
+
 #[test]
 fn turns_that_change_nothing_are_no_stall() {
     let graph = started(environment(|config| config["graph"] = json!({"stall": {"same_diff": 2}})), json!({}));

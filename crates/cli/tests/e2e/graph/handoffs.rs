@@ -98,7 +98,11 @@ fn an_agent_says_itself_what_it_hands_to_whom() {
 #[test]
 fn a_handoff_without_an_edge_is_refused_and_its_sender_is_told() {
     let (graph, [ada, _, cy]) = three();
-    graph.say(&ada, json!({"result": {"handoffs": [{"to": "Cy", "message": "psst"}, {"to": "Dee", "message": "?"}]}}), false);
+    graph.say(
+        &ada,
+        json!({"result": {"handoffs": [{"to": "Cy", "message": "psst"}, {"to": "Dee", "message": "?"}]}}),
+        false,
+    );
     graph.answered(&ada, 1);
     graph.say(&ada, "what happened", false);
     let answer = &graph.answered(&ada, 2)[1];
@@ -138,7 +142,10 @@ fn an_orchestrator_that_goes_on_by_itself_is_asked_again_and_an_interactive_one_
     let lead = graph.node("Lead", json!({"roleTemplate": "orchestrator"}));
     let coder = graph.node("Coder", json!({}));
     let edge = graph.edge(&lead, &coder, json!({}));
-    assert_eq!((&edge["type"], &edge["label"], &edge["bidirectional"]), (&json!("handoff"), &json!("task"), &json!(true)));
+    assert_eq!(
+        (&edge["type"], &edge["label"], &edge["bidirectional"]),
+        (&json!("handoff"), &json!("task"), &json!(true))
+    );
     graph.say(&lead, "begin", false);
     graph.answered(&coder, 1);
     graph.until("the reply waits", |run| run["nodes"][&lead]["inboxCount"] == 1);

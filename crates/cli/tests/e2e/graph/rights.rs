@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 fn changed(graph: &Graph) -> Vec<Value> {
     let run = graph.run();
     let artifacts = run["artifacts"].as_object().unwrap().values();
-    artifacts.filter(|it| it["kind"] == "diff").flat_map(|it| it["metadata"]["filesChanged"].as_array().cloned().unwrap_or_default()).collect()
+    artifacts
+        .filter(|it| it["kind"] == "diff")
+        .flat_map(|it| it["metadata"]["filesChanged"].as_array().cloned().unwrap_or_default())
+        .collect()
 }
 
 fn writing() -> Value {
@@ -26,6 +29,25 @@ fn check(graph: &Graph, node: Value, expected: &[&str]) {
 #[test]
 fn a_node_that_may_not_write_code_writes_documents_only() {
     check(&graph(), json!({"capabilities": {"writeCode": false}}), &["docs/page.md"]);
+}
+
+#[test]
+fn the_same_holds_where_workspaces_are_directories() {
+    let plain = || started(environment(|config| config["workspace"] = json!({"layers": false})), json!({}));
+    check(&plain(), json!({"capabilities": {"writeCode": false}}), &["docs/page.md"]);
+    check(&plain(), json!({"capabilities": {"delegateOnly": true}}), &[]);
+}
+
+#[test]
+fn documents_that_lead_elsewhere_by_a_link_are_not_written_to() {
+    let env = environment(|_| {});
+    std::os::unix::fs::symlink("src", env.root.join("docs")).unwrap();
+    env.commit("documents are code");
+    let graph = started(env, json!({}));
+    let node = graph.node("Ada", json!({"capabilities": {"writeCode": false}}));
+    graph.say(&node, writing(), false);
+    graph.until("it has failed", |run| run["nodes"][&node]["status"] == "failed");
+    assert_eq!(changed(&graph), [] as [Value; 0]);
 }
 
 #[test]

@@ -13,7 +13,8 @@ fn last_line(env: &TestEnvironment, args: &[&str]) -> String {
 #[test]
 fn a_graph_is_built_talked_to_and_done_at_the_terminal() {
     let env = environment(|_| {});
-    let run = last_line(&env, &["graph", "new", "make it new", "--mode", "interactive", "--test", "test -f src/new.txt"]);
+    let run =
+        last_line(&env, &["graph", "new", "make it new", "--mode", "interactive", "--test", "test -f src/new.txt"]);
     assert!(env.root.join(".norma/server.pid").exists(), "a server was started");
     let lead = last_line(&env, &["node", "add", "Lead", "--role", "orchestrator", "--allow", "spawn-nodes"]);
     let coder = env.json(&["node", "add", "Coder", "--agent", "other", "--scope", "src"]);

@@ -120,6 +120,20 @@ fn a_run_that_is_paused_takes_messages_and_gives_turns_when_it_continues() {
 }
 
 #[test]
+fn a_turn_that_a_pause_cuts_off_is_taken_again_with_everything_it_was_told() {
+    let graph = graph_unconfined();
+    let node = graph.node("Ada", json!({}));
+    at_work(&graph, &node, "go");
+    graph.patch("", json!({"status": "paused"}));
+    graph.until("it is paused", |run| run["status"] == "paused");
+    assert_eq!(graph.shown(&node)["inboxCount"], json!(1));
+    graph.env.touch("go");
+    graph.patch("", json!({"status": "running"}));
+    eventually("it has answered", || graph.answers(&node).iter().any(|text| text == "turn 1 of implementer: go"));
+    assert_eq!(graph.shown(&node)["inboxCount"], json!(0));
+}
+
+#[test]
 fn a_reset_begins_a_new_conversation_by_its_route_and_by_its_commands() {
     let graph = graph();
     let node = graph.node("Ada", json!({"session": {"resetCommands": ["/forget"]}}));

@@ -5,7 +5,7 @@ use crate::environment::{TestEnvironment, eventually};
 use crate::serve::client::{Answer, Served, serve};
 use serde_json::{Value, json};
 
-/// An agent of a node. Each input that is a JSON object is an order: `write` (path: content), `run` (argv whose exit code is
+/// An agent of a node. Each input that is a JSON object is an order: `write` and `append` (path: content), `run` (argv whose exit code is
 /// told), `touch` and `wait` (files outside, for tests without a sandbox), `say` (the summary), `status`, and `result`.
 const AGENT: &str = r#"
 import json, os, subprocess, sys, time
@@ -29,6 +29,9 @@ for text in told:
                 file.write(content)
         except OSError as error:
             notes.append("could not write " + path)
+    for path, content in order.get("append", {}).items():
+        with open(path, "a") as file:
+            file.write(content)
     if "run" in order:
         try:
             notes.append("ran: %d" % subprocess.run(order["run"], stdout=subprocess.DEVNULL).returncode)
@@ -146,9 +149,8 @@ impl Graph {
 
     /// What a node has answered, oldest first.
     pub(crate) fn answers(&self, node: &str) -> Vec<String> {
-        let of_node = |event: &Value| {
-            (event["nodeId"] == node).then(|| event["content"].as_str().unwrap_or_default().to_owned())
-        };
+        let of_node =
+            |event: &Value| (event["nodeId"] == node).then(|| event["content"].as_str().unwrap_or_default().to_owned());
         self.told("message.assistant.final").iter().filter_map(of_node).collect()
     }
 
