@@ -24,7 +24,7 @@ pub(super) fn require_version(given: Option<&str>) -> Outcome<()> {
             let other: String = other.chars().take(32).collect();
             let message = format!(
                 "this server has contract version {CONTRACT_VERSION}, not {other:?}; there is no other version to migrate \
-                 from or to: send \"{CONTRACT_VERSION}\" or leave it out (docs/graphs.md, \"Versions\")"
+                 from or to: send \"{CONTRACT_VERSION}\" or leave it out (norma help graphs)"
             );
             Err(Problem::at("/contractVersion", message))
         }
