@@ -12,10 +12,12 @@ mod demo;
 mod deny;
 mod diff;
 mod doctor;
+mod edge;
 mod events;
 mod exec_check;
 mod export;
 mod gc;
+mod graph;
 mod hash;
 mod help;
 mod hooks;
@@ -25,6 +27,7 @@ mod keys;
 mod land;
 mod logs;
 mod man;
+mod node;
 mod open;
 mod quarantine;
 mod reindex;
@@ -33,6 +36,7 @@ mod resume;
 mod run;
 mod runs;
 mod sandbox;
+mod say;
 mod schema;
 mod serve;
 mod show;
@@ -104,6 +108,10 @@ pub(crate) enum Verb {
     Run(run::Args),
     Batch(batch::Args),
     Intent(intent::Args),
+    Graph(graph::Args),
+    Node(node::Args),
+    Edge(edge::Args),
+    Say(say::Args),
     Status(status::Args),
     Serve(serve::Args),
     Open(open::Args),
@@ -184,6 +192,10 @@ impl Verb {
             Verb::Run(args) => args.run(here),
             Verb::Batch(args) => args.run(here),
             Verb::Intent(args) => args.run(here),
+            Verb::Graph(args) => args.run(here),
+            Verb::Node(args) => args.run(here),
+            Verb::Edge(args) => args.run(here),
+            Verb::Say(args) => args.run(here),
             Verb::Status(args) => args.run(here),
             Verb::Serve(args) => args.run(here),
             Verb::Open(args) => args.run(here),

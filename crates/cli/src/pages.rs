@@ -27,7 +27,7 @@ macro_rules! page {
 }
 
 /// Every page, in the order in which a newcomer needs them.
-pub(crate) const PAGES: [Page; 28] = [
+pub(crate) const PAGES: [Page; 29] = [
     page!("quickstart", "the first run with Claude, Codex, Gemini, OpenCode or another agent"),
     page!("install", "installing from source or an archive, completions, editors"),
     page!("troubleshooting", "messages, what causes them, and the command that helps"),
@@ -41,6 +41,7 @@ pub(crate) const PAGES: [Page; 28] = [
     page!("config", "the configuration file: agents, budgets, limits, landing"),
     page!("contracts", "what an agent may do, and which tests must pass"),
     page!("batches", "many work items, in parallel, landed in order"),
+    page!("graphs", "graphs of agents that live, are talked to and hand work to each other"),
     page!("approvals", "what needs a person's approval, and how to give it"),
     page!("landing", "how a result reaches your branch, and how to undo it"),
     page!("known-agents", "Claude, Codex, Gemini, OpenCode and agents with ACP"),

@@ -1,6 +1,7 @@
 //! What programs send to `norma serve`, and the one form of its errors. Each is read strictly, by its schema, so that
 //! a client is told every mistake at once and with its place.
 
+use crate::graph::{EdgeInput, NodeInput, NodeWishes};
 use crate::json::Violation;
 use crate::schema::JsonSchema;
 use crate::view::graph::{GlobalMode, ResolutionScope, ResolutionStatus, RunMode};
@@ -39,7 +40,7 @@ pub struct NewRun {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(length(min = 1)))]
     pub allow: Vec<String>,
-    /// Commands that must succeed, of a sentence.
+    /// Commands that must succeed, of a sentence or a graph run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(length(min = 1)))]
     pub test: Vec<String>,
@@ -62,6 +63,75 @@ pub struct NewRun {
     #[schemars(with = "GlobalMode")]
     #[serde(rename = "globalMode", skip_serializing_if = "Option::is_none")]
     pub global_mode: Option<GlobalMode>,
+    /// The version of the contract that the client knows.
+    #[schemars(with = "String")]
+    #[serde(rename = "contractVersion", skip_serializing_if = "Option::is_none")]
+    pub contract_version: Option<String>,
+}
+
+/// `POST /api/runs/:id/nodes`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AddNode {
+    /// What it is to be.
+    pub node: NodeInput,
+    /// The version of the contract that the client knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub contract_version: Option<String>,
+}
+
+/// `PATCH /api/runs/:id/nodes/:node`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PatchNode {
+    /// What changes.
+    pub patch: NodeWishes,
+    /// More of it; what `patch` says counts first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "NodeWishes")]
+    pub config: Option<NodeWishes>,
+}
+
+/// `POST /api/runs/:id/edges`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SetEdge {
+    /// The edge.
+    pub edge: EdgeInput,
+    /// The version of the contract that the client knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub contract_version: Option<String>,
+}
+
+/// `POST /api/runs/:id/chat`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Chat {
+    /// Whom; left out, the orchestrator, or the only node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1, max = 200))]
+    pub node_id: Option<String>,
+    /// What, byte for byte.
+    #[schemars(length(min = 1))]
+    pub content: String,
+    /// Whether it ends the turn that the node is in, instead of waiting for the next.
+    #[serde(default)]
+    pub interrupt: bool,
+    /// The version of the contract that the client knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub contract_version: Option<String>,
+}
+
+/// `PUT /api/templates/:name`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PutTemplate {
+    /// What agents are told.
+    #[schemars(length(min = 1, max = 65536))]
+    pub content: String,
 }
 
 /// A contract before it is started. Its sentences are safe to print.
@@ -150,6 +220,8 @@ pub enum WishedStatus {
     Running,
     /// It pauses at its next step.
     Paused,
+    /// Its work is done, of a graph run: what was made is judged, and it comes to its end.
+    Completed,
 }
 
 /// `POST /api/approvals/:id/resolve`.

@@ -75,6 +75,11 @@ impl RoleName {
         fits.then(|| RoleName(text.to_owned()))
     }
 
+    /// The role of a node where nobody says another.
+    pub fn implementer() -> RoleName {
+        RoleName("implementer".to_owned())
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -519,7 +524,7 @@ pub struct NodeInput {
     #[schemars(length(min = 1, max = 200))]
     pub label: String,
     /// Which template its role is described by.
-    #[serde(default = "implementer")]
+    #[serde(default = "RoleName::implementer")]
     pub role_template: RoleName,
     /// Whose command line takes its turns.
     #[serde(default = "custom")]
@@ -549,10 +554,6 @@ pub struct NodeInput {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(max = 65536))]
     pub custom_system_prompt: Option<String>,
-}
-
-fn implementer() -> RoleName {
-    RoleName("implementer".to_owned())
 }
 
 fn custom() -> Provider {

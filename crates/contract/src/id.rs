@@ -212,6 +212,11 @@ pub fn uuid_v7(unix_ms: u64, random: [u8; 10]) -> String {
     build(unix_ms, random).hyphenated().to_string()
 }
 
+/// Whether a text is a UUID of any version, as it is usually spelled.
+pub fn is_uuid(text: &str) -> bool {
+    Uuid::try_parse(text).is_ok_and(|uuid| uuid.hyphenated().to_string() == text)
+}
+
 /// The id of a part of a run in views: a UUID v8 that follows from the run and the part's own name, so that it is the same
 /// whenever, and by whomever, the run is looked at.
 pub fn derived_uuid(run: &RunId, name: &[&str]) -> String {

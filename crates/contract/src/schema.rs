@@ -10,7 +10,10 @@ pub(crate) use contract_derive::JsonSchema;
 #[cfg(test)]
 pub(crate) use schemars::JsonSchema;
 
-use crate::api::{ContractPreview, NewRun, PatchRun, Problem, ReplayRun, ResolveApproval, ResumeRun};
+use crate::api::{
+    AddNode, Chat, ContractPreview, NewRun, PatchNode, PatchRun, Problem, PutTemplate, ReplayRun, ResolveApproval,
+    ResumeRun, SetEdge,
+};
 use crate::bundle::BundleIndex;
 use crate::documents::{
     AgentRegistry, AgentTaskResult, CompileAnswer, EvidenceBundle, EvidenceReport, Intent, OrchestratorEvent, Patch,
@@ -139,6 +142,7 @@ macro_rules! schemas {
 }
 
 schemas! {
+    "add_node.v1.json" => AddNode,
     "agent_registry.v1.json" => AgentRegistry,
     "agent_request.v1.json" => AgentRequest,
     "agent_response.v1.json" => AgentResponse,
@@ -147,6 +151,7 @@ schemas! {
     "audit_line.v1.json" => AuditLine,
     "batch_receipt.v1.json" => BatchReceipt,
     "bundle_index.v1.json" => BundleIndex,
+    "chat.v1.json" => Chat,
     "command_allowlist.v1.json" => CommandAllowlist,
     "compile_answer.v0.json" => CompileAnswer,
     "config.v1.json" => Config,
@@ -163,11 +168,13 @@ schemas! {
     "new_run.v1.json" => NewRun,
     "orchestrator_event.v1.json" => OrchestratorEvent,
     "patch.v0.json" => Patch,
+    "patch_node.v1.json" => PatchNode,
     "patch_run.v1.json" => PatchRun,
     "plan.v0.json" => Plan,
     "problem.v1.json" => Problem,
     "prompt_blocks.v1.json" => PromptBlocks,
     "protected_paths.v1.json" => ProtectedPathsFile,
+    "put_template.v1.json" => PutTemplate,
     "receipt.v1.json" => Receipt,
     "recording.v1.json" => Recording,
     "reexec_report.v1.json" => ReexecReport,
@@ -183,6 +190,7 @@ schemas! {
     "scratch_paths.v1.json" => ScratchPathsFile,
     "session_event.v1.json" => SessionEvent,
     "session_outcome.v1.json" => SessionOutcome,
+    "set_edge.v1.json" => SetEdge,
     "stream_event.v1.json" => StreamEvent,
     "task_contract.v1.json" => TaskContract,
     "task_result.v1.json" => TaskResult,

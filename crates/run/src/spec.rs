@@ -63,6 +63,9 @@ pub struct TurnRights {
     pub write: bool,
     /// Where, if not anywhere: below these paths of the repository, or in all of it if there are none.
     pub write_within: Option<Vec<RepoPath>>,
+    /// The only places of its workspace that the kernel lets it write to; none for all of it, of which the gates judge
+    /// what came.
+    pub write_roots: Option<Vec<RepoPath>>,
     /// Commands.
     pub shell: ShellRight,
     /// Words that no command may contain.
@@ -135,6 +138,7 @@ impl Run {
             rights: TurnRights {
                 write: !item.read_only,
                 write_within: Some(item.scope.allowed_paths.clone()),
+                write_roots: rights::write_roots(terms, graph.global_mode, contract),
                 shell: item.rights.shell,
                 forbidden_actions: Vec::new(),
                 network: NetworkRight::Deny,
@@ -168,6 +172,7 @@ impl Run {
             rights: TurnRights {
                 write: works,
                 write_within: None,
+                write_roots: None,
                 // Roles that only think change nothing and run nothing. What an executable runs is its own affair: a
                 // check by tests is one.
                 shell: if works || agent.kind == AgentType::Exec { ShellRight::Never } else { ShellRight::default() },
@@ -204,6 +209,7 @@ impl Run {
             rights: TurnRights {
                 write: !item.read_only,
                 write_within: Some(item.scope.allowed_paths.clone()),
+                write_roots: None,
                 shell: item.rights.shell,
                 forbidden_actions: item.forbidden_actions.clone(),
                 network: item.rights.network,

@@ -29,7 +29,9 @@ pub use context::agents::{AgentChange, starting_config};
 pub use context::confinement::{LEVEL_MIN, check_sandbox, check_workspace, shows_dependencies};
 pub use context::keys::Keys;
 pub use context::own::{InForce, keep_default_agent, own_settings, settings_in_force};
-pub use context::policy::{load_policies, load_templates, policies_of, write_policies, write_schemas};
+pub use context::policy::{
+    load_policies, load_templates, policies_of, remove_template, write_policies, write_schemas, write_template,
+};
 pub use context::state_dir::StateDir;
 pub use context::trust::{Settings, Trust, load_settings, require_own, trusted_settings};
 pub use context::{Context, News};
@@ -61,4 +63,5 @@ pub use record::approval::{Redeemed, ask, extent, reasons as approval_reasons, r
 pub use record::{Control, Progress, Stop};
 pub use replay::reexec::compare;
 pub use replay::{Replay, check_record};
+pub use run::workflow::graph::edit::EditProblem;
 pub use world::{Again, Allowed, Answered, Execution, LandResult, Place, Question, Spoken, TurnOrder, Witness, World};

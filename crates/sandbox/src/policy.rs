@@ -50,6 +50,9 @@ pub struct Policy {
     pub overlays: Vec<Overlay>,
     /// What stays unchangeable though it lies below a `write` root. Must exist.
     pub protected: Vec<Root>,
+    /// What can be changed though it lies in a view that cannot. A directory is made where there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub opened: Vec<Root>,
     /// What is covered by an empty file or directory though it lies below another root. Must exist.
     pub hidden: Vec<Root>,
     /// The whole environment; nothing is inherited. An allowed network adds the proxy variables.
@@ -317,7 +320,8 @@ impl Policy {
         let write = self.write.iter().map(|root| &root.path);
         let placed = self.placed.iter().filter(|it| it.writable).map(|it| &it.path);
         let overlays = self.overlays.iter().filter(|it| it.writable).map(|it| &it.path);
-        write.chain(placed).chain(overlays).map(PathBuf::as_path)
+        let opened = self.opened.iter().map(|root| &root.path);
+        write.chain(placed).chain(overlays).chain(opened).map(PathBuf::as_path)
     }
 
     /// The paths at and below which the program sees something, private directories aside.
@@ -341,6 +345,16 @@ impl Policy {
         for (index, root) in self.protected.iter().enumerate() {
             if !self.changeable().any(|path| root.path.starts_with(path)) {
                 found.add(format!("protected[{index}]"), "lies below no write root, so there is nothing to protect");
+            }
+        }
+        for (index, root) in self.opened.iter().enumerate() {
+            found.root(&format!("opened[{index}]"), root);
+            let mut closed = self.overlays.iter().filter(|it| !it.writable);
+            if !closed.any(|it| root.path.starts_with(&it.path) && root.path != it.path) {
+                found.add(
+                    format!("opened[{index}]"),
+                    "lies in no view that cannot be changed, so there is nothing to open",
+                );
             }
         }
         for (index, root) in self.hidden.iter().enumerate() {
@@ -494,6 +508,7 @@ pub(crate) mod tests {
             empty: Vec::new(),
             overlays: Vec::new(),
             protected: vec![Root::new("/srv/work/.git", "history")],
+            opened: Vec::new(),
             hidden: vec![Root::new("/srv/work/.env", "secrets")],
             env: BTreeMap::from([("PATH".to_owned(), "/usr/bin".to_owned())]),
             cwd: "/srv/work".into(),

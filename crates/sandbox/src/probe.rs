@@ -182,6 +182,7 @@ fn smallest(level: Level) -> Policy {
     };
     let read = [read].into_iter().filter(|it| Path::new(it).exists());
     Policy {
+        opened: Vec::new(),
         read: read.map(|it| Root::new(it, "anything, to see that it can be given")).collect(),
         write: Vec::new(),
         placed: Vec::new(),

@@ -244,6 +244,7 @@ pub fn explain(policy: &Policy) -> Vec<Line> {
         ("read", &policy.read),
         ("write", &policy.write),
         ("protected", &policy.protected),
+        ("write", &policy.opened),
         ("hidden", &policy.hidden),
     ];
     for (what, roots) in lists {

@@ -36,6 +36,9 @@ pub(crate) enum Shape {
     Runs,
     Events,
     Artifact,
+    /// One part of a run's graph: the member of the answer, and the type that it is.
+    Part(&'static str, &'static str),
+    Template,
     Done,
     Resolved,
 }
@@ -125,6 +128,14 @@ impl Shape {
             Shape::Events => {
                 let events = json!({"type": "array", "items": schemas.refer(StreamEvent::form())});
                 object(&[("events", events), ("next", json!({"type": ["integer", "null"]}))])
+            }
+            Shape::Part(name, kind) => {
+                schemas.refer(RunGraph::form());
+                object(&[(name, json!({"$ref": format!("#/components/schemas/{kind}")}))])
+            }
+            Shape::Template => {
+                let members = ["name", "content", "source"].map(|name| (name, text()));
+                object(&[("template", object(&members))])
             }
             Shape::Artifact => object(&[("artifact", json!({"type": "object"})), ("content", text())]),
             Shape::Done => object(&[("message", text()), ("run", schemas.refer(RunGraph::form()))]),

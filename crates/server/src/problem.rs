@@ -6,7 +6,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use contract::Violation;
 use contract::api::{Problem as Told, ProblemDetails};
-use runner::{Answer, Error, exit};
+use runner::{Answer, EditProblem, Error, exit};
 
 /// An answer that is an error.
 #[derive(Debug)]
@@ -99,6 +99,9 @@ impl From<Error> for Problem {
         let told = |status| Problem::new(status, error.to_string()).with(error.causes(), error.hint());
         match &error {
             Error::Usage { .. } | Error::Store(store::Error::Refused(_)) => told(StatusCode::BAD_REQUEST),
+            Error::Edit(EditProblem::Missing(_)) => told(StatusCode::NOT_FOUND),
+            Error::Edit(EditProblem::Invalid { .. }) => told(StatusCode::BAD_REQUEST),
+            Error::Edit(EditProblem::Refused(_)) => told(StatusCode::CONFLICT),
             Error::Declined { .. } | Error::Waiting { .. } | Error::Environment { .. } => told(StatusCode::CONFLICT),
             Error::Leaving => Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the server is about to end"),
             _ => Problem::internal(&format!("{error} ({})", error.causes().join("; "))),

@@ -3,12 +3,15 @@
 
 use crate::call::{Call, Reply};
 use crate::problem::Outcome;
-use crate::route::{approvals, contracts, live, meta, runs, work};
+use crate::route::{approvals, contracts, graph, live, meta, runs, work};
 use crate::sessions::Right;
 use crate::{App, openapi::Shape};
 use axum::http::Method;
 use contract::ApprovalView;
-use contract::api::{ContractPreview, NewRun, PatchRun, ReplayRun, ResolveApproval, ResumeRun};
+use contract::api::{
+    AddNode, Chat, ContractPreview, NewRun, PatchNode, PatchRun, PutTemplate, ReplayRun, ResolveApproval, ResumeRun,
+    SetEdge,
+};
 use contract::schema::{Document, Form};
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,6 +104,14 @@ impl Route {
         Route { method: Method::POST, right: Some(Right::Operate), ..Route::get(path, says, answer, does) }
     }
 
+    fn patch(path: &'static str, says: &'static str, answer: Shape, does: Answering) -> Route {
+        Route { method: Method::PATCH, ..Route::post(path, says, answer, does) }
+    }
+
+    fn delete(path: &'static str, says: &'static str, answer: Shape, does: Answering) -> Route {
+        Route { method: Method::DELETE, ..Route::post(path, says, answer, does) }
+    }
+
     fn with<const N: usize>(self, query: [Query; N]) -> Route {
         Route { query: query.into(), ..self }
     }
@@ -120,7 +131,10 @@ impl Route {
 
 /// Every route, in the order of the document.
 pub(crate) fn routes() -> Vec<Route> {
-    [of_the_server(), of_runs(), of_streams(), of_one_run(), of_documents()].into_iter().flatten().collect()
+    [of_the_server(), of_runs(), of_graphs(), of_streams(), of_one_run(), of_documents()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn of_the_server() -> Vec<Route> {
@@ -174,19 +188,72 @@ fn of_runs() -> Vec<Route> {
             .taking(NewRun::form)
         },
         Route::get("/api/runs/{id}", "A run.", Shape::RunOrView, runs::show).with([VIEW]),
+        Route::patch(
+            "/api/runs/{id}",
+            "Pauses, continues or completes a run, or changes its modes.",
+            Shape::Run,
+            work::patch,
+        )
+        .taking(PatchRun::form),
+        Route::delete(
+            "/api/runs/{id}",
+            "Ends a run and takes it off the list; its evidence stays.",
+            Shape::Strings(&["runId"]),
+            work::delete,
+        ),
+    ]
+}
+
+const NODE: Shape = Shape::Part("node", "Node");
+
+fn of_graphs() -> Vec<Route> {
+    vec![
         Route {
-            method: Method::PATCH,
-            ..Route::post("/api/runs/{id}", "Pauses or continues a run.", Shape::Run, work::patch)
-                .taking(PatchRun::form)
+            status: 201,
+            ..Route::post("/api/runs/{id}/nodes", "Makes a node.", NODE, graph::add_node).taking(AddNode::form)
         },
+        Route::patch("/api/runs/{id}/nodes/{node}", "Changes a node, from its next turn on.", NODE, graph::patch_node)
+            .taking(PatchNode::form),
+        Route::delete(
+            "/api/runs/{id}/nodes/{node}",
+            "Removes a node and its edges.",
+            Shape::Strings(&["nodeId"]),
+            graph::remove_node,
+        ),
+        Route::post(
+            "/api/runs/{id}/nodes/{node}/reset",
+            "Has a node begin a new conversation.",
+            Shape::Ok,
+            graph::reset,
+        ),
+        Route::post(
+            "/api/runs/{id}/nodes/{node}/interrupt",
+            "Ends the turn that a node is in.",
+            Shape::Ok,
+            graph::interrupt,
+        ),
+        Route::post("/api/runs/{id}/nodes/{node}/stop", "Gives a node no more turns.", Shape::Ok, graph::stop),
+        Route::post("/api/runs/{id}/nodes/{node}/start", "Gives a node turns again.", Shape::Ok, graph::start),
         Route {
-            method: Method::DELETE,
+            status: 201,
             ..Route::post(
-                "/api/runs/{id}",
-                "Ends a run and takes it off the list; its evidence stays.",
-                Shape::Strings(&["runId"]),
-                work::delete,
+                "/api/runs/{id}/edges",
+                "Draws an edge, or changes the one of this id.",
+                Shape::Part("edge", "Edge"),
+                graph::set_edge,
             )
+            .taking(SetEdge::form)
+        },
+        Route::delete(
+            "/api/runs/{id}/edges/{edge}",
+            "Removes an edge.",
+            Shape::Strings(&["edgeId"]),
+            graph::remove_edge,
+        ),
+        Route {
+            status: 201,
+            ..Route::post("/api/runs/{id}/chat", "Tells a node something.", Shape::Strings(&["messageId"]), graph::chat)
+                .taking(Chat::form)
         },
     ]
 }
@@ -268,6 +335,24 @@ fn of_documents() -> Vec<Route> {
             .taking(ResolveApproval::form)
             .for_those_who(Right::Approve),
         Route::get("/api/templates", "What agents are told.", Shape::List("templates"), contracts::templates),
-        Route::get("/api/templates/{name}", "One of them.", Shape::Any, contracts::template),
+        Route::get("/api/templates/{name}", "One of them.", Shape::Template, contracts::template),
+        Route {
+            method: Method::PUT,
+            ..Route::post(
+                "/api/templates/{name}",
+                "Writes one into the repository's state directory, for runs that start from then on.",
+                Shape::Template,
+                contracts::put_template,
+            )
+            .taking(PutTemplate::form)
+            .for_those_who(Right::Administer)
+        },
+        Route::delete(
+            "/api/templates/{name}",
+            "Removes one that was written; a built-in one counts again.",
+            Shape::Strings(&["name"]),
+            contracts::delete_template,
+        )
+        .for_those_who(Right::Administer),
     ]
 }

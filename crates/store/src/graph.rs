@@ -216,11 +216,25 @@ impl Reader {
         quoted.trim_matches('"').to_owned()
     }
 
-    /// An artifact of a run by its id; none if there is no such artifact.
-    pub fn graph_artifact(&self, slug: &str, id: &str) -> Result<Option<Artifact>> {
+    /// A node of a run by its id, as the text of a `Node`; none if there is no such node.
+    pub fn graph_node(&self, slug: &str, id: &str) -> Result<Option<String>> {
+        self.graph_part(slug, NODE, id)
+    }
+
+    /// An edge of a run by its id, as the text of an `Edge`; none if there is no such edge.
+    pub fn graph_edge(&self, slug: &str, id: &str) -> Result<Option<String>> {
+        self.graph_part(slug, EDGE, id)
+    }
+
+    fn graph_part(&self, slug: &str, kind: u8, id: &str) -> Result<Option<String>> {
         let sql = "SELECT json FROM graph WHERE run_id = ?1 AND kind = ?2 AND id = ?3";
         let mut statement = self.db.prepare_cached(sql)?;
-        let json: Option<String> = statement.query_row(params![slug, ARTIFACT, id], |row| row.get(0)).optional()?;
+        Ok(statement.query_row(params![slug, kind, id], |row| row.get(0)).optional()?)
+    }
+
+    /// An artifact of a run by its id; none if there is no such artifact.
+    pub fn graph_artifact(&self, slug: &str, id: &str) -> Result<Option<Artifact>> {
+        let json = self.graph_part(slug, ARTIFACT, id)?;
         let mut text = String::new();
         json.iter().for_each(|json| absolute(&mut text, json, &self.json_root()));
         Ok(serde_json::from_str(&text).ok())

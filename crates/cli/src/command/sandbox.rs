@@ -175,6 +175,7 @@ fn policy(here: &Surroundings, grants: &Grants) -> Outcome<Policy> {
             .iter()
             .filter_map(|root| existing(root.path.join(".git"), "history is not for agents"))
             .collect(),
+        opened: Vec::new(),
         hidden: outermost(hidden),
         read,
         write,

@@ -19,6 +19,7 @@ mod damage;
 mod docs;
 mod endings;
 mod environment;
+mod graph;
 mod help;
 mod honest;
 mod hooks;

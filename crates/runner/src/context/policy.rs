@@ -4,7 +4,7 @@
 use crate::{Error, Result};
 use contract::json::Violation;
 use contract::policy::{POLICY_FILES, PolicyViolation};
-use contract::{Policies, RepoPath};
+use contract::{Policies, RepoPath, RoleName};
 use run::Run;
 use run::gate::Finding;
 use run::gate::scope::{self, IgnoredPath, Observed, Scope};
@@ -109,6 +109,23 @@ pub fn load_templates(layout: &Layout) -> Result<Templates> {
         let hint = format!("there are {}", names.join(", "));
         Error::usage(format!("{}: there is no template {}", layout.shown(&dir), unknown.join(", ")), hint)
     })
+}
+
+/// Has models told something else, below `templates/`, in runs that start from then on.
+pub fn write_template(layout: &Layout, name: &RoleName, text: &str) -> Result<()> {
+    let dir = layout.state.join("templates");
+    std::fs::create_dir_all(&dir).map_err(|source| Error::io("create", &dir, source))?;
+    Ok(store::write_whole(&dir.join(format!("{name}.md")), text.as_bytes())?)
+}
+
+/// Has the built-in template count again, if there is one; answers whether anybody had written another.
+pub fn remove_template(layout: &Layout, name: &RoleName) -> Result<bool> {
+    let path = layout.state.join("templates").join(format!("{name}.md"));
+    match std::fs::remove_file(&path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(Error::io("remove", &path, source)),
+    }
 }
 
 /// The bytes of a document. Only a regular file: a link could lead anywhere, and a pipe would be waited for.

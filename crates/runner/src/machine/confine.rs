@@ -3,12 +3,13 @@
 //! machine is the tools on the user's PATH.
 
 use crate::agent::Extra;
+use crate::git::sweep;
 use crate::machine::startable::startable;
 use crate::process::MARKER;
 use crate::world::TurnOrder;
 use crate::{Error, Result};
 use contract::work::ShellRight;
-use contract::{AgentConfig, SandboxLimits};
+use contract::{AgentConfig, RepoPath, SandboxLimits};
 use sandbox::{Heard, HostPort, Identity, Level, Limits, Network, Overlay, Placed, Policy, Root, Upper, visible};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -113,6 +114,9 @@ impl Scene<'_> {
         extra.own_env.insert("NORMA_STEP_DIR".to_owned(), order.step_dir.to_string_lossy().into_owned());
         extra.network.extend(agent.network.iter().filter(|_| order.spec.rights.own_hosts).cloned());
         let mut policy = self.agent(agent, (cwd, program), extra, order.spec.rights.shell)?;
+        if let Some(roots) = &order.spec.rights.write_roots {
+            self.close_tree(&mut policy, roots)?;
+        }
         // Where other turns come and go meanwhile, only those steps are shown that this one builds on.
         match order.spec.in_parallel {
             false => policy.overlays.push(earlier_steps(order, run_dir)),
@@ -123,6 +127,29 @@ impl Scene<'_> {
         }
         policy.overlays.push(step(order));
         Ok(policy)
+    }
+
+    /// Has nothing of the tree changed but what lies below these paths.
+    fn close_tree(&self, policy: &mut Policy, roots: &[RepoPath]) -> std::result::Result<(), String> {
+        let reason = "what this node may change";
+        let is_tree = |path: &Path| path == self.root;
+        for overlay in policy.overlays.iter_mut().filter(|it| is_tree(&it.path)) {
+            overlay.writable = false;
+            policy.opened.extend(roots.iter().map(|root| Root::new(self.root.join(root.as_str()), reason)));
+        }
+        let Some(tree) = policy.placed.iter_mut().find(|it| is_tree(&it.path)) else { return Ok(()) };
+        tree.writable = false;
+        let source = tree.source.clone();
+        for root in roots {
+            // No link is followed on the way: the tree is somebody else's, and could name a place outside of it.
+            let tree = sweep::open_directory(&source).map_err(|error| error.to_string())?;
+            let made = sweep::make_below(&tree, root.as_str().as_bytes());
+            let (source, path) = (source.join(root.as_str()), self.root.join(root.as_str()));
+            let given = made.and_then(|_| sandbox::give_directory(&source, self.tools.level));
+            given.map_err(|error| format!("could not make {}: {error}", source.display()))?;
+            policy.placed.push(Placed { source, path, writable: true, reason: reason.to_owned() });
+        }
+        Ok(())
     }
 
     /// The sandbox of an agent, whatever it is started for.
@@ -207,6 +234,7 @@ impl Scene<'_> {
             empty: vec![Root::new(self.state, "norma's own directory, of which agents see their run's steps")],
             overlays: Vec::new(),
             protected: Vec::new(),
+            opened: Vec::new(),
             hidden: self.tools.hidden.clone(),
             env: self.environment(program.env)?,
             cwd: program.cwd.to_owned(),

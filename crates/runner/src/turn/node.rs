@@ -30,7 +30,13 @@ pub(super) fn keep_delta(
         evidence.write(DIFF, &made.patch)?;
     }
     let files: Vec<String> = made.paths.iter().map(|path| run::gate::shown(&path.path)).collect();
-    Ok(TurnDelta { count: files.len() as u64, files: run::bounded(files), sha256: sha256(&made.patch) })
+    Ok(TurnDelta { count: files.len() as u64, files: run::bounded(files), sha256: sha256(&essence(&made.patch)) })
+}
+
+/// A patch without where in a file its lines are and what is around them: whoever does the same again does it a line further.
+fn essence(patch: &[u8]) -> Vec<u8> {
+    let lines = patch.split_inclusive(|byte| *byte == b'\n');
+    lines.filter(|line| matches!(line.first(), Some(b'+' | b'-'))).flatten().copied().collect()
 }
 
 /// What the end of a node's turn leads to; nothing for a turn that is taken again.
@@ -57,4 +63,22 @@ fn is_retried(driver: &Driver<'_, '_>, spec: &TurnSpec) -> bool {
     let node = spec.step.node.and_then(|place| driver.run.graph()?.nodes.get(place as usize));
     let retries = driver.run.started.contract.limits.protocol_retries.unwrap_or_default();
     node.is_some_and(|node| node.protocol_errors < retries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_lines_further_down_are_the_same_difference() {
+        let patch = |at: &str, around: &str, line: &str| {
+            format!(
+                "diff --git a/f b/f\nindex 1{at}..2{at} 100644\n--- a/f\n+++ b/f\n@@ -{at} +{at} @@\n {around}\n+{line}\n"
+            )
+        };
+        let first = essence(patch("1", "a", "x").as_bytes());
+        assert_eq!(first, essence(patch("7", "b", "x").as_bytes()));
+        assert_ne!(first, essence(patch("1", "a", "y").as_bytes()));
+        assert_eq!(String::from_utf8_lossy(&first), "--- a/f\n+++ b/f\n+x\n");
+    }
 }

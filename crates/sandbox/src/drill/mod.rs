@@ -193,6 +193,7 @@ fn policy(program: &Path, world: &World, level: Level) -> io::Result<Policy> {
     }
     let variables = [("PATH", PATH.to_owned()), ("HOME", world.home.display().to_string())];
     Ok(Policy {
+        opened: Vec::new(),
         placed: Vec::new(),
         empty: Vec::new(),
         overlays: Vec::new(),

@@ -91,11 +91,18 @@ pub(super) fn enter(policy: &Policy) -> Result<View, String> {
         let placed = place.place(&source, &target);
         placed.map_err(|error| format!("could not mount {}: {error}", target.display()))?;
     }
-    // Everything is in its place; what may not be changed is closed.
+    // Everything is in its place; what may not be changed is closed, and what may be within it is laid over that.
+    let opened: Vec<OwnedFd> = (policy.opened.iter().map(|root| place.copy(policy, &root.path)))
+        .collect::<io::Result<_>>()
+        .map_err(|error| format!("could not open a part of a view: {error}"))?;
     let views = policy.overlays.iter().filter(|it| !it.writable).map(|it| &it.path);
     for path in policy.empty.iter().map(|root| &root.path).chain(views) {
         let close = open_path(path).and_then(|place| sys::add_mount_attributes(place.as_fd(), RDONLY, false));
         close.map_err(|error| format!("could not close {}: {error}", path.display()))?;
+    }
+    for (root, tree) in policy.opened.iter().zip(opened) {
+        let laid = open_path(&root.path).and_then(|place| sys::move_mount(tree.as_fd(), place.as_fd()));
+        laid.map_err(|error| format!("could not open {}: {error}", root.path.display()))?;
     }
     carve(policy)?;
     let here =
@@ -279,6 +286,23 @@ impl Own {
             other => other?,
         };
         sys::move_mount(tree.as_fd(), place.as_fd())
+    }
+
+    /// A copy of the part of a view that is at a path, as it can be changed now; a directory, where nothing is there.
+    fn copy(&self, policy: &Policy, path: &Path) -> io::Result<OwnedFd> {
+        let found = match open_path(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let (parent, name) = self.parent(path)?;
+                self.check(&parent)?;
+                rustix::fs::mkdirat(&parent, name, Mode::from(0o755))?;
+                if let Some(owner) = policy.level.dedicated(true) {
+                    give_entry(&parent, name, owner)?;
+                }
+                open_path(path)
+            }
+            other => other,
+        };
+        sys::open_tree_of(found?.as_fd())
     }
 
     /// The directory above a target, made if need be, and the target's name in it.

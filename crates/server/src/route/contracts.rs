@@ -4,6 +4,8 @@ use super::work;
 use crate::App;
 use crate::call::{Call, Reply};
 use crate::problem::{Outcome, Problem};
+use contract::RoleName;
+use contract::api::PutTemplate;
 use run::prompt::Templates;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -36,7 +38,7 @@ fn told(templates: &Templates, name: &str) -> Option<Value> {
 
 pub(crate) fn templates(app: &Arc<App>, _: &Call) -> Outcome<Reply> {
     let templates = runner::load_templates(&app.layout)?;
-    let all: Vec<Value> = Templates::names().filter_map(|name| told(&templates, name)).collect();
+    let all: Vec<Value> = templates.all().keys().filter_map(|name| told(&templates, name)).collect();
     Reply::ok(json!({ "templates": all }))
 }
 
@@ -44,4 +46,27 @@ pub(crate) fn template(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let templates = runner::load_templates(&app.layout)?;
     let found = told(&templates, call.name(0)).ok_or_else(|| Problem::not_found("there is no such template"))?;
     Reply::ok(json!({ "template": found }))
+}
+
+/// The name of a template, as a role can have it: it becomes the name of a file.
+fn template_name(call: &Call) -> Outcome<RoleName> {
+    RoleName::parse(call.name(0)).ok_or_else(|| {
+        Problem::invalid("the name of a template is a letter and at most 31 letters, digits, `_` or `-`")
+    })
+}
+
+pub(crate) fn put_template(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
+    let (name, PutTemplate { content }) = (template_name(call)?, call.read()?);
+    runner::write_template(&app.layout, &name, &content)?;
+    app.on_record(call, "PUT /api/templates/{name}", Some(name.as_str()))?;
+    template(app, call)
+}
+
+pub(crate) fn delete_template(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
+    let name = template_name(call)?;
+    if !runner::remove_template(&app.layout, &name)? {
+        return Err(Problem::not_found("nobody wrote such a template"));
+    }
+    app.on_record(call, "DELETE /api/templates/{name}", Some(name.as_str()))?;
+    Reply::ok(json!({"name": name}))
 }

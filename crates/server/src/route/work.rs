@@ -1,7 +1,8 @@
 //! Having something done: starting runs, pausing, continuing and ending them, landing and taking back, judging again.
 //! Each is what the command line does, carried out by the same host and put on record with who asked.
 
-use super::{graph, run_of, with_run};
+use super::graph::{edit, require_version};
+use super::{run_of, shown, with_run};
 use crate::App;
 use crate::call::{Call, Reply};
 use crate::problem::{Outcome, Problem, done};
@@ -10,8 +11,8 @@ use crate::sessions::Right;
 use axum::http::StatusCode;
 use contract::api::{NewRun, PatchRun, ReplayHow, ReplayRun, ResumeRun, RunWish, WishedStatus};
 use contract::documents::ReexecStatus;
+use contract::graph::GraphEdit;
 use contract::replay::ReplayMode;
-use contract::view::graph::RunGraph;
 use contract::{Status, Violation};
 use runner::{Replay, Request, Start};
 use serde_json::{Value, json};
@@ -22,6 +23,7 @@ pub(crate) const JOBS: usize = 2;
 
 pub(crate) fn start(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let given: NewRun = call.read()?;
+    require_version(given.contract_version.as_deref())?;
     let start = match order(app, call, &given)? {
         Proposed::Shown(reply) => return Ok(reply),
         Proposed::Started(start) => start,
@@ -48,7 +50,8 @@ fn order(app: &Arc<App>, call: &Call, given: &NewRun) -> Outcome<Proposed> {
         }
         (None, None, None, Some(sentence)) => return super::sentence::propose(app, call, given, sentence),
         (None, None, None, None) => {
-            return Err(Problem::new(StatusCode::NOT_IMPLEMENTED, "there are no graph runs yet"));
+            let (mode, global_mode, tests) = (given.mode, given.global_mode, given.test.clone());
+            Start::Graph { goal: String::new(), mode, global_mode, tests }
         }
         _ => return Err(Problem::at("", "exactly one of contract, batch, goal and sentence")),
     };
@@ -58,9 +61,12 @@ fn order(app: &Arc<App>, call: &Call, given: &NewRun) -> Outcome<Proposed> {
 /// Refuses what means nothing for what is started.
 fn refuse_stray(given: &NewRun) -> Outcome<()> {
     let (sentence, goal) = (given.sentence.is_some(), given.goal.is_some());
+    let graph = !sentence && !goal && given.contract.is_none() && given.batch.is_none();
     let stray = [
         ("allow", !given.allow.is_empty() && !sentence, "only a sentence has this"),
-        ("test", !given.test.is_empty() && !sentence, "only a sentence has this"),
+        ("test", !given.test.is_empty() && !sentence && !graph, "only a sentence and a graph run have this"),
+        ("mode", given.mode.is_some() && !graph, "only a graph run has this"),
+        ("globalMode", given.global_mode.is_some() && !graph, "only a graph run has this"),
         ("budget", !given.budget.is_empty() && !sentence, "only a sentence has this"),
         ("yes_wide", given.yes_wide && !sentence, "only a sentence has this"),
         ("agent", given.agent.is_some() && !sentence && !goal, "only a goal and a sentence have this"),
@@ -110,10 +116,6 @@ pub(crate) fn check(app: &Arc<App>, place: &str, text: &str) -> Outcome<runner::
     Ok(submitted)
 }
 
-fn shown(app: &Arc<App>, slug: &str) -> Outcome<RunGraph> {
-    serde_json::from_str(&graph(app, slug)?).map_err(|why| Problem::internal(&why))
-}
-
 /// Has the host do something to one run; answers with the run as it is then.
 fn change(app: &Arc<App>, call: &Call, what: &str, request: impl FnOnce(String) -> Request) -> Outcome<Reply> {
     let slug = run_of(app, call.name(0))?;
@@ -146,17 +148,23 @@ pub(crate) fn patch(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let PatchRun { patch: RunWish { status, mode, global_mode } } = call.read()?;
     let run = shown(app, &slug)?;
     if mode.is_some_and(|mode| mode != run.mode) || global_mode.is_some_and(|mode| mode != run.global_mode) {
-        return Err(Problem::conflict("only graph runs have modes that can be changed"));
+        edit(app, call, &slug, GraphEdit::Mode { mode, global_mode }, "/patch")?;
     }
     app.on_record(call, "PATCH /api/runs/{id}", Some(&slug))?;
-    let is_live = app.hosting.live(&slug).is_some();
+    let is_live = || app.hosting.live(&slug).is_some();
     match status {
-        Some(WishedStatus::Paused) if is_live => drop(app.ask(Request::Pause { run: slug.clone() })?),
-        Some(WishedStatus::Running) if !is_live => go_on(app, call, &slug, &ResumeRun::default())?,
+        Some(WishedStatus::Paused) if is_live() => drop(app.ask(Request::Pause { run: slug.clone() })?),
         Some(WishedStatus::Paused) if run.state != Status::Paused => {
             return Err(Problem::conflict(format!("the run is {}, so there is nothing to pause", run.state)));
         }
-        _ => {}
+        Some(WishedStatus::Running) if !is_live() => go_on(app, call, &slug, &ResumeRun::default())?,
+        Some(WishedStatus::Completed) => {
+            edit(app, call, &slug, GraphEdit::Done, "/patch")?;
+            if !is_live() {
+                go_on(app, call, &slug, &ResumeRun::default())?;
+            }
+        }
+        Some(WishedStatus::Paused | WishedStatus::Running) | None => {}
     }
     with_run(app, &slug, StatusCode::OK, json!({}))
 }

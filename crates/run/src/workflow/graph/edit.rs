@@ -243,9 +243,12 @@ fn drawn(state: &State, input: &EdgeInput, id: &str, by: &str) -> Edited {
     let end = |name: &str, pointer: &str| {
         find(state, name).map_err(|problem| invalid(pointer, problem.message())).map(|(_, node)| node)
     };
-    let (from, to) = (end(&input.from, "/edge/from")?, end(&input.to, "/edge/to")?);
+    if input.id.as_deref().is_some_and(|id| !contract::id::is_uuid(id)) {
+        return Err(invalid("/id", "the id of an edge is a UUID in lower case"));
+    }
+    let (from, to) = (end(&input.from, "/from")?, end(&input.to, "/to")?);
     if from.terms.id == to.terms.id {
-        return Err(invalid("/edge/to", "an edge connects two nodes"));
+        return Err(invalid("/to", "an edge connects two nodes"));
     }
     let towards_leader = if to.leads() && !from.leads() { EdgeKind::Report } else { EdgeKind::Handoff };
     let kind = input.kind.unwrap_or(towards_leader);

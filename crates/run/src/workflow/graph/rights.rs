@@ -20,6 +20,15 @@ pub fn write_within(terms: &NodeTerms, mode: GlobalMode, contract: &Contract) ->
     within(&within(of_run, &[docs])?, &terms.scope)
 }
 
+/// The only places that the kernel lets a node write to: none of them for one that changes nothing, documents for one that
+/// changes no code. Who changes code writes to all of its workspace, and the gates judge what came of it.
+pub fn write_roots(terms: &NodeTerms, mode: GlobalMode, contract: &Contract) -> Option<Vec<RepoPath>> {
+    let Capabilities { write_code, delegate_only, .. } = terms.capabilities;
+    let is_free = write_code && !delegate_only && mode == GlobalMode::Implementation;
+    let within = write_within(terms, mode, contract);
+    if is_free && within.is_some() { None } else { Some(within.unwrap_or_default()) }
+}
+
 /// Whether a node may write anywhere, for whoever has no contract at hand but where documents are.
 pub(super) fn may_write(terms: &NodeTerms, mode: GlobalMode, docs_root: Option<&RepoPath>) -> bool {
     let Capabilities { write_code, write_docs, delegate_only, .. } = terms.capabilities;
