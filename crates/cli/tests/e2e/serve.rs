@@ -255,6 +255,29 @@ fn a_server_in_the_background_is_told_everything_that_was_typed() {
 }
 
 #[test]
+fn the_browser_is_opened_with_a_link_that_logs_in() {
+    let mut env = TestEnvironment::new(json!({}));
+    let (programs, opened) = (env.dir.join("programs"), env.dir.join("opened"));
+    std::fs::create_dir(&programs).unwrap();
+    std::fs::write(programs.join("xdg-open"), format!("#!/bin/sh\necho \"$1\" >> '{}'\n", opened.display())).unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(programs.join("xdg-open"), PermissionsExt::from_mode(0o755)).unwrap();
+    env.find_first_in(&programs);
+    let links = || std::fs::read_to_string(&opened).unwrap_or_default();
+    let url = env.json(&["serve", "--background", "--open", "--port", "0"])["url"].as_str().unwrap().to_owned();
+    eventually("the browser is opened", || links().starts_with(&format!("{url}/login?ticket=")));
+    crate::progress::Terminal::start(&env, "xterm", &["open"]).exits(0);
+    eventually("it is opened again", || links().lines().count() == 2);
+    env.norma(&["open"]).success();
+    env.norma(&["serve", "--stop"]).success();
+    assert_eq!(links().lines().count(), 2, "only whoever is at a terminal has a browser");
+    let server = env.spawn(&["serve", "--open", "--port", "0"]);
+    eventually("a server in the foreground opens it, too", || links().lines().count() == 3);
+    server.signal("TERM");
+    server.wait().success();
+}
+
+#[test]
 fn a_repository_that_norma_has_never_seen_can_be_served() {
     let env = TestEnvironment::unseen();
     let served = serve(&env);

@@ -154,7 +154,7 @@ fn a_broken_configuration_is_refused_with_every_violation() {
     !   /agents/do/type: expected "exec", "codex", "claude", "opencode", "gemini" or "acp", found "robot"
     !   /agents/plan/cmd: expected array, found string
     !   /budgets/max_iterations: expected at least 1, found 0
-    !   /budgets/max_patches: unknown key, did you mean "max_patch_kb"? expected "max_changed_files", "max_cost_usd", "max_iterations", "max_minutes", "max_patch_kb", "max_risky_files" or "max_tokens"
+    !   /budgets/max_patches: unknown key, expected "max_changed_files", "max_cost_usd", "max_iterations", "max_minutes", "max_patch_kb", "max_risky_files" or "max_tokens"
     !   /landing/mode: expected "auto" or "branch", found "force"
     !   /limits/output_mb: expected at most 1024, found 99999
     !   /limits/step_seconds: expected at least 1, found 0

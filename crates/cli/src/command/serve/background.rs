@@ -158,8 +158,10 @@ pub(super) fn stop(here: &Surroundings, layout: &Layout) -> Outcome<ExitCode> {
 pub(crate) fn browser(url: &str) {
     for program in ["xdg-open", "wslview"] {
         let quiet = || Stdio::null();
-        let started = Command::new(program).arg(url).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn();
-        if started.is_ok() {
+        let mut command = Command::new(program);
+        // It outlives this process, and the terminal if that is closed at once.
+        command.arg(url).process_group(0).stdin(quiet()).stdout(quiet()).stderr(quiet());
+        if command.spawn().is_ok() {
             return;
         }
     }
