@@ -1,7 +1,7 @@
 //! `norma graph`, and what the verbs for its parts share: a graph run lives while somebody owns the state directory, so
 //! each of them is a request to the owner, and where there is none a server is started first.
 
-use super::serve::in_background;
+use super::serve::background::ensure_owner;
 use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::{safe, short};
@@ -75,19 +75,10 @@ fn read_global_mode(word: Option<&str>) -> Option<GlobalMode> {
     word.map(|word| if word == "planning" { GlobalMode::Planning } else { GlobalMode::Implementation })
 }
 
-/// Sees to it that somebody stays who carries out what a graph needs.
-fn require_owner(here: &Surroundings) -> Outcome<()> {
-    let layout = here.context_or_private()?.layout;
-    if !runner::is_owned(&layout) {
-        // Any port will do: `norma open` finds it.
-        in_background(here, &layout, 0)?;
-    }
-    Ok(())
-}
-
 fn new(here: &Surroundings, start: Start) -> Outcome<ExitCode> {
-    require_owner(here)?;
-    let sender = Box::new(here.sender().without_the_rest(&here.context()?.layout));
+    let layout = here.context_or_private()?.layout;
+    ensure_owner(here, &layout)?;
+    let sender = Box::new(here.sender().without_the_rest(&layout));
     let (_, value) = here.request(Request::Start { sender, start })?;
     let started: Started = serde_json::from_value(value).map_err(|why| {
         CommandError::new(code::ENVIRONMENT, format!("the owner said something unknown: {why}"), "try again")
@@ -102,7 +93,7 @@ fn new(here: &Surroundings, start: Start) -> Outcome<ExitCode> {
 /// Has the owner do something to a graph.
 pub(super) fn edit(here: &Surroundings, given: &str, edit: GraphEdit) -> Outcome<ExitCode> {
     let slug = here.reader()?.find_run(given)?;
-    require_owner(here)?;
+    ensure_owner(here, &here.context()?.layout)?;
     let by = here.person(&here.repository()?);
     let is_new = matches!(edit, GraphEdit::AddNode { .. } | GraphEdit::SetEdge { .. });
     let (message, value) = here.request(Request::Edit { run: slug.clone(), edit: Box::new(edit), by })?;
