@@ -242,6 +242,12 @@ impl Reader {
         Ok(asked)
     }
 
+    /// Whether the graph of a run is in the table: that of a run from an older norma is not before its next fact.
+    pub fn has_graph(&self, slug: &str) -> Result<bool> {
+        let mut statement = self.db.prepare_cached("SELECT 1 FROM graph WHERE run_id = ?1 LIMIT 1")?;
+        Ok(statement.exists([slug])?)
+    }
+
     /// Who tells a run from after this fact on. Everything before it is read for that: what is told of a fact is the same
     /// wherever one begins to listen.
     pub fn projector(&self, slug: &str, after: u64) -> Result<Projector> {

@@ -23,6 +23,12 @@ pub(crate) fn list(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let mut runs: BTreeMap<Slug, Option<contract::RunId>> = BTreeMap::new();
     let mut approvals = Vec::new();
     for asked in &found {
+        let node = nodes.get(&asked.id.to_string()).cloned();
+        // A question that is not in its run's log yet is told in a moment.
+        let is_untold = asked.state == ApprovalState::Pending && node.is_none();
+        if is_untold && app.with_reader(|reader| reader.has_graph(&asked.run_id))? {
+            continue;
+        }
         let id = match runs.get(&asked.run_id) {
             Some(known) => *known,
             None => {
@@ -31,7 +37,6 @@ pub(crate) fn list(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
                 found
             }
         };
-        let node = nodes.get(&asked.id.to_string()).cloned();
         approvals.push(described(app, asked, (id, node), &alike[&question(asked)]));
     }
     Reply::ok(json!({ "approvals": approvals }))
@@ -78,6 +83,13 @@ pub(crate) fn resolve(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let asked = asked.ok_or_else(unknown)?;
     if asked.state != ApprovalState::Pending {
         return Err(Problem::conflict(format!("the approval is {} already", asked.state)));
+    }
+    // The turn that asked may be over.
+    let is_waited_for = app.with_reader(|reader| {
+        Ok(!reader.has_graph(&asked.run_id)? || reader.asked()?.iter().any(|(_, it)| it.approval_id == id.to_string()))
+    })?;
+    if !is_waited_for {
+        return Err(Problem::conflict("nothing waits for this approval any more: the turn that asked is over"));
     }
     let decision = match resolution.status {
         ResolutionStatus::Denied => ApprovalDecision::Denied,
