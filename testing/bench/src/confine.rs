@@ -33,6 +33,7 @@ pub(crate) fn policy(norma: &Path, dir: &Path) -> Result<Policy> {
         hidden: visible::secrets(&read, &home),
         read,
         protected: vec![Root::new(work.join(".git"), "history")],
+        opened: Vec::new(),
         write: vec![Root::new(&work, "the workspace")],
         placed: Vec::new(),
         empty: Vec::new(),

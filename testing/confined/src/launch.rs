@@ -46,6 +46,7 @@ pub fn policy(helper: &Path, work: &Path) -> Policy {
         empty: Vec::new(),
         overlays: Vec::new(),
         protected: Vec::new(),
+        opened: Vec::new(),
         env: variables,
         cwd: work.to_owned(),
         home,

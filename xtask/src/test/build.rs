@@ -7,7 +7,8 @@ use std::process::Stdio;
 
 /// Programs that tests of other packages start, and the variable that says where: each would build it otherwise, with
 /// other features of its dependencies. They are built with the tests, since each has integration tests of its own.
-const STARTED_BY_TESTS: [(&str, &str); 2] = [("norma", "NORMA_PROGRAM"), ("scripted-agent", "NORMA_SCRIPTED_AGENT")];
+const STARTED_BY_TESTS: [(&str, &str); 3] =
+    [("norma", "NORMA_PROGRAM"), ("scripted-agent", "NORMA_SCRIPTED_AGENT"), ("norma-verify", "NORMA_VERIFY")];
 
 /// What was built.
 #[derive(Debug, Default, PartialEq, Eq)]

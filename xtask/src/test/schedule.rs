@@ -26,8 +26,10 @@ const LONG: [&str; 8] = [
     "acceptance::acceptance",
 ];
 
-/// Programs whose tests mostly wait, for agents that start and for deadlines: twice as many of them run at once.
+/// Programs whose tests mostly wait, for disks, for agents that start and for deadlines: so many of them run at once for
+/// each processor.
 const WAITING: [&str; 1] = ["norma::e2e"];
+const WAITING_PER_PROCESSOR: usize = 3;
 
 /// How many tests a program runs at once, unless somebody asked for another number.
 const THREADS: &str = "RUST_TEST_THREADS";
@@ -75,7 +77,7 @@ fn run_one(program: Program, args: &[String], place: &Path, variables: &[Variabl
         command.env("CARGO_MANIFEST_DIR", &program.package_dir).envs(variables.iter().cloned());
         if WAITING.contains(&program.name.as_str()) && std::env::var_os(THREADS).is_none() {
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
-            command.env(THREADS, (2 * processors).to_string());
+            command.env(THREADS, (WAITING_PER_PROCESSOR * processors).to_string());
         }
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).status()
     };

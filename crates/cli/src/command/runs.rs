@@ -1,4 +1,5 @@
-//! `norma runs`: every run, newest first.
+//! `norma runs`: the newest runs, or all of them. Programs get as many as people do, and are told on stderr that there are
+//! more: who wants the newest run should not wait for ten thousand others.
 
 use crate::error::Outcome;
 use crate::surroundings::Surroundings;
@@ -7,17 +8,20 @@ use contract::RunView;
 use std::process::ExitCode;
 use store::Reader;
 
-/// How many runs people are shown at once.
+/// How many runs are listed unless somebody asks for another number.
 const SHOWN: u64 = 30;
 
 /// List runs, newest first
 #[derive(clap::Args)]
 #[command(
-    after_help = "Example:\n  norma runs\n  norma runs --json | jq '.[] | select(.status == \"failed\") | .run_id'"
+    after_help = "Example:\n  norma runs\n  norma runs --all --json | jq '.[] | select(.status == \"failed\") | .run_id'"
 )]
 pub(crate) struct Args {
+    /// How many of the newest
+    #[arg(long, value_name = "N", default_value_t = SHOWN)]
+    limit: u64,
     /// All of them, not only the newest
-    #[arg(long)]
+    #[arg(long, conflicts_with = "limit")]
     all: bool,
 }
 
@@ -25,7 +29,7 @@ impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         let layout = here.layout_of(&here.repository()?);
         let reader = Reader::open(&layout)?;
-        let limit = (!self.all && !here.json).then_some(SHOWN);
+        let limit = (!self.all).then_some(self.limit.min(i64::MAX as u64));
         let mut runs = reader.runs(limit)?;
         here.truthful(&layout, runs.iter_mut());
         for damage in reader.damaged_runs()? {
@@ -33,17 +37,18 @@ impl Args {
                 run.damaged = Some(damage.why.clone());
             }
         }
-        let count = reader.run_count()?;
-        Ok(here.print(&runs, || {
-            if runs.is_empty() {
+        let more = reader.run_count()?.saturating_sub(runs.len() as u64);
+        let more = (more > 0).then(|| format!("… and {more} more: norma runs --all"));
+        let printed = here.print(&runs, || {
+            if runs.is_empty() && more.is_none() {
                 return "no runs yet; start one: norma run \"what you want\"".to_owned();
             }
-            let mut lines: Vec<String> = runs.iter().map(line).collect();
-            if count > runs.len() as u64 {
-                lines.push(format!("… and {} more: norma runs --all", count - runs.len() as u64));
-            }
-            lines.join("\n")
-        }))
+            runs.iter().map(line).chain(more.clone()).collect::<Vec<_>>().join("\n")
+        });
+        if let Some(more) = more.filter(|_| here.json) {
+            crate::text::err(&more);
+        }
+        Ok(printed)
     }
 }
 

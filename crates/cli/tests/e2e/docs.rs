@@ -2,13 +2,12 @@
 //! `<!-- runs: WORLD -->` names the world in which its lines are run one after another, each of which must succeed
 //! (`exits any`: whatever the code), and `<!-- not run: WHY -->` says why they cannot be; those are parsed all the same.
 
-use crate::environment::TestEnvironment;
+use crate::environment::{TestEnvironment, norma_verify};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 /// Pages without commands for people, or with so many of another kind that they have tests of their own.
 const SPARED: [&str; 3] = ["benchmarks.md", "conformance.md", "testing.md"];
@@ -67,12 +66,6 @@ fn blocks() -> Vec<Block> {
     }
     assert!(found.len() > 10, "the blocks are found");
     found
-}
-
-/// Where `norma-verify` is. It is another package's binary, as the scripted agent is.
-fn norma_verify() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| crate::environment::built("verify", "norma-verify"))
 }
 
 /// A world for the lines of a block: norma and its checker are on PATH.

@@ -317,18 +317,25 @@ fn walk(root: &Path, dir: &Path, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Where the scripted agent is. It is another package's binary, which cargo does not build for this test: it is
-/// built once, into the same target folder and profile as norma itself, unless `NORMA_SCRIPTED_AGENT` names one.
+/// Where the scripted agent is.
 pub(crate) fn scripted_agent() -> &'static Path {
     static AGENT: OnceLock<PathBuf> = OnceLock::new();
-    AGENT.get_or_init(|| match std::env::var_os("NORMA_SCRIPTED_AGENT") {
-        Some(path) => path.into(),
-        None => built("scripted-agent", "scripted-agent"),
-    })
+    AGENT.get_or_init(|| program("NORMA_SCRIPTED_AGENT", "scripted-agent", "scripted-agent"))
 }
 
-/// Builds a program of another package beside norma, and answers where it is.
-pub(crate) fn built(package: &str, program: &str) -> PathBuf {
+/// Where `norma-verify` is.
+pub(crate) fn norma_verify() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| program("NORMA_VERIFY", "verify", "norma-verify"))
+}
+
+/// A program of another package, which cargo does not build for this test: where the variable says, as `cargo xtask test`
+/// sets it, or built into the same target folder and profile as norma itself. On its own it has other features of its
+/// dependencies, so that building it takes minutes.
+fn program(variable: &str, package: &str, program: &str) -> PathBuf {
+    if let Some(path) = std::env::var_os(variable) {
+        return path.into();
+    }
     let profile = Path::new(env!("CARGO_BIN_EXE_norma")).parent().unwrap();
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--package", package, "--target-dir"]).arg(profile.parent().unwrap());

@@ -5,7 +5,7 @@
 
 use crate::environment::TestEnvironment;
 use crate::load_server::{Dice, so_many};
-use crate::serve::client::{Frame, Served, serve, serve_at};
+use crate::serve::{Frame, Served, serve, serve_at};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 //! descriptors come back. `NORMA_SOAK` makes it long (`cargo xtask soak server`).
 
 use crate::environment::{TestEnvironment, eventually};
-use crate::serve::client::{Frame, Served, Socket, serve};
+use crate::serve::{Frame, Served, Socket, serve};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};

@@ -51,7 +51,6 @@ mod trust;
 mod verbs;
 mod versions;
 mod walls;
-mod wire_forms;
 mod wire_page;
 mod wire_schema;
 mod wire_service;

@@ -12,7 +12,7 @@ mod work;
 
 use crate::environment::{TestEnvironment, eventually};
 use crate::terminals::waiting_run;
-use client::{Frame, serve, serve_at};
+pub(crate) use client::{Frame, Served, Socket, serve, serve_at};
 use serde_json::{Value, json};
 
 /// A server with one run that has passed.

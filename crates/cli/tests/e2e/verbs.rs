@@ -282,6 +282,23 @@ fn a_failure_ends_a_run_of_every_task_unless_it_is_to_continue() {
 }
 
 #[test]
+fn programs_get_as_many_runs_as_people_and_are_told_of_the_others() {
+    let env = TestEnvironment::new(json!({}));
+    for _ in 0..2 {
+        env.norma(&["run", "1", "--new"]).success();
+    }
+    let all = env.json(&["runs", "--all"]);
+    assert_eq!(env.json(&["runs"]), all);
+    let newest = env.norma(&["runs", "--limit", "1", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&newest.raw).unwrap(), json!([all[0]]));
+    assert_eq!(newest.raw_err, "… and 1 more: norma runs --all\n");
+    let text = env.norma(&["runs", "--limit", "1"]);
+    assert_eq!((text.raw.lines().count(), text.raw.lines().last()), (2, Some("… and 1 more: norma runs --all")));
+    assert_eq!(env.norma(&["runs", "--all", "--json"]).raw_err, "");
+    env.norma(&["runs", "--all", "--limit", "1"]).exits(2);
+}
+
+#[test]
 fn run_with_a_goal_makes_the_task_too() {
     let env = TestEnvironment::new(json!({}));
     env.norma(&["run", "--goal", "another", "--ac", "it holds"]).success();

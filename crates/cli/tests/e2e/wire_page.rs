@@ -2,7 +2,7 @@
 //! used with the mouse. What the page cannot do without is what its source touches; an error of the page fails the test.
 
 use crate::environment::{TestEnvironment, eventually};
-use crate::serve::client::{Served, serve, serve_at};
+use crate::serve::{Served, serve, serve_at};
 use serde_json::{Value, json};
 use wire_page::{Chromium, Forwarder, Tab};
 
@@ -231,8 +231,12 @@ fn a_page_comes_back_to_a_server_that_was_killed() {
     lab.open(&["talk", "ask"]);
     // The card of the turn that was killed stays: what became of it was told while this page was away.
     tab.until("document.querySelectorAll('.card').length === 2");
-    let asked = tab.eval("state.approvals.at(-1).approvalId").as_str().unwrap().to_owned();
-    tab.click(&format!("[data-approval='{asked}'] .approve"));
+    let [stale, asked] = [0, 1].map(|at| tab.eval(&format!("state.approvals[{at}].approvalId")));
+    let pending = lab.served.get("/api/approvals")["approvals"].clone();
+    assert_eq!((pending.as_array().unwrap().len(), &pending[0]["id"]), (1, &asked));
+    tab.click(&format!("[data-approval={stale}] .approve"));
+    tab.until("document.querySelector('#error').innerText.startsWith('409: ')");
+    tab.click(&format!("[data-approval={asked}] .approve"));
     tab.until("document.querySelectorAll('.card').length === 1");
     lab.open(&["end"]);
     tab.until(COMPLETED);

@@ -4,7 +4,7 @@
 
 use crate::batches::with_worker;
 use crate::environment::{TestEnvironment, scripted_agent};
-use crate::serve::client::{Served, serve};
+use crate::serve::{Served, serve};
 use serde_json::{Value, json};
 use std::path::Path;
 

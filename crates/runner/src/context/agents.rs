@@ -51,7 +51,7 @@ impl AgentChange {
             return Err(Error::usage(format!("there is an agent {name} already"), hint));
         }
         config["agents"][name] = serde_json::to_value(agent).expect("BUG: an agent is plain data");
-        let mut registry = policies.agent_registry();
+        let mut registry = policies.agent_registry().clone();
         let known = registry.agents.len();
         for role in roles {
             if registry.find(name, *role).is_none() {
@@ -66,8 +66,9 @@ impl AgentChange {
     pub fn removing(context: &Context, name: &str) -> Result<AgentChange> {
         let (found, policies) = trusted_files(context)?;
         let mut config = document(&found);
-        let mut registry = policies.agent_registry();
-        let (known, built_in) = (registry.agents.len(), Policies::built_in().agent_registry());
+        let mut registry = policies.agent_registry().clone();
+        let (known, built_in) = (registry.agents.len(), Policies::built_in());
+        let built_in = built_in.agent_registry();
         registry.agents.retain(|agent| agent.agent_id != name || built_in.agents.contains(agent));
         let is_registered = registry.agents.len() < known;
         let was_there = config["agents"].as_object_mut().and_then(|agents| agents.remove(name)).is_some();
@@ -133,8 +134,9 @@ impl AgentChange {
 
 /// An entry that gives a role what the built-in registry gives it.
 fn registered(name: &str, role: AgentRole) -> RegisteredAgent {
-    let built_in = Policies::built_in().agent_registry();
-    let usual = built_in.agents.into_iter().find(|agent| agent.role == role).map(|agent| agent.defaults);
+    let built_in = Policies::built_in();
+    let mut agents = built_in.agent_registry().agents.iter();
+    let usual = agents.find(|agent| agent.role == role).map(|agent| agent.defaults.clone());
     let defaults = usual.unwrap_or(Defaults {
         sandbox: Platform::WorkspaceWrite,
         approval_policy: ApprovalPolicy::Never,

@@ -88,7 +88,7 @@ impl Machine {
             Some(policies) => policies.commands(),
             None => load_policies(&self.context.layout)?.commands(),
         };
-        Ok(self.commands.insert(Arc::new(read)).clone())
+        Ok(self.commands.insert(read).clone())
     }
 
     /// See [`redactor`]; made once.

@@ -8,14 +8,13 @@ use crate::record::approval::{self, OF_COMMAND, Redeemed};
 use crate::record::{Pending, SharedRun};
 use crate::world::{Allowed, Answered, Question, Witness};
 use crate::{Error, Result};
-use contract::policy::CommandPolicy;
 use contract::session::{Decision, Permission, ToolKind};
 use contract::work::{Gate, NetworkRight, ShellRight};
 use contract::{ApprovalTerms, Fact, Policies, RepoPath, SessionEvent, TreeId};
 use run::gate::command::{self, Origin};
 use run::{Run, TurnSpec};
 use serde_json::Value;
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -32,8 +31,6 @@ pub(crate) struct OnRecord<'w, 'a> {
     shared: Arc<SharedRun<'a>>,
     store: &'w Store,
     policies: &'w Policies,
-    /// What commands are judged by, once one is.
-    commands: OnceCell<CommandPolicy>,
     spec: TurnSpec,
     run: Run,
     pending: RefCell<Vec<Pending>>,
@@ -63,7 +60,6 @@ impl<'w, 'a> OnRecord<'w, 'a> {
             shared: driver.shared.clone(),
             store: driver.store,
             policies: driver.policies,
-            commands: OnceCell::new(),
             spec,
             run: driver.run.clone(),
             pending: RefCell::default(),
@@ -178,10 +174,6 @@ impl<'w, 'a> OnRecord<'w, 'a> {
         Answered::Now(Decision::Deny { message })
     }
 
-    fn commands(&self) -> &CommandPolicy {
-        self.commands.get_or_init(|| self.policies.commands())
-    }
-
     fn command(&self, permission: &Permission) -> Answered {
         let is_asked_about = self.spec.rights.shell != ShellRight::Never;
         let Some(line) = &permission.command else {
@@ -193,7 +185,7 @@ impl<'w, 'a> OnRecord<'w, 'a> {
         if let Some(why) = self.forbidden(line) {
             return deny(why);
         }
-        let decision = command::decide_line(line, self.commands());
+        let decision = command::decide_line(line, &self.policies.commands());
         // It runs where it is confined, and nobody is to be asked; some agents ask nevertheless.
         match if is_asked_about { decision } else { decision.unasked() } {
             // Nothing runs on trust alone where the contract trusts nothing.
@@ -219,7 +211,7 @@ impl<'w, 'a> OnRecord<'w, 'a> {
         // Code may have lines and tabs; they are shown as what they are.
         let code = || ["sh", "-c", &line.replace(['\n', '\t'], " ")].map(str::to_owned).to_vec();
         let argv = command::split(line).unwrap_or_else(|_| code());
-        match command::decide(&argv, Origin::Contract, self.commands()) {
+        match command::decide(&argv, Origin::Contract, &self.policies.commands()) {
             command::Decision::Deny { rule, why } => Some(format!("{rule}: {why}")),
             _ => None,
         }

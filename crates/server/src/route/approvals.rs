@@ -87,6 +87,13 @@ pub(crate) fn resolve(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     if asked.state != ApprovalState::Pending {
         return Err(Problem::conflict(format!("the approval is {} already", asked.state)));
     }
+    // The turn that asked may be over.
+    let is_waited_for = app.with_reader(|reader| {
+        Ok(!reader.has_graph(&asked.run_id)? || reader.asked()?.iter().any(|(_, it)| it.approval_id == id.to_string()))
+    })?;
+    if !is_waited_for {
+        return Err(Problem::conflict("nothing waits for this approval any more: the turn that asked is over"));
+    }
     let decision = match resolution.status {
         ResolutionStatus::Denied => ApprovalDecision::Denied,
         ResolutionStatus::Approved | ResolutionStatus::Modified => ApprovalDecision::Granted,

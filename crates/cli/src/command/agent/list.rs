@@ -37,7 +37,8 @@ impl Args {
     pub(super) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
         let context = here.context_to_be()?;
         let path = context.layout.config();
-        let registry = load_policies(&context.layout)?.agent_registry();
+        let policies = load_policies(&context.layout)?;
+        let registry = policies.agent_registry();
         let (config, is_trusted) = match path.exists() {
             false => (Config::starting_point(), true),
             true => {
@@ -47,8 +48,7 @@ impl Args {
             }
         };
         let looked_at = if is_trusted { config.clone() } else { Config::starting_point() };
-        let mut rows: Vec<Row> =
-            runner::survey(&context, &looked_at).into_iter().map(|it| row(it, &registry)).collect();
+        let mut rows: Vec<Row> = runner::survey(&context, &looked_at).into_iter().map(|it| row(it, registry)).collect();
         let others = config.agents.keys().filter(|name| !rows.iter().any(|row| row.name == **name && row.configured));
         let others: Vec<Row> =
             others.map(|name| not_asked(here, &context, &config, name, is_trusted, &registry)).collect();
