@@ -64,7 +64,6 @@ fn what_is_wrong_with_a_body_is_told_with_its_place_and_never_as_422() {
     }
     let deep = format!("{{\"contract\":{}{}}}", "[".repeat(40), "]".repeat(40));
     served.send("POST", "/api/runs", &headers, deep.as_bytes()).with(400);
-    served.ask("POST", "/api/runs", Some(&json!({"sentence": "make it new"}))).with(501);
     served.ask("GET", "/api/runs?limit=x", None).with(400);
     served.ask("GET", "/api/runs?limit=101", None).with(400);
     served.ask("GET", "/api/runs?other=1", None).with(400);
