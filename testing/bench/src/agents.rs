@@ -23,7 +23,7 @@ pub(crate) const SPEAK: &str = "speak-acp";
 
 const TARGET_EVENT_US: f64 = 50.0;
 const TARGET_MB: f64 = 20.0;
-const TARGET_BARE: f64 = 1.1;
+const TARGET_BARE: f64 = 1.3;
 
 /// The kernel counts processor time in ticks.
 const TICKS_A_SECOND: f64 = 100.0;

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How many files one folder of a made-up repository has.
@@ -27,6 +28,8 @@ pub(crate) struct World {
     pub(crate) quick: bool,
     path: OsString,
     named: AtomicU32,
+    /// Where below the folder new names are.
+    spot: Mutex<&'static str>,
     _kept: tempfile::TempDir,
 }
 
@@ -38,11 +41,13 @@ impl World {
         let place = args.dir.as_deref().unwrap_or(Path::new("/var/tmp"));
         let kept = tempfile::Builder::new().prefix("bench-").tempdir_in(place)?;
         let dir = kept.path().canonicalize()?;
+        spread(&dir);
         std::fs::create_dir(dir.join("home"))?;
         let path = std::env::var_os("PATH").unwrap_or_default();
         let (norma, tools, quick) = (args.norma.clone(), args.tools.clone(), args.quick);
         let peers = args.root.join("testing/bench/peers");
-        Ok(World { dir, norma, peers, tools, quick, path, named: AtomicU32::new(0), _kept: kept })
+        let (named, spot) = (AtomicU32::new(0), Mutex::new(""));
+        Ok(World { dir, norma, peers, tools, quick, path, named, spot, _kept: kept })
     }
 
     /// How many of something, by how much time there is.
@@ -52,7 +57,13 @@ impl World {
 
     /// A name in the folder that nobody had yet.
     pub(crate) fn fresh_name(&self, kind: &str) -> String {
-        format!("{kind}-{}", self.named.fetch_add(1, Ordering::Relaxed))
+        let spot = *self.spot.lock().expect("BUG: nobody panics with it");
+        format!("{spot}{kind}-{}", self.named.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Has new names lie in a directory that ends with a slash, or in the folder itself.
+    pub(crate) fn name_below(&self, spot: &'static str) {
+        *self.spot.lock().expect("BUG: nobody panics with it") = spot;
     }
 
     /// The search path agents and git get.
@@ -103,6 +114,17 @@ impl World {
         let status = child.wait()?;
         if status.success() { Ok(()) } else { Err(format!("git {args:?} ended with {status}").into()) }
     }
+}
+
+/// Has ext4 put each directory that is made here into a part of the disk of its own, so that no sample works where another
+/// one has just deleted files. Other file systems have no such mark, and need none.
+fn spread(dir: &Path) {
+    let mark = || -> std::io::Result<()> {
+        let dir = std::fs::File::open(dir)?;
+        let flags = rustix::fs::ioctl_getflags(&dir)?;
+        Ok(rustix::fs::ioctl_setflags(&dir, flags | rustix::fs::IFlags::TOPDIR)?)
+    };
+    let _ = mark();
 }
 
 /// One commit, as `git fast-import` reads it.

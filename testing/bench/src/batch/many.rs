@@ -27,7 +27,7 @@ pub(crate) fn run(world: &World, kinds: &[Kind]) -> Result<Table> {
         let sizes: Vec<Graph> =
             [1000, largest].into_iter().map(|items| sized(world.count(items, items / 10))).collect();
         let (mut few, mut many) = (Samples::default(), vec![Samples::default(); sizes.len()]);
-        for _ in 0..world.count(3, 1) {
+        for _ in 0..world.count(2, 1) {
             // Interleaved, so that what else the machine does hits all alike.
             few.push(own::time(world, *kind, small, JOBS)?.item_ms);
             for (graph, samples) in sizes.iter().zip(&mut many) {
