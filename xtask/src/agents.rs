@@ -18,7 +18,7 @@ const PLACE: &str = "target/agents";
 /// What npm reads. The lock comes without addresses: which registry to ask is this machine's business.
 const FILES: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
 /// Written last, so an install that broke off is done again.
-const STAMP: &str = "installed.sha256";
+pub(crate) const STAMP: &str = "installed.sha256";
 
 pub(crate) fn run(root: &Path, args: &[String]) -> Outcome {
     let is_json = match args {
@@ -35,7 +35,7 @@ fn install(root: &Path) -> Result<(), Vec<String>> {
     let one = |problem: String| vec![problem];
     let place = root.join(PLACE);
     let stamp = place.join(STAMP);
-    let digest = digest(&root.join(SOURCE)).map_err(one)?;
+    let digest = digest(&root.join(SOURCE).join("package-lock.json")).map_err(one)?;
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == digest) {
         tell(&format!("agents: {PLACE} is as {SOURCE}/package-lock.json says"));
         return Ok(());
@@ -53,15 +53,20 @@ fn install(root: &Path) -> Result<(), Vec<String>> {
 
 /// Puts what npm reads where it is to install, and takes the stamp of what was there before away first.
 fn prepare(source: &Path, place: &Path) -> io::Result<()> {
-    fs::create_dir_all(place)?;
-    match fs::remove_file(place.join(STAMP)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    empty_stamp(place)?;
     for file in FILES {
         fs::copy(source.join(file), place.join(file))?;
     }
     Ok(())
+}
+
+/// A place with no stamp.
+pub(crate) fn empty_stamp(place: &Path) -> io::Result<()> {
+    fs::create_dir_all(place)?;
+    match fs::remove_file(place.join(STAMP)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn npm_is_there() -> Result<(), String> {
@@ -73,10 +78,9 @@ fn npm_is_there() -> Result<(), String> {
     }
 }
 
-/// The lock's digest, which stands for everything that is installed.
-fn digest(source: &Path) -> Result<String, String> {
-    let lock = source.join("package-lock.json");
-    let bytes = fs::read(&lock).map_err(|error| format!("could not read {}: {error}", lock.display()))?;
+/// The digest of a lock file, which stands for everything that is installed.
+pub(crate) fn digest(lock: &Path) -> Result<String, String> {
+    let bytes = fs::read(lock).map_err(|error| format!("could not read {}: {error}", lock.display()))?;
     Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
@@ -128,7 +132,8 @@ mod tests {
         fs::create_dir_all(root.join(SOURCE)).unwrap();
         fs::create_dir_all(root.join(PLACE)).unwrap();
         fs::write(root.join(SOURCE).join("package-lock.json"), "{}").unwrap();
-        fs::write(root.join(PLACE).join(STAMP), digest(&root.join(SOURCE)).unwrap()).unwrap();
+        let lock = root.join(SOURCE).join("package-lock.json");
+        fs::write(root.join(PLACE).join(STAMP), digest(&lock).unwrap()).unwrap();
         assert_eq!(install(&root), Ok(()));
         fs::remove_dir_all(&root).unwrap();
     }

@@ -7,6 +7,7 @@ mod logs;
 mod packages;
 mod parts;
 mod release;
+mod schemathesis;
 mod seeds;
 mod soak;
 mod test;
@@ -23,7 +24,7 @@ const USAGE: &str = "usage: cargo xtask <verb>
 
   test [ARGS]             agents if they can be had, build, every test that ARGS select, as for cargo test; seeds, tidy,
                           and advisories where cargo-deny is installed
-  soak [--seeds N] [days|crashes|syscalls|power|recovery|capture|cases]…
+  soak [--seeds N] [days|crashes|syscalls|power|recovery|capture|cases|honest|server]…
                           the long series of the suites that kill, cut the power and simulate
   ci                      fmt, clippy, test: what must hold before a commit
   tidy                    the rules of this code base that no other tool knows
@@ -31,6 +32,7 @@ const USAGE: &str = "usage: cargo xtask <verb>
                           docs/conformance.md promises nothing that is not there
   schemas                 rewrite schemas/ from the types
   agents [--json]         install the real agent programs that tests drive, below target/agents/
+  schemathesis            install what checks the server against its own document, below target/schemathesis/
   logs [--norma PROGRAM]  write runs of this version to testing/logs/, for every later version to verify and replay
   release [--profile P] [--allow-dirty]
                           an archive with both programs, checksums, SBOM and provenance, in target/dist-archive/
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         "seeds" => seeds::check(&root, args),
         "schemas" => verbs::schemas(&root),
         "agents" => agents::run(&root, args),
+        "schemathesis" => schemathesis::run(&root),
         "bench" => bench::run(&root, args),
         "logs" => logs::run(&root, args),
         "release" => release::run(&root, args),

@@ -71,10 +71,10 @@ impl Parts {
         for (name, elapsed, ended) in self.parts {
             let seconds = elapsed.as_secs_f64();
             match ended {
-                Ended::Passed => lines.push(format!("{name:<9} {seconds:>7.1} s  ok")),
-                Ended::Skipped(why) => lines.push(format!("{name:<9}       -    skipped: {why}")),
+                Ended::Passed => lines.push(format!("{name:<12} {seconds:>7.1} s  ok")),
+                Ended::Skipped(why) => lines.push(format!("{name:<12}       -    skipped: {why}")),
                 Ended::Failed(found) => {
-                    lines.push(format!("{name:<9} {seconds:>7.1} s  FAILED"));
+                    lines.push(format!("{name:<12} {seconds:>7.1} s  FAILED"));
                     problems.extend(found.into_iter().map(|problem| format!("{name}: {problem}")));
                 }
             }

@@ -12,25 +12,54 @@ const SEEDS: u64 = 10_000;
 /// Days of a slice: about a minute on two processors.
 const SLICE: u64 = 1_000;
 
-/// Another series: arguments of `cargo test`, and the variable that makes it long.
+/// Another series: arguments of `cargo test`, the beginnings of the names of tests where there are several, and the
+/// variable that makes it long.
 struct Series {
     name: &'static str,
     args: &'static [&'static str],
+    tests: &'static [&'static str],
     variable: Option<(&'static str, &'static str)>,
 }
 
-const SERIES: [Series; 7] = [
-    Series { name: "crashes", args: &["--test", "crash_points"], variable: None },
-    Series { name: "syscalls", args: &["--test", "syscalls"], variable: Some(("NORMA_STRACE_SAMPLES", "1000")) },
-    Series { name: "power", args: &["--test", "power_loss"], variable: None },
-    Series { name: "recovery", args: &["--test", "store", "recovery"], variable: Some(("PROPTEST_CASES", "4000")) },
-    Series { name: "capture", args: &["--test", "workspace", "property"], variable: Some(("PROPTEST_CASES", "1000")) },
+const SERIES: [Series; 8] = [
+    Series { name: "crashes", args: &["--test", "crash_points"], tests: &[], variable: None },
+    Series {
+        name: "syscalls",
+        args: &["--test", "syscalls"],
+        tests: &[],
+        variable: Some(("NORMA_STRACE_SAMPLES", "1000")),
+    },
+    Series { name: "power", args: &["--test", "power_loss"], tests: &[], variable: None },
+    Series {
+        name: "recovery",
+        args: &["--test", "store"],
+        tests: &["recovery"],
+        variable: Some(("PROPTEST_CASES", "4000")),
+    },
+    Series {
+        name: "capture",
+        args: &["--test", "workspace"],
+        tests: &["property"],
+        variable: Some(("PROPTEST_CASES", "1000")),
+    },
     Series {
         name: "cases",
         args: &["--lib", "--test", "run", "--test", "gateway"],
+        tests: &[],
         variable: Some(("PROPTEST_CASES", "20000")),
     },
-    Series { name: "honest", args: &["--test", "e2e", "honest"], variable: Some(("NORMA_HONEST_COMMITS", "300")) },
+    Series {
+        name: "honest",
+        args: &["--test", "e2e"],
+        tests: &["honest"],
+        variable: Some(("NORMA_HONEST_COMMITS", "300")),
+    },
+    Series {
+        name: "server",
+        args: &["--test", "e2e"],
+        tests: &["load_", "wire_schema", "serve::streams::a_server_that_is_killed"],
+        variable: Some(("NORMA_SOAK", "1")),
+    },
 ];
 
 pub(crate) fn run(root: &Path, args: &[String]) -> Outcome {
@@ -42,7 +71,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Outcome {
     }
     for series in SERIES.iter().filter(|series| is_asked(series.name)) {
         tell(&format!("soak: {}", series.name));
-        parts.run(series.name, || test(root, series.args, series.variable.as_slice()));
+        parts.run(series.name, || test(root, series.args, series.tests, series.variable.as_slice()));
     }
     parts.summary()
 }
@@ -69,16 +98,15 @@ fn days(root: &Path, seeds: u64) -> Outcome {
         tell(&format!("soak: days {first} to {} of {seeds}, {} slices failed", first + count, problems.len()));
         let numbers = [("NORMA_SIM_FIRST", first.to_string()), ("NORMA_SIM_SEEDS", count.to_string())];
         let numbers = numbers.each_ref().map(|(name, value)| (*name, value.as_str()));
-        let args = ["--test", "simulation", "no_bad_day"];
-        problems.extend(test(root, &args, &numbers).err().unwrap_or_default());
+        problems.extend(test(root, &["--test", "simulation"], &["no_bad_day"], &numbers).err().unwrap_or_default());
     }
     if problems.is_empty() { Ok(String::new()) } else { Err(problems) }
 }
 
-fn test(root: &Path, args: &[&str], variables: &[(&str, &str)]) -> Outcome {
+fn test(root: &Path, args: &[&str], tests: &[&str], variables: &[(&str, &str)]) -> Outcome {
     // With the features that `cargo xtask test` builds with, so that nothing is built again.
     let mut command = cargo(root, &["test", "--quiet", "--workspace"]);
-    must_pass(command.args(args).args(["--", "--nocapture"]).envs(variables.iter().copied()))
+    must_pass(command.args(args).args(["--", "--nocapture"]).args(tests).envs(variables.iter().copied()))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod schedule;
 mod tally;
 
 use crate::parts::{Parts, print, tell};
-use crate::{Outcome, agents, packages, seeds, tidy, verbs};
+use crate::{Outcome, agents, packages, schemathesis, seeds, tidy, verbs};
 use build::Built;
 use std::path::Path;
 use tally::Tally;
@@ -84,10 +84,14 @@ pub(crate) fn test_parts(root: &Path, args: &[String], parts: &mut Parts) -> Tal
         let others = scope.spawn(|| {
             let mut others = Parts::default();
             others.offer("packages", || packages::install(in_ci));
-            if in_ci {
-                others.run("agents", || agents::run(root, &[]));
-            } else {
-                others.offer("agents", || agents::run(root, &[]));
+            let parts: [(_, &dyn Fn() -> Outcome); 2] =
+                [("schemathesis", &|| schemathesis::run(root)), ("agents", &|| agents::run(root, &[]))];
+            for (name, part) in parts {
+                if in_ci {
+                    others.run(name, part);
+                } else {
+                    others.offer(name, part);
+                }
             }
             others
         });

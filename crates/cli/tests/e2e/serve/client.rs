@@ -281,7 +281,12 @@ impl Socket {
         }
         frame.extend_from_slice(&[0; 4]);
         frame.extend_from_slice(payload);
-        self.stream.write_all(&frame)
+        self.send_raw(&frame)
+    }
+
+    /// Sends bytes that need be no frame.
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(bytes)
     }
 
     fn take(&mut self) -> Option<(u8, Vec<u8>)> {

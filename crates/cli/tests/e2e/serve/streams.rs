@@ -102,7 +102,11 @@ fn a_server_that_is_killed_again_and_again_loses_and_doubles_nothing() {
     let acts: Vec<Value> =
         (0..kills).map(|round| json!([{"patch": if round % 2 == 0 { PATCH } else { &back }}])).collect();
     env.script_unconfined(json!({"do": turns, "check": checks, "act": acts}));
-    env.configure(|config| config["budgets"] = json!({"max_iterations": kills + 2}));
+    env.configure(|config| {
+        config["budgets"] = json!({"max_iterations": kills + 2});
+        // The agent counts its turns by those that it is told of.
+        config["limits"] = json!({"look_back": 8 * (kills + 2)});
+    });
     let mut served = serve(&env);
     let port = served.port();
     let id = served.ask("POST", "/api/runs", Some(&json!({"goal": "make two loud"}))).with(201)["run"]["id"].clone();

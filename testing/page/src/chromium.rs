@@ -1,0 +1,251 @@
+//! Chromium without a window, driven over the pipe that it offers for that: no driver program and no port are needed
+//! beside Debian's own package. What is clicked is clicked with the mouse, where a person would.
+
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How often something that is waited for is looked for.
+const POLL: Duration = Duration::from_millis(50);
+/// The program's name in Debian.
+const PROGRAM: &str = "chromium";
+/// Asks nobody anything, keeps nothing, and needs no kernel features: it sees nothing but pages of the tests.
+const FLAGS: &str = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --disable-extensions \
+    --disable-background-networking --disable-component-update --disable-sync --no-first-run --mute-audio \
+    --no-default-browser-check --remote-debugging-pipe --window-size=1200,2400";
+
+/// A browser; it ends with its test.
+pub struct Chromium {
+    process: Child,
+    pipe: RefCell<Pipe>,
+    _profile: tempfile::TempDir,
+}
+
+struct Pipe {
+    to: ChildStdin,
+    from: Receiver<Value>,
+    last: u64,
+}
+
+impl Chromium {
+    /// Starts it; none if it is not installed, which is said.
+    #[track_caller]
+    pub fn start() -> Option<Chromium> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        if !std::env::split_paths(&path).any(|dir| dir.join(PROGRAM).is_file()) {
+            let reason = "chromium is not installed (Debian's package of that name)";
+            assert!(!not_run::in_ci(), "{reason}");
+            not_run::because(reason);
+            return None;
+        }
+        let profile = tempfile::Builder::new().prefix("norma-chromium-").tempdir().unwrap();
+        Some(Chromium::in_profile(profile))
+    }
+
+    fn in_profile(profile: tempfile::TempDir) -> Chromium {
+        // It reads commands from descriptor 3 and answers on 4, each ended by a zero byte.
+        let script = format!("exec {PROGRAM} {FLAGS} --user-data-dir=\"$0\" about:blank 3<&0 4>&1 0</dev/null 1>&2");
+        let mut process = Command::new("sh")
+            .args(["-c", &script])
+            .arg(profile.path())
+            .env("HOME", profile.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log_in(profile.path()))
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let (to, out) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        let (said, from) = channel();
+        std::thread::spawn(move || {
+            for message in BufReader::new(out).split(0).map_while(Result::ok) {
+                let Ok(message) = serde_json::from_slice(&message) else { return };
+                if said.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        Chromium { process, pipe: RefCell::new(Pipe { to, from, last: 0 }), _profile: profile }
+    }
+
+    /// Asks for something, of a tab or of the browser itself.
+    fn ask(&self, session: Option<&str>, method: &str, params: &Value) -> Value {
+        let mut pipe = self.pipe.borrow_mut();
+        pipe.last += 1;
+        let id = pipe.last;
+        let mut message = json!({"id": id, "method": method, "params": params});
+        if let Some(session) = session {
+            message["sessionId"] = json!(session);
+        }
+        pipe.to.write_all(format!("{message}\0").as_bytes()).unwrap();
+        pipe.to.flush().unwrap();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let answer = pipe.from.recv_timeout(left).unwrap_or_else(|why| panic!("{method} is not answered: {why}"));
+            if answer["id"] == id {
+                assert!(answer["error"].is_null(), "{method}: {answer}");
+                return answer["result"].clone();
+            }
+        }
+    }
+
+    /// Opens a tab at an address.
+    pub fn open(&self, url: &str) -> Tab<'_> {
+        let target = self.ask(None, "Target.createTarget", &json!({"url": "about:blank"}));
+        let wish = json!({"targetId": target["targetId"], "flatten": true});
+        let session = self.ask(None, "Target.attachToTarget", &wish)["sessionId"].as_str().unwrap().to_owned();
+        let tab = Tab { browser: self, session, target: target["targetId"].clone() };
+        tab.go(url);
+        tab
+    }
+}
+
+impl Drop for Chromium {
+    fn drop(&mut self) {
+        // Its own process group: everything that it started ends with it.
+        let group = format!("-{}", self.process.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+        let _ = self.process.wait();
+    }
+}
+
+/// What it says of itself, for whoever looks why it does not start.
+fn log_in(profile: &Path) -> Stdio {
+    std::fs::File::create(profile.join("chromium.log")).map_or_else(|_| Stdio::null(), Stdio::from)
+}
+
+/// A page in the browser.
+pub struct Tab<'b> {
+    browser: &'b Chromium,
+    session: String,
+    target: Value,
+}
+
+impl Tab<'_> {
+    fn ask(&self, method: &str, params: &Value) -> Value {
+        self.browser.ask(Some(&self.session), method, params)
+    }
+
+    /// Goes to an address, as somebody who types it.
+    pub fn go(&self, url: &str) {
+        self.ask("Page.navigate", &json!({"url": url}));
+        self.until("document.readyState === 'complete' && location.href !== 'about:blank'");
+    }
+
+    /// Loads the page again.
+    pub fn reload(&self) {
+        self.eval("window.isOld = true");
+        self.ask("Page.reload", &json!({}));
+        self.until("!window.isOld && document.readyState === 'complete'");
+    }
+
+    /// Closes it.
+    pub fn close(self) {
+        self.browser.ask(None, "Target.closeTarget", &json!({"targetId": self.target}));
+    }
+
+    /// The value of an expression in the page; what it promises is waited for.
+    #[track_caller]
+    pub fn eval(&self, expression: &str) -> Value {
+        match self.try_eval(expression) {
+            Ok(value) => value,
+            Err(why) => panic!("{expression}: {why}"),
+        }
+    }
+
+    /// The same, or what was thrown.
+    pub fn try_eval(&self, expression: &str) -> Result<Value, String> {
+        let wish = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
+        let answer = self.ask("Runtime.evaluate", &wish);
+        match &answer["exceptionDetails"] {
+            Value::Null => Ok(answer["result"]["value"].clone()),
+            thrown => Err(thrown["exception"]["description"].as_str().unwrap_or("thrown").to_owned()),
+        }
+    }
+
+    /// Waits until an expression is true; what it waits for must come without further ado.
+    #[track_caller]
+    pub fn until(&self, expression: &str) {
+        let until = Instant::now() + PATIENCE;
+        // A page that is being loaded has nothing of the one before, so what throws is asked again.
+        while self.try_eval(expression) != Ok(Value::Bool(true)) {
+            if Instant::now() > until {
+                let shown =
+                    "document.body.innerText + JSON.stringify(typeof page === 'undefined' ? {} : page, null, 1)";
+                let shown = self.try_eval(shown).unwrap_or_default();
+                panic!("{expression} does not hold:\n{}", shown.as_str().unwrap_or_default());
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// The text of whatever a selector finds.
+    #[track_caller]
+    pub fn text(&self, selector: &str) -> String {
+        let found = self.eval(&format!("document.querySelector({}).innerText", quoted(selector)));
+        found.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// How much a selector finds.
+    #[track_caller]
+    pub fn count(&self, selector: &str) -> u64 {
+        self.eval(&format!("document.querySelectorAll({}).length", quoted(selector))).as_u64().unwrap_or_default()
+    }
+
+    /// Clicks on what a selector finds, once it is there.
+    #[track_caller]
+    pub fn click(&self, selector: &str) {
+        let at = self.place(selector);
+        self.mouse("mousePressed", &at);
+        self.mouse("mouseReleased", &at);
+    }
+
+    /// Drags what one selector finds to what another one does.
+    #[track_caller]
+    pub fn drag(&self, from: &str, to: &str) {
+        let at = self.place(from);
+        self.mouse("mousePressed", &at);
+        let at = self.place(to);
+        self.mouse("mouseReleased", &at);
+    }
+
+    /// Types into a field, in place of what is there.
+    #[track_caller]
+    pub fn fill(&self, selector: &str, text: &str) {
+        self.click(selector);
+        self.eval(&format!("document.querySelector({}).select()", quoted(selector)));
+        self.ask("Input.insertText", &json!({"text": text}));
+    }
+
+    /// Moves the mouse onto the middle of something; answers where that is.
+    #[track_caller]
+    fn place(&self, selector: &str) -> Value {
+        let found = quoted(selector);
+        self.until(&format!("document.querySelector({found}) !== null"));
+        let at = self.eval(&format!(
+            "(() => {{ const it = document.querySelector({found}); it.scrollIntoView({{block: 'center'}});
+               const box = it.getBoundingClientRect(); return {{x: box.x + box.width / 2, y: box.y + box.height / 2}}; }})()"
+        ));
+        self.mouse("mouseMoved", &at);
+        at
+    }
+
+    fn mouse(&self, kind: &str, at: &Value) {
+        let buttons = i32::from(kind != "mouseReleased");
+        let wish =
+            json!({"type": kind, "x": at["x"], "y": at["y"], "button": "left", "buttons": buttons, "clickCount": 1});
+        self.ask("Input.dispatchMouseEvent", &wish);
+    }
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
