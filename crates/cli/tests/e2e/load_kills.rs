@@ -132,6 +132,8 @@ fn a_server_that_is_killed_while_agents_talk_and_ask_loses_and_doubles_nothing()
             }
             killed += 1;
             client.forget_what_may_be_cut();
+            // It has the port and the state directory until it is gone.
+            drop(served);
             served = serve_at(&env, port, &[]);
         }
         is_whole(&env, &served, &client);

@@ -213,7 +213,7 @@ fn a_page_denies_pauses_continues_and_deletes() {
 #[test]
 fn a_page_comes_back_to_a_server_that_was_killed() {
     let Some(browser) = Chromium::start() else { return };
-    let mut lab = Lab::new();
+    let lab = Lab::new();
     let tab = lab.page(&browser);
     let id = lab.start(&tab);
     lab.open(&["talk", "ask"]);
@@ -224,8 +224,12 @@ fn a_page_comes_back_to_a_server_that_was_killed() {
     }
     lab.served.norma.signal("KILL");
     tab.until("page.sockets.at(-1).readyState === WebSocket.CLOSED");
-    let port = lab.served.port();
-    lab.served = serve_at(&lab.env, port, &[]);
+    let Lab { env, served, forwarder } = lab;
+    let port = served.port();
+    // It has the port and the state directory until it is gone.
+    drop(served);
+    let served = serve_at(&env, port, &[]);
+    let lab = Lab { env, served, forwarder };
     tab.until(&format!("page.sockets.length > {sockets} && page.sockets.at(-1).readyState === WebSocket.OPEN"));
     lab.is_at_first_gate(&id);
     lab.open(&["talk", "ask"]);

@@ -350,7 +350,7 @@ impl<'a> Driving<'a> {
                 write("scorecard.md", b"# Scores\n");
                 write("verdict.json", b"{\"version\":1,\"verdict\":\"PASS\",\"criteria\":[]}");
             }
-            Role::Act | Role::Worker => write("patch.diff", b"--- a/f\n+++ b/f\n"),
+            Role::Act | Role::Worker | Role::Node => write("patch.diff", b"--- a/f\n+++ b/f\n"),
         }
         evidence
     }
@@ -462,6 +462,7 @@ impl<'a> Driving<'a> {
                     break;
                 }
                 Due::Item { .. } | Due::Approval | Due::Ask(_) | Due::Pause { .. } | Due::Nothing => break,
+                Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) => break,
             }
         }
         if self.run.status.is_terminal() && !self.is_sealed() {

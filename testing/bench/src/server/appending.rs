@@ -22,7 +22,7 @@ pub(crate) const SERVE: &str = "serve-appending";
 const PAUSE: Duration = Duration::from_millis(2);
 
 fn step() -> StepRef {
-    StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None }
+    StepRef { index: 1, role: Role::Plan, iteration: 1, attempt: 1, item: None, node: None }
 }
 
 /// A fact as there are most of them: an agent that says something.
@@ -61,7 +61,7 @@ pub(crate) fn serve(dir: &Path, norma: &Path, home: &Path) -> Result<()> {
     let hosting = Arc::new(*hosting);
     let store = &hosting.state().store;
     let mut log = open_run(store, 0)?;
-    store.append(&mut log, vec![Fact::StepStarted { step: step(), base: None }], Vec::new())?;
+    store.append(&mut log, vec![Fact::StepStarted { step: step(), base: None, taken: None }], Vec::new())?;
     let options = Options {
         port: 0,
         listen: None,
