@@ -16,7 +16,7 @@ pub(crate) use client::{Frame, Served, Socket, serve, serve_at};
 use serde_json::{Value, json};
 
 /// A server with one run that has passed.
-fn with_a_run() -> (TestEnvironment, client::Served) {
+fn with_a_run() -> (TestEnvironment, Served) {
     let env = TestEnvironment::new(json!({}));
     env.norma(&["run", "1"]).success();
     let served = serve(&env);
