@@ -93,7 +93,7 @@ fn check(here: &Surroundings, context: &Context, file: &Path) -> Outcome<ExitCod
 
 fn new(here: &Surroundings, context: &Context, draft: Draft, output: Option<&Path>) -> Outcome<ExitCode> {
     let policies = settings(here, context)?.policies;
-    let contract = draft.contract(&policies.agent_registry(), &policies.mcp_allowlist());
+    let contract = draft.contract(policies.agent_registry(), &policies.mcp_allowlist());
     let contract = contract.map_err(|why| CommandError::usage(why, "name another one with --agent"))?;
     let text = serde_json::to_string_pretty(&contract).expect("BUG: a contract is plain data") + "\n";
     let text = with_schema(here, context, &text, output)?;

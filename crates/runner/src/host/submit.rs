@@ -73,7 +73,7 @@ pub fn submit(
     };
     let threads = Threads::new(layout.threads());
     let terms = Terms {
-        registry: &policies.agent_registry(),
+        registry: policies.agent_registry(),
         agents: &settings.config.agents,
         confined: settings.config.sandbox.backend == Backend::Native,
         mcp: &policies.mcp_allowlist(),

@@ -51,7 +51,7 @@ impl Args {
         let mut rows: Vec<Row> = runner::survey(&context, &looked_at).into_iter().map(|it| row(it, registry)).collect();
         let others = config.agents.keys().filter(|name| !rows.iter().any(|row| row.name == **name && row.configured));
         let others: Vec<Row> =
-            others.map(|name| not_asked(here, &context, &config, name, is_trusted, &registry)).collect();
+            others.map(|name| not_asked(here, &context, &config, name, is_trusted, registry)).collect();
         rows.retain(|row| !others.iter().any(|other| other.name == row.name));
         rows.extend(others);
         rows.sort_by(|one, other| one.name.cmp(&other.name));
