@@ -912,6 +912,7 @@ impl Fact {
     }
 
     /// One sentence for people.
+    #[expect(clippy::too_many_lines, reason = "one arm a fact, and none of them decides anything")]
     pub fn message(&self) -> String {
         match self {
             Fact::RunStarted(started) => format!("Run started: {}", started.contract.goal),
@@ -957,6 +958,42 @@ impl Fact {
                 let choice = if said.choice.is_empty() { String::new() } else { format!(" {:?}", said.choice) };
                 format!("{} answered {}{choice}{words}", said.by, said.wait)
             }
+            Fact::BudgetExceeded(over) => over.to_string(),
+            Fact::LandingStarted(landing) => format!("Landing on {}", landing.target),
+            Fact::Landed(landing) => format!("Landed on {}", landing.target),
+            Fact::LandingDeclined(declined) => format!("Not landed: {}", declined.why),
+            Fact::RunResumed { .. } => "Run resumed".into(),
+            Fact::EvidenceLost { findings } => format!("evidence is missing or changed: {}", findings.join("; ")),
+            Fact::RunPaused(end)
+            | Fact::RunPassed(end)
+            | Fact::RunFailed(end)
+            | Fact::RunDenied(end)
+            | Fact::RunTimedOut(end)
+            | Fact::RunStopped(end)
+            | Fact::RunCanceled(end) => end.message.clone(),
+            Fact::NodeAdded(_)
+            | Fact::NodeChanged(_)
+            | Fact::NodeHeld { .. }
+            | Fact::NodeReset { .. }
+            | Fact::NodeRemoved { .. }
+            | Fact::EdgeSet(_)
+            | Fact::EdgeRemoved { .. }
+            | Fact::MessageSent(_)
+            | Fact::HandoffSent(_)
+            | Fact::NodeWished { .. }
+            | Fact::NodeAsked(_)
+            | Fact::NodeAnswered(_)
+            | Fact::ModeChanged(_)
+            | Fact::PhaseChanged(_)
+            | Fact::DoneMarked { .. }
+            | Fact::ChangeProposed(_)
+            | Fact::RunStalled(_) => self.graph_message(),
+        }
+    }
+
+    /// The same of what only a graph has.
+    fn graph_message(&self) -> String {
+        match self {
             Fact::NodeAdded(added) => format!("Node {} added by {}", added.terms.label, added.by),
             Fact::NodeChanged(changed) => format!("Node {} changed by {}", changed.new.label, changed.by),
             Fact::NodeHeld { held: true, by, .. } => format!("Node stopped by {by}"),
@@ -981,19 +1018,7 @@ impl Fact {
             Fact::RunStalled(stalled) => {
                 format!("Stalled: {}", stalled.evidence.summaries.last().map_or("", |said| first_line(said)))
             }
-            Fact::BudgetExceeded(over) => over.to_string(),
-            Fact::LandingStarted(landing) => format!("Landing on {}", landing.target),
-            Fact::Landed(landing) => format!("Landed on {}", landing.target),
-            Fact::LandingDeclined(declined) => format!("Not landed: {}", declined.why),
-            Fact::RunResumed { .. } => "Run resumed".into(),
-            Fact::EvidenceLost { findings } => format!("evidence is missing or changed: {}", findings.join("; ")),
-            Fact::RunPaused(end)
-            | Fact::RunPassed(end)
-            | Fact::RunFailed(end)
-            | Fact::RunDenied(end)
-            | Fact::RunTimedOut(end)
-            | Fact::RunStopped(end)
-            | Fact::RunCanceled(end) => end.message.clone(),
+            _ => unreachable!("BUG: what every run may have is told elsewhere"),
         }
     }
 

@@ -9,4 +9,4 @@ mod kills;
 mod rights;
 mod terminal;
 mod turns;
-mod world;
+pub(crate) mod world;

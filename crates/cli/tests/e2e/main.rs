@@ -51,6 +51,7 @@ mod trust;
 mod verbs;
 mod versions;
 mod walls;
+mod wire_graph;
 mod wire_page;
 mod wire_schema;
 mod wire_service;

@@ -7,6 +7,7 @@ pub(crate) mod approvals;
 mod budgets;
 mod contracts;
 mod form;
+mod graph;
 mod hostile;
 mod instructions;
 mod loops;

@@ -125,7 +125,7 @@ const COMPLETED: &str = "document.querySelector('#status').innerText === 'COMPLE
 
 /// What went wrong in the page, and what a socket was sent twice.
 #[track_caller]
-fn is_well(tab: &Tab<'_>) {
+pub(crate) fn is_well(tab: &Tab<'_>) {
     assert_eq!(tab.eval("page.errors"), json!([]));
     let doubled = "(() => { const seen = new Set(); return page.frames.map(({by, event}) => `${by} ${event.id}`)
         .filter((key) => seen.has(key) || !seen.add(key)); })()";

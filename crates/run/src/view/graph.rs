@@ -35,7 +35,7 @@ fn shown(run: &RunId, terms: &NodeTerms, kind: Option<AgentType>, ts: Timestamp)
         summary: "idle".to_owned(),
         last_activity_at: ts,
         capabilities: terms.capabilities,
-        permissions: effective(terms),
+        permissions: effective(terms, kind),
         session: Session { session_id: String::new(), reset_commands: terms.reset_commands.clone() },
         connection: Some(Connection {
             status: ConnectionStatus::Idle,

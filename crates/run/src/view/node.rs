@@ -1,8 +1,9 @@
 //! Nodes: who fills the roles of a loop and who carries out the items of a batch, with what they may do. Rights are those
 //! that a turn is given (`spec.rs`), so a node never shows more than its agent has.
 
+use crate::workflow::graph::rights::permissions_mode;
 use contract::view::graph::{
-    Capabilities, Connection, ConnectionStatus, Node, NodeStatus, Permissions, PermissionsMode, Provider, Session,
+    Capabilities, Connection, ConnectionStatus, Node, NodeStatus, Permissions, Provider, Session,
 };
 use contract::work::ShellRight;
 use contract::{AgentConfig, AgentType, Earlier, Item, ItemAdded, Role, RunId, StepRef, Timestamp};
@@ -166,22 +167,13 @@ fn node(
             run_commands: shell != ShellRight::Deny,
             delegate_only: false,
         },
-        permissions: Permissions { cli_permissions_mode: mode(shell, kind), spawn_requires_approval: true },
+        permissions: Permissions { cli_permissions_mode: permissions_mode(shell, kind), spawn_requires_approval: true },
         session: Session { session_id: String::new(), reset_commands: reset_commands(kind) },
         connection: Some(connection(ConnectionStatus::Idle, None)),
         inbox_count: Some(0),
         custom_system_prompt: None,
         agent: kind,
         model: agent.and_then(|agent| agent.model.clone()),
-    }
-}
-
-/// What is in force: under `never` a program that cannot ask asks nobody. An agent that can asks norma, whatever its contract
-/// says of commands, and norma a person about tools that no rule knows.
-fn mode(shell: ShellRight, kind: Option<AgentType>) -> PermissionsMode {
-    match (shell, kind) {
-        (ShellRight::Never, None | Some(AgentType::Exec)) => PermissionsMode::Skip,
-        _ => PermissionsMode::Gated,
     }
 }
 

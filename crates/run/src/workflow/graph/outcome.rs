@@ -4,7 +4,7 @@
 use crate::Run;
 use crate::bounded::cut;
 use crate::view::graph_node_id;
-use crate::workflow::graph::rights::{effective, item};
+use crate::workflow::graph::rights::{item, spawn_requires_approval};
 use crate::workflow::graph::{NodeState, NodeTurn, State, Wished};
 use contract::graph::{
     ChangeProposed, EdgeSet, Expectation, HandoffSent, NodeAdded, NodeAnswered, NodeMessage, NodeResult, NodeWish,
@@ -239,7 +239,7 @@ impl From<'_> {
         if self.ended.result.ask.is_some() {
             return self.refuse(led, "spawn", "a turn asks for one thing");
         }
-        if effective(&self.node.terms).spawn_requires_approval {
+        if spawn_requires_approval(&self.node.terms) {
             let wish = NodeWish::Spawn(Box::new(wish.clone()));
             return led.facts.push(Fact::NodeWished { step: self.ended.step, wish });
         }

@@ -4,7 +4,7 @@
 use crate::workflow::graph::NodeState;
 use contract::view::graph::{Capabilities, GlobalMode, Permissions, PermissionsMode};
 use contract::work::{Constraints, NetworkRight, Rights, ShellRight, TestsPolicy};
-use contract::{Contract, Item, NodeTerms, RepoPath, Scope};
+use contract::{AgentType, Contract, Item, NodeTerms, RepoPath, Scope};
 
 /// Where a node may write: nowhere, or below these paths; below none of them means anywhere.
 pub fn write_within(terms: &NodeTerms, mode: GlobalMode, contract: &Contract) -> Option<Vec<RepoPath>> {
@@ -71,16 +71,25 @@ pub fn shell(terms: &NodeTerms) -> ShellRight {
     }
 }
 
-/// What a node is asked about, where the strictest of all that have a say wins. Where there are no commands, there is
-/// nothing to skip; and only who leads a graph may be let make nodes unasked.
-pub fn effective(terms: &NodeTerms) -> Permissions {
-    let Permissions { spawn_requires_approval, .. } = terms.permissions;
+/// What a node is asked about, where the strictest of all that have a say wins.
+pub fn effective(terms: &NodeTerms, kind: Option<AgentType>) -> Permissions {
     Permissions {
-        cli_permissions_mode: match shell(terms) {
-            ShellRight::Never => PermissionsMode::Skip,
-            ShellRight::Deny | ShellRight::Untrusted | ShellRight::OnRequest => PermissionsMode::Gated,
-        },
-        spawn_requires_approval: spawn_requires_approval || !terms.role_template.is_orchestrator(),
+        cli_permissions_mode: permissions_mode(shell(terms), kind),
+        spawn_requires_approval: spawn_requires_approval(terms),
+    }
+}
+
+/// Whether a person approves before a node makes another: always, unless it leads its graph and its permissions say otherwise.
+pub fn spawn_requires_approval(terms: &NodeTerms) -> bool {
+    terms.permissions.spawn_requires_approval || !terms.role_template.is_orchestrator()
+}
+
+/// What is in force: under `never` a program that cannot ask asks nobody. An agent that can asks norma, whatever its contract
+/// says of commands, and norma a person about tools that no rule knows.
+pub(crate) fn permissions_mode(shell: ShellRight, kind: Option<AgentType>) -> PermissionsMode {
+    match (shell, kind) {
+        (ShellRight::Never, None | Some(AgentType::Exec)) => PermissionsMode::Skip,
+        _ => PermissionsMode::Gated,
     }
 }
 

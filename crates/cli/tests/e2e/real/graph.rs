@@ -1,0 +1,105 @@
+//! A graph of real agents: one leads, two work, one reviews; one is interrupted, one asks for an approval, and what they made
+//! lands with receipts. The scripts travel in what the nodes are told, so each turn has its own.
+
+use super::{Agent, Lab, answer, lab, shell, then_answer, write};
+use crate::environment::eventually;
+use crate::graph::world::{Graph, started};
+use scripted_model::Step;
+use scripted_model::script::inline;
+use serde_json::{Value, json};
+
+/// What a node answers besides its words.
+fn result(handoffs: &Value, change: bool) -> [Step; 2] {
+    let result = json!({"handoffs": handoffs, "ask": null, "spawn": null, "change": change, "done": false});
+    answer(&json!({ "result": result }))
+}
+
+fn script(steps: impl IntoIterator<Item = Step>, handoffs: &Value, change: bool) -> String {
+    let all: Vec<Step> = steps.into_iter().chain(result(handoffs, change)).collect();
+    inline(&all)
+}
+
+fn handoff(to: &str, message: &str) -> Value {
+    json!({"to": to, "message": message, "response": "none"})
+}
+
+/// How much of its prompt each turn of a node was told, oldest first.
+fn told(graph: &Graph, node: &str) -> Vec<String> {
+    let of_node = |artifact: &&Value| artifact["nodeId"] == node && artifact["name"] == "prompt.blocks.json";
+    let created = graph.told("artifact.created");
+    let artifacts = created.iter().map(|event| &event["artifact"]).filter(of_node);
+    let sent = |artifact: &Value| {
+        let blocks = std::fs::read(artifact["path"].as_str().unwrap()).unwrap();
+        serde_json::from_slice::<Value>(&blocks).unwrap()["sent"].as_str().unwrap().to_owned()
+    };
+    artifacts.map(sent).collect()
+}
+
+/// Grants what is asked, once somebody asks.
+fn approve(graph: &Graph) {
+    let mut asked = Value::Null;
+    eventually("an agent asks", || {
+        asked = graph.served.get("/api/approvals")["approvals"][0].clone();
+        asked["approvalId"].is_string()
+    });
+    let path = format!("/api/approvals/{}/resolve", asked["approvalId"].as_str().unwrap());
+    graph.served.ask("POST", &path, Some(&json!({"resolution": {"status": "approved"}}))).with(200);
+}
+
+#[test]
+fn four_real_agents_work_as_a_graph() {
+    let all = [Agent::Claude, Agent::Codex, Agent::Opencode, Agent::Gemini];
+    let Some(Lab { env, server }) = lab(&all, then_answer([])) else { return };
+    let graph = started(env, json!({"mode": "INTERACTIVE"}));
+    let reader = json!({"writeCode": false, "writeDocs": false});
+    let lead =
+        graph.node("Lead", json!({"roleTemplate": "orchestrator", "provider": "claude", "capabilities": reader}));
+    let coder = graph.node("Coder", json!({"provider": "codex", "permissions": {"cliPermissionsMode": "skip"}}));
+    let helper = graph.node("Helper", json!({"provider": "custom", "agent": "opencode"}));
+    let reviewer =
+        graph.node("Reviewer", json!({"roleTemplate": "reviewer", "provider": "gemini", "capabilities": reader}));
+    graph.edge(&lead, &coder, json!({}));
+    graph.edge(&lead, &helper, json!({}));
+    graph.edge(&coder, &reviewer, json!({}));
+    let copy = script([shell("cp README.md notes/hello.txt")], &json!([]), true);
+    let hand_over = json!([handoff("Coder", &inline(&[Step::Hang])), handoff("Helper", &copy)]);
+    graph.say(&lead, script([], &hand_over, false), false);
+    eventually("both are at work", || [&coder, &helper].into_iter().all(|node| graph.shown(node)["status"] != "idle"));
+    let review = handoff("Reviewer", &script([Step::Read { path: "fast.txt".to_owned() }], &json!([]), false));
+    let code = script([write("fast.txt", "fast\n")], &json!([review]), true);
+    graph.say(&coder, code, true);
+    approve(&graph);
+    eventually("both changes have their receipts", || {
+        let created = graph.told("artifact.created");
+        created.iter().filter(|event| event["artifact"]["name"] == "RECEIPT.json").count() == 2
+    });
+    graph.answered(&reviewer, 1);
+    conversations_continue_until_they_are_reset(&graph, &lead);
+    graph.quiet();
+    graph.patch("", json!({"status": "completed"}));
+    graph.until("the run is over", |run| run["status"] == "completed");
+    assert_eq!((graph.env.read("fast.txt"), graph.env.read("notes/hello.txt")), ("fast\n".into(), "hello\n".into()));
+    let ended = graph.told("message.assistant.final");
+    let interrupted: Vec<&Value> = ended.iter().filter(|event| event["status"] == "interrupted").collect();
+    assert_eq!(interrupted.len(), 1, "{interrupted:?}");
+    assert_eq!(interrupted[0]["nodeId"], json!(coder));
+    let slug = graph.run()["slug"].as_str().unwrap().to_owned();
+    graph.env.norma(&["verify", &slug]).success();
+    graph.env.norma(&["replay", &slug]).success();
+    drop(server);
+}
+
+/// All is said in the first turn, after a reset and to another agent; what follows is only what is new.
+fn conversations_continue_until_they_are_reset(graph: &Graph, lead: &str) {
+    let before = graph.answers(lead).len();
+    graph.say(lead, script([], &json!([]), false), false);
+    graph.answered(lead, before + 1);
+    graph.post(&format!("/nodes/{lead}/reset"), &json!({})).with(200);
+    graph.say(lead, script([], &json!([]), false), false);
+    graph.answered(lead, before + 2);
+    graph.patch(&format!("/nodes/{lead}"), json!({"provider": "codex"}));
+    graph.say(lead, script([], &json!([]), false), false);
+    graph.answered(lead, before + 3);
+    let told = told(graph, lead);
+    assert_eq!(told[told.len() - 4..], ["full", "delta", "full", "full"], "{told:?}");
+}
