@@ -61,12 +61,12 @@ struct Audited {
 
 /// Verifies one run. `Err` means that it could not be done; a problem is part of the answer.
 pub fn verify(reader: &Reader, slug: &str, checkpoint: Option<(u64, Digest)>, open: Open<'_>) -> Result<Verification> {
-    let (rows, audited) = {
+    let (rows, audited, sealed) = {
         // Of one moment, or a run that is at work would contradict itself.
         let _snapshot = reader.snapshot()?;
-        (reader.event_rows(slug)?, audited(reader, checkpoint)?)
+        (reader.event_rows(slug)?, audited(reader, checkpoint)?, reader.is_sealed(slug)?)
     };
-    verify_rows(reader, slug, &rows, &audited, open)
+    verify_rows(reader, slug, (&rows, sealed), &audited, open)
 }
 
 /// Verifies every run but those that were set aside, and looks for the ones that are not there any more.
@@ -78,8 +78,8 @@ pub fn verify_all(reader: &Reader, checkpoint: Option<(u64, Digest)>, open: Open
     let audited = audited(reader, checkpoint)?;
     let mut runs = Vec::new();
     for slug in slugs {
-        let rows = reader.event_rows(&slug)?;
-        let found = verify_rows(reader, &slug, &rows, &audited, open)?;
+        let (rows, sealed) = (reader.event_rows(&slug)?, reader.is_sealed(&slug)?);
+        let found = verify_rows(reader, &slug, (&rows, sealed), &audited, open)?;
         // Somebody may be at work on it: then the audit log of a moment ago does not fit.
         runs.push(if found.verified { found } else { verify(reader, &slug, checkpoint, open)? });
     }
@@ -95,7 +95,7 @@ fn audited(reader: &Reader, checkpoint: Option<(u64, Digest)>) -> Result<Audited
 fn verify_rows(
     reader: &Reader,
     slug: &str,
-    rows: &[Row],
+    (rows, sealed): (&[Row], bool),
     Audited { facts: audit, problems }: &Audited,
     open: Open<'_>,
 ) -> Result<Verification> {
@@ -110,7 +110,7 @@ fn verify_rows(
         Audit::RunSealed { run_id, evidence } if run_id == slug => Some(*evidence),
         _ => None,
     });
-    if seal.is_some() != reader.is_sealed(slug)? {
+    if seal.is_some() != sealed {
         audited.push("the index and the audit log disagree on whether the run is sealed".into());
     }
     let dir = reader.layout().run(slug);

@@ -6,7 +6,7 @@ use crate::surroundings::Surroundings;
 use contract::graph::GraphEdit;
 use std::process::ExitCode;
 
-/// Tell a node of a graph something; it reads it in its next turn, which starts at once if it is idle
+/// Tell a node of a graph something, which starts its next turn
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  norma say Coder \"use the standard library\"\n  norma say Coder \"stop: the other file\" --interrupt"

@@ -587,6 +587,10 @@ fn the_help_lists_every_verb() {
       run          Run what you want in a sentence, a task, a contract, a goal, or every ready task
       batch        Run work items level by level, in parallel; each lands whole or leaves no trace
       intent       Compile an intent into plan, patch and tests, or print the recorded result
+      graph        Build a graph of agents that live, are talked to and hand work to each other
+      node         Add, change, stop, start, reset and remove nodes of a graph
+      edge         Draw and remove edges of a graph
+      say          Tell a node of a graph something, which starts its next turn
       status       Show what runs, what waits and what needs you, with the command for each
       serve        Serve every run over HTTP on this machine, and carry out what clients ask for
       open         Open the running server, or a run on it, in the browser, logged in

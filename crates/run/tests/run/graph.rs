@@ -313,7 +313,7 @@ fn edges_have_the_defaults_of_the_seed_and_the_same_id_changes_one() {
     );
     let self_edge: EdgeInput = serde_json::from_value(json!({"from": "O", "to": "O"})).unwrap();
     let problem = graph.refuse(GraphEdit::SetEdge { edge: self_edge, id: "x".into() });
-    assert!(matches!(problem, EditProblem::Invalid { pointer, .. } if pointer == "/edge/to"));
+    assert!(matches!(problem, EditProblem::Invalid { pointer, .. } if pointer == "/to"));
 }
 
 #[test]

@@ -177,7 +177,10 @@ pub(super) fn written_down(
     let made = Made::new(&receipt, sha256, commit, evidence);
     let now = change::end(run, ending, &receipt, made);
     let gates_now = now.change_end().map(|end| end.gates.to_vec()).unwrap_or_default();
-    for what in payload_differences(fact, &now, &["gates", "receipt"]) {
+    // Logs of before name no paths.
+    let unnamed = matches!(fact, Fact::ItemEnded(ended) if ended.paths.is_empty()).then_some("paths");
+    let without: Vec<&str> = ["gates", "receipt"].into_iter().chain(unnamed).collect();
+    for what in payload_differences(fact, &now, &without) {
         differs(what);
     }
     if recorded_end.receipt != now.change_end().and_then(|end| end.receipt) {

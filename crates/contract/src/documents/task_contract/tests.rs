@@ -133,7 +133,7 @@ fn both_agents_are_registered_in_the_very_role_they_are_named_in() {
             document.as_object_mut().unwrap().remove("role_contract");
         },
         &[
-            "/owner_agent: \"agent-2\" is not registered as PM; did you mean \"agent-1\"?",
+            "/owner_agent: \"agent-2\" is not registered as PM; see policies/agent_registry.json",
             "/assigned_agent: \"nobody\" is not registered as WORKER; see policies/agent_registry.json",
         ],
     );
