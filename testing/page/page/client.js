@@ -210,12 +210,12 @@ const handlers = {
   "message.assistant.delta": ({ nodeId, delta }) => {
     const open = openAnswer(nodeId);
     if (open) open.content += delta;
-    else state.messages.push({ nodeId, role: "assistant", content: delta, open: true });
+    else state.messages.push({ id: uuid(), nodeId, role: "assistant", content: delta, open: true });
   },
   "message.assistant.final": ({ nodeId, content }) => {
     const open = openAnswer(nodeId);
     if (open) Object.assign(open, { content, open: false });
-    else state.messages.push({ nodeId, role: "assistant", content, open: false });
+    else state.messages.push({ id: uuid(), nodeId, role: "assistant", content, open: false });
   },
   "tool.proposed": ({ nodeId, tool }) => state.tools.push({ nodeId, tool, is: "proposed" }),
   "tool.started": ({ nodeId, tool }) => state.tools.push({ nodeId, tool, is: "started" }),

@@ -7,21 +7,40 @@ use crate::wire_page::is_well;
 use serde_json::{Value, json};
 use wire_page::{Chromium, Forwarder, Tab};
 
+/// Sends a form with these values. Not by the mouse: what agents do meanwhile moves the forms below the pointer.
+fn submit(tab: &Tab<'_>, form: &str, values: &Value) {
+    tab.eval(&format!(
+        "(() => {{ const form = document.querySelector('{form}');
+           for (const [name, value] of Object.entries({values})) {{
+             const field = form.elements[name];
+             if (field.type === 'checkbox') field.checked = value; else field.value = value;
+           }}
+           form.requestSubmit(); }})()"
+    ));
+}
+
+/// Presses a button, wherever it is by then.
+fn press(tab: &Tab<'_>, selector: &str) {
+    let found = json!(selector);
+    tab.until(&format!("document.querySelector({found}) !== null"));
+    tab.eval(&format!("document.querySelector({found}).click()"));
+}
+
 /// Adds a node by the form; answers its id.
 fn add_node(tab: &Tab<'_>, label: &str) -> String {
     let before = tab.count(".node");
-    tab.fill("#node input[name=label]", label);
-    tab.fill("#node input[name=provider]", "custom");
-    tab.click("#node button");
+    submit(tab, "#node", &json!({"label": label, "provider": "custom"}));
     tab.until(&format!("document.querySelectorAll('.node').length === {}", before + 1));
     let id = tab.eval(&format!("Object.values(state.run.nodes).find((node) => node.label === '{label}').id"));
     id.as_str().unwrap().to_owned()
 }
 
 fn say(tab: &Tab<'_>, node: &str, content: impl ToString) {
-    tab.fill("#chat input[name=nodeId]", node);
-    tab.fill("#chat input[name=content]", &content.to_string());
-    tab.click("#chat button");
+    chat(tab, node, &content.to_string(), false);
+}
+
+fn chat(tab: &Tab<'_>, node: &str, content: &str, interrupt: bool) {
+    submit(tab, "#chat", &json!({"nodeId": node, "content": content, "interrupt": interrupt}));
 }
 
 /// Waits until a node has said something whole.
@@ -61,15 +80,15 @@ fn a_page_builds_a_graph_talks_to_it_and_sees_what_comes_of_it() {
     tab.until("[...document.querySelectorAll('.artifact.diff')].some((row) => row.innerText.includes('made.txt'))");
     let diff =
         tab.eval("Object.values(state.run.artifacts).find((it) => it.metadata?.filesChanged?.includes('made.txt')).id");
-    tab.click(&format!("[data-artifact={diff}] .view"));
+    press(&tab, &format!("[data-artifact={diff}] .view"));
     tab.until("document.querySelector('#viewer').innerText.includes('+++ b/made.txt')");
     interrupts(&tab, &ada);
     approves(&tab, &ada);
     comes_past_a_stall(&tab, &bob);
-    tab.click(".edge .delete");
+    press(&tab, ".edge .delete");
     tab.until("page.frames.some(({event}) => event.type === 'edge.deleted')");
     assert_eq!(tab.count(".edge"), 0);
-    tab.click(&format!(".node[data-node='{bob}'] .delete"));
+    press(&tab, &format!(".node[data-node='{bob}'] .delete"));
     tab.until("document.querySelectorAll('.node').length === 1");
     for kind in ["run.mode", "run.stalled", "run.phase", "node.patch", "node.progress", "edge.created", "message.user"]
     {
@@ -90,9 +109,7 @@ fn interrupts(tab: &Tab<'_>, node: &str) {
     status(tab, node, "RUNNING");
     say(tab, node, "later");
     tab.until(&format!("state.run.nodes['{node}'].inboxCount === 1"));
-    tab.click("#chat input[name=interrupt]");
-    say(tab, node, "now");
-    tab.click("#chat input[name=interrupt]");
+    chat(tab, node, "now", true);
     said(tab, node, "turn 3 of implementer: now | later");
 }
 
@@ -101,7 +118,7 @@ fn approves(tab: &Tab<'_>, node: &str) {
     tab.until("document.querySelectorAll('.card').length === 1");
     assert!(tab.text(".card").contains(r#""argv":["make","install"]"#), "{}", tab.text(".card"));
     status(tab, node, "BLOCKED");
-    tab.click(".card .approve");
+    press(tab, ".card .approve");
     tab.until("document.querySelectorAll('.card').length === 0");
     tab.until("document.querySelector('#messages').innerText.includes('approval answered: approved')");
     status(tab, node, "IDLE");
@@ -109,7 +126,7 @@ fn approves(tab: &Tab<'_>, node: &str) {
 
 fn comes_past_a_stall(tab: &Tab<'_>, node: &str) {
     for time in 1..=3 {
-        say(tab, node, json!({"say": "the same", "name": time}));
+        say(tab, node, json!({"say": "the same", "name": format!("{time}")}));
         let count: Value = json!(time);
         let whole = ".filter((message) => message.role === 'assistant' && message.content === 'the same').length";
         tab.until(&format!("state.messages{whole} >= {count}"));

@@ -61,7 +61,7 @@ fn four_real_agents_work_as_a_graph() {
     graph.edge(&lead, &coder, json!({}));
     graph.edge(&lead, &helper, json!({}));
     graph.edge(&coder, &reviewer, json!({}));
-    let copy = script([shell("cp README.md notes/hello.txt")], &json!([]), true);
+    let copy = script([shell("cp README.md hello.txt")], &json!([]), true);
     let hand_over = json!([handoff("Coder", &inline(&[Step::Hang])), handoff("Helper", &copy)]);
     graph.say(&lead, script([], &hand_over, false), false);
     eventually("both are at work", || [&coder, &helper].into_iter().all(|node| graph.shown(node)["status"] != "idle"));
@@ -75,10 +75,12 @@ fn four_real_agents_work_as_a_graph() {
     });
     graph.answered(&reviewer, 1);
     conversations_continue_until_they_are_reset(&graph, &lead);
-    graph.quiet();
+    graph.until("nobody is at work", |run| {
+        run["nodes"].as_object().unwrap().values().all(|node| node["status"] != "running")
+    });
     graph.patch("", json!({"status": "completed"}));
     graph.until("the run is over", |run| run["status"] == "completed");
-    assert_eq!((graph.env.read("fast.txt"), graph.env.read("notes/hello.txt")), ("fast\n".into(), "hello\n".into()));
+    assert_eq!((graph.env.read("fast.txt"), graph.env.read("hello.txt")), ("fast\n".into(), "hello\n".into()));
     let ended = graph.told("message.assistant.final");
     let interrupted: Vec<&Value> = ended.iter().filter(|event| event["status"] == "interrupted").collect();
     assert_eq!(interrupted.len(), 1, "{interrupted:?}");
