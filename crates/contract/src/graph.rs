@@ -299,7 +299,7 @@ pub enum NodeWish {
         /// Where.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cwd: Option<String>,
-        /// Why, in its words.
+        /// The reason, in its words.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -424,7 +424,7 @@ pub struct WishedCommand {
     /// Where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Why.
+    /// The reason that it gives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -453,33 +453,33 @@ pub enum GraphEdit {
     },
     /// Have a node be another one from its next turn on.
     PatchNode {
-        /// Which.
+        /// The node.
         node: String,
         /// What changes.
         patch: Box<NodeWishes>,
     },
     /// Let a node have turns, or not.
     HoldNode {
-        /// Which.
+        /// The node.
         node: String,
         /// Whether it gets none.
         held: bool,
     },
     /// Have a node forget its conversation.
     ResetNode {
-        /// Which.
+        /// The node.
         node: String,
     },
     /// End the turn that a node is in.
     InterruptNode {
-        /// Which.
+        /// The node.
         node: String,
         /// The id of the message that tells it so.
         id: String,
     },
     /// Remove a node and its edges.
     RemoveNode {
-        /// Which.
+        /// The node.
         node: String,
     },
     /// Draw an edge, or change the one of this id.

@@ -7,11 +7,14 @@ use crate::graph::world::{Graph, started};
 use scripted_model::Step;
 use scripted_model::script::inline;
 use serde_json::{Value, json};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a node answers besides its words.
+/// What a node answers. Each says something else, by more than a number: whoever says the same again and again stalls.
 fn result(handoffs: &Value, change: bool) -> [Step; 2] {
+    static ANSWERS: AtomicUsize = AtomicUsize::new(1);
+    let summary = format!("did it{}", "!".repeat(ANSWERS.fetch_add(1, Ordering::Relaxed)));
     let result = json!({"handoffs": handoffs, "ask": null, "spawn": null, "change": change, "done": false});
-    answer(&json!({ "result": result }))
+    answer(&json!({ "summary": summary, "result": result }))
 }
 
 fn script(steps: impl IntoIterator<Item = Step>, handoffs: &Value, change: bool) -> String {
@@ -74,7 +77,7 @@ fn four_real_agents_work_as_a_graph() {
         created.iter().filter(|event| event["artifact"]["name"] == "RECEIPT.json").count() == 2
     });
     graph.answered(&reviewer, 1);
-    conversations_continue_until_they_are_reset(&graph, &lead);
+    conversations_continue_until_they_are_reset(&graph);
     graph.until("nobody is at work", |run| {
         run["nodes"].as_object().unwrap().values().all(|node| node["status"] != "running")
     });
@@ -91,17 +94,19 @@ fn four_real_agents_work_as_a_graph() {
     drop(server);
 }
 
-/// All is said in the first turn, after a reset and to another agent; what follows is only what is new.
-fn conversations_continue_until_they_are_reset(graph: &Graph, lead: &str) {
-    let before = graph.answers(lead).len();
-    graph.say(lead, script([], &json!([]), false), false);
-    graph.answered(lead, before + 1);
-    graph.post(&format!("/nodes/{lead}/reset"), &json!({})).with(200);
-    graph.say(lead, script([], &json!([]), false), false);
-    graph.answered(lead, before + 2);
-    graph.patch(&format!("/nodes/{lead}"), json!({"provider": "codex"}));
-    graph.say(lead, script([], &json!([]), false), false);
-    graph.answered(lead, before + 3);
-    let told = told(graph, lead);
-    assert_eq!(told[told.len() - 4..], ["full", "delta", "full", "full"], "{told:?}");
+/// All is said in the first turn, after a reset and to another agent; what follows is only what is new. The node has no edges:
+/// what it says goes nowhere.
+fn conversations_continue_until_they_are_reset(graph: &Graph) {
+    let node = graph.node("Talker", json!({"provider": "claude"}));
+    let talk = |count: usize| {
+        graph.say(&node, script([], &json!([]), false), false);
+        graph.answered(&node, count);
+    };
+    talk(1);
+    talk(2);
+    graph.post(&format!("/nodes/{node}/reset"), &json!({})).with(200);
+    talk(3);
+    graph.patch(&format!("/nodes/{node}"), json!({"provider": "codex"}));
+    talk(4);
+    assert_eq!(told(graph, &node), ["full", "delta", "full", "full"]);
 }

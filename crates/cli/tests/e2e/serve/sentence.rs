@@ -1,5 +1,5 @@
 //! A run that is asked for in a sentence over HTTP: the contract that the command line proposes, shown first and started
-//! only with a yes.
+//! only with an approval.
 
 use super::client::{Served, serve};
 use crate::batches::with_worker;
