@@ -69,7 +69,7 @@ pub(crate) fn empty_stamp(place: &Path) -> io::Result<()> {
     }
 }
 
-fn npm_is_there() -> Result<(), String> {
+pub(crate) fn npm_is_there() -> Result<(), String> {
     let npm = Command::new("npm").arg("--version").stdin(Stdio::null()).output();
     match npm {
         Ok(output) if output.status.success() => Ok(()),

@@ -12,6 +12,7 @@ mod seeds;
 mod soak;
 mod test;
 mod tidy;
+mod ui;
 mod verbs;
 
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ const USAGE: &str = "usage: cargo xtask <verb>
 
   test [ARGS]             agents if they can be had, build, every test that ARGS select, as for cargo test; seeds, tidy,
                           and advisories where cargo-deny is installed
-  soak [--seeds N] [days|crashes|syscalls|power|recovery|capture|cases|honest|server]…
+  soak [--seeds N] [days|crashes|syscalls|power|recovery|capture|cases|honest|server|graph]…
                           the long series of the suites that kill, cut the power and simulate
   ci                      fmt, clippy, test: what must hold before a commit
   tidy                    the rules of this code base that no other tool knows
@@ -32,6 +33,10 @@ const USAGE: &str = "usage: cargo xtask <verb>
                           docs/conformance.md promises nothing that is not there
   schemas                 rewrite schemas/ from the types
   agents [--json]         install the real agent programs that tests drive, below target/agents/
+  ui [--check|--screenshots]
+                          build the web page into ui/dist (needs Node), or build it again and compare, or write pictures
+                          of it to docs/ui
+  day1                    a pipeline with the four real agents: landed, refused, fixed, replayed, confined
   schemathesis            install what checks the server against its own document, below target/schemathesis/
   logs [--norma PROGRAM]  write runs of this version to testing/logs/, for every later version to verify and replay
   release [--profile P] [--allow-dirty]
@@ -55,6 +60,8 @@ fn main() -> ExitCode {
         "agents" => agents::run(&root, args),
         "schemathesis" => schemathesis::run(&root),
         "bench" => bench::run(&root, args),
+        "ui" => ui::run(&root, args),
+        "day1" => verbs::day1(&root),
         "logs" => logs::run(&root, args),
         "release" => release::run(&root, args),
         "help" | "--help" | "-h" => Ok(USAGE.to_owned()),

@@ -21,7 +21,7 @@ struct Series {
     variable: Option<(&'static str, &'static str)>,
 }
 
-const SERIES: [Series; 8] = [
+const SERIES: [Series; 10] = [
     Series { name: "crashes", args: &["--test", "crash_points"], tests: &[], variable: None },
     Series {
         name: "syscalls",
@@ -57,7 +57,19 @@ const SERIES: [Series; 8] = [
     Series {
         name: "server",
         args: &["--test", "e2e"],
-        tests: &["load_", "wire_schema", "serve::streams::a_server_that_is_killed"],
+        tests: &["load_", "ui::load", "wire_schema", "serve::streams::a_server_that_is_killed", "intent_runs::kills"],
+        variable: Some(("NORMA_SOAK", "1")),
+    },
+    Series {
+        name: "graph",
+        args: &["--test", "e2e"],
+        tests: &["real::kills", "graph::kills"],
+        variable: Some(("NORMA_SOAK", "1")),
+    },
+    Series {
+        name: "pipeline",
+        args: &["--test", "e2e"],
+        tests: &["pipeline::kills"],
         variable: Some(("NORMA_SOAK", "1")),
     },
 ];

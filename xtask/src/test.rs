@@ -7,7 +7,7 @@ mod schedule;
 mod tally;
 
 use crate::parts::{Parts, print, tell};
-use crate::{Outcome, agents, packages, schemathesis, seeds, tidy, verbs};
+use crate::{Outcome, agents, packages, schemathesis, seeds, tidy, ui, verbs};
 use build::Built;
 use std::path::Path;
 use tally::Tally;
@@ -64,7 +64,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Outcome {
 /// Prints how the parts and the tests ended, the counts last; answers whether all is well.
 pub(crate) fn report(parts: Parts, tally: &Tally) -> bool {
     let outcome = parts.summary();
-    for line in tally.not_run_lines().iter().chain(&tally.failed) {
+    for line in tally.remarks().iter().chain(&tally.failed) {
         print(line);
     }
     match &outcome {
@@ -84,8 +84,11 @@ pub(crate) fn test_parts(root: &Path, args: &[String], parts: &mut Parts) -> Tal
         let others = scope.spawn(|| {
             let mut others = Parts::default();
             others.offer("packages", || packages::install(in_ci));
-            let parts: [(_, &dyn Fn() -> Outcome); 2] =
-                [("schemathesis", &|| schemathesis::run(root)), ("agents", &|| agents::run(root, &[]))];
+            let parts: [(_, &dyn Fn() -> Outcome); 3] = [
+                ("schemathesis", &|| schemathesis::run(root)),
+                ("agents", &|| agents::run(root, &[])),
+                ("ui", &|| ui::run(root, &["--check".to_owned()])),
+            ];
             for (name, part) in parts {
                 if in_ci {
                     others.run(name, part);
@@ -126,7 +129,10 @@ fn run_programs(root: &Path, built: Built, args: &[String]) -> Result<Tally, Vec
     variables.push(("NORMA_NOT_RUN", not_run.clone()));
     tell(&format!("running {} test programs", tests.len()));
     let ended = schedule::run(tests, args, &place, &variables);
-    Ok(Tally::of(&ended, &std::fs::read_to_string(not_run).unwrap_or_default()))
+    let again = schedule::run_again(&ended, &place, &variables);
+    let mut tally = Tally::of(&ended, &std::fs::read_to_string(not_run).unwrap_or_default());
+    tally.settle(&again);
+    Ok(tally)
 }
 
 #[cfg(test)]

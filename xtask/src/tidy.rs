@@ -35,6 +35,7 @@ pub(crate) fn check(root: &Path) -> Outcome {
     problems.extend(links::check(&files, root));
     problems.extend(map::check(&files));
     problems.extend(modules::check(&files));
+    problems.extend(crate::ui::stale(root));
     if problems.is_empty() { Ok(format!("tidy: {} files follow the rules", files.len())) } else { Err(problems) }
 }
 

@@ -1,7 +1,7 @@
-//! The verbs that put other tools together: `ci` and `schemas`.
+//! The verbs that put other tools together: `ci`, `day1` and `schemas`.
 
 use crate::parts::{Parts, cargo, must_pass};
-use crate::{Outcome, test};
+use crate::{Outcome, agents, test};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -29,6 +29,13 @@ pub(crate) fn deny(root: &Path, parts: &mut Parts) {
     } else {
         parts.skip("advisories", "the database of advisories could not be fetched");
     }
+}
+
+/// `cargo xtask day1`: the first day of a pipeline, with the real agents.
+pub(crate) fn day1(root: &Path) -> Outcome {
+    agents::run(root, &[])?;
+    must_pass(&mut cargo(root, &["test", "--package", "norma", "--test", "e2e", "real::day1"]))?;
+    Ok("a pipeline of four agents landed, was refused, fixed itself, was replayed and reached nothing else".to_owned())
 }
 
 /// `cargo xtask schemas`: rewrites `schemas/` after a deliberate change of the types.

@@ -1,10 +1,11 @@
 //! Why a run is as it is: the rule, the path and the evidence that decided, what would allow it, and the last lines of the
 //! log that shows it. The last lines of a run and `norma why` tell the same.
 
-use crate::text::log_lines;
+use crate::text::{log_lines, safe, shell_word};
 use contract::work::Gate;
 use contract::{ChangeDropped, Event, Fact, ItemEnded, ItemStatus, Reason, RunView, Status, Wait, WaitKind};
 use run::gate::{Finding, Rule};
+use run::workflow::intent::NodeState;
 use run::{Run, remedy};
 use runner::{Acceptance, CommandOutcome};
 use serde::{Deserialize, Serialize};
@@ -87,7 +88,10 @@ pub(crate) fn causes(reader: &Reader, view: &RunView, run: &Run, events: &[Event
     if view.status == Status::Succeeded || view.status == Status::Running {
         return found;
     }
-    if let Some(wait) = run.waits_for() {
+    let asked = questions(run);
+    if !asked.is_empty() {
+        found.splice(0..0, asked.into_iter().map(|(wait, commands)| of_question(&wait, &commands)));
+    } else if let Some(wait) = run.waits_for() {
         found.insert(0, of_wait(wait, slug));
     } else if let Some(exceeded) = run.exceeded() {
         let allowed_by = format!("more of it: norma resume {slug} --budget {}", exceeded.more());
@@ -117,6 +121,24 @@ fn of_run(view: &RunView) -> Option<Cause> {
 
 fn for_run(text: &str, slug: &str) -> String {
     text.replace("RUN", slug)
+}
+
+/// What the plan of a run waits for, the oldest first, with the command for each answer.
+pub(crate) fn questions(run: &Run) -> Vec<(Wait, Vec<String>)> {
+    let slug = run.id.slug();
+    let with_commands = |(node, wait): (&NodeState, &Wait)| {
+        let command = |choice: &String| {
+            let [choice, node] = [choice, &node.spec.id].map(|word| shell_word(&safe(word)));
+            format!("norma intent answer {slug} {choice} --node {node}")
+        };
+        (wait.clone(), wait.choices.iter().map(command).collect())
+    };
+    run.intent().into_iter().flat_map(|intent| intent.questions()).map(with_commands).collect()
+}
+
+fn of_question(wait: &Wait, commands: &[String]) -> Cause {
+    let (reason, message) = (Some(wait.kind.reason()), wait.reasons.join("\n"));
+    Cause { reason, message, allowed_by: commands.join(" · "), ..Cause::default() }
 }
 
 fn of_wait(wait: &Wait, slug: &str) -> Cause {

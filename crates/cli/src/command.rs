@@ -29,7 +29,9 @@ mod logs;
 mod man;
 mod node;
 mod open;
+mod pipeline;
 mod quarantine;
+mod recipe;
 mod reindex;
 mod replay;
 mod resume;
@@ -108,6 +110,8 @@ pub(crate) enum Verb {
     Run(run::Args),
     Batch(batch::Args),
     Intent(intent::Args),
+    Pipeline(pipeline::Args),
+    Recipe(recipe::Args),
     Graph(graph::Args),
     Node(node::Args),
     Edge(edge::Args),
@@ -192,6 +196,8 @@ impl Verb {
             Verb::Run(args) => args.run(here),
             Verb::Batch(args) => args.run(here),
             Verb::Intent(args) => args.run(here),
+            Verb::Pipeline(args) => args.run(here),
+            Verb::Recipe(args) => args.run(here),
             Verb::Graph(args) => args.run(here),
             Verb::Node(args) => args.run(here),
             Verb::Edge(args) => args.run(here),

@@ -177,6 +177,12 @@ fn waiting(view: &RunView, run: &Run) -> (String, String) {
         let next = format!("continue: norma resume {slug} --budget {more} · end it: norma resume {slug} --budget stop");
         return (format!("waiting for more of a budget:\n{lines}"), next);
     }
+    let asked = crate::cause::questions(run);
+    if let Some((_, commands)) = asked.first() {
+        let lines = asked.iter().flat_map(|(wait, _)| &wait.reasons).flat_map(|reason| lines_of_reason(reason));
+        let lines: String = lines.map(|line| format!("  {}\n", safe(line))).collect();
+        return (format!("waiting for your answer:\n{lines}"), commands.join(" · "));
+    }
     match run.approval_wait() {
         Some(wait) => {
             let next = format!(

@@ -10,7 +10,7 @@ pub(crate) use runner::exit as code;
 
 /// An error at the edge.
 pub(crate) struct CommandError {
-    code: u8,
+    pub(crate) code: u8,
     message: String,
     causes: Vec<String>,
     hint: Option<String>,

@@ -29,6 +29,9 @@ fn main() -> ExitCode {
     if first == surroundings::SET_UP_SANDBOX {
         return sandbox::setup::main();
     }
+    if runner::node_tools::is_asked(&first) {
+        return node_tools();
+    }
     if first == surroundings::DRILL_ROLES.drill {
         return sandbox::drill::main(&surroundings::DRILL_ROLES);
     }
@@ -52,6 +55,12 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => error.report(json),
     }
+}
+
+/// The tools of a graph, for the agent that has started this inside its sandbox.
+fn node_tools() -> ExitCode {
+    let served = std::env::args_os().nth(2).map(|calls| runner::node_tools::serve(calls.as_ref()));
+    if let Some(Ok(())) = served { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Scripts ask for the version often, and building the whole command line would take longer than all else.

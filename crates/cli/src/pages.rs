@@ -27,7 +27,7 @@ macro_rules! page {
 }
 
 /// Every page, in the order in which a newcomer needs them.
-pub(crate) const PAGES: [Page; 29] = [
+pub(crate) const PAGES: [Page; 32] = [
     page!("quickstart", "the first run with Claude, Codex, Gemini, OpenCode or another agent"),
     page!("install", "installing from source or an archive, completions, editors"),
     page!("troubleshooting", "messages, what causes them, and the command that helps"),
@@ -55,6 +55,9 @@ pub(crate) const PAGES: [Page; 29] = [
     page!("replay", "judging or carrying out a run again"),
     page!("hooks", "git hooks that check your own commits against a contract"),
     page!("intents", "compiling an intent into plan, patch and tests"),
+    page!("recipes", "templates of intents"),
+    page!("pipelines", "from a sentence to contracts, reviews, fixes and a merged change"),
+    page!("backends", "where programs run: the kernel, virtual machines, a service"),
     page!("host", "several terminals and runs at once"),
     page!("run", "from a sentence to a landed change"),
     page!("server", "every run over HTTP, WebSocket and server-sent events"),

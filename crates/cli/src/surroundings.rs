@@ -205,6 +205,22 @@ impl Surroundings {
         self.agent_env.get(OsStr::new("PATH")).cloned().unwrap_or_default()
     }
 
+    /// The clean environment that agents start from.
+    pub(crate) fn agent_env(&self) -> &BTreeMap<OsString, OsString> {
+        &self.agent_env
+    }
+
+    /// How norma becomes the supervisor of a program.
+    pub(crate) fn supervisor(&self) -> Supervisor {
+        Supervisor { program: self.exe.clone(), args: vec![SUPERVISE.into()] }
+    }
+
+    /// What counts outside of a repository: the user's own configuration.
+    pub(crate) fn own_config(&self) -> Outcome<contract::Config> {
+        let path = self.config.as_ref().map_or_else(|| self.own_config.clone(), |path| self.cwd.join(path));
+        Ok(runner::own_config(&path)?)
+    }
+
     /// Who asks for a run, and what this environment decides about it.
     pub(crate) fn sender(&self) -> Sender {
         Sender {
@@ -256,7 +272,7 @@ impl Surroundings {
         let user = self.repository()?;
         let layout = self.layout_of(&user);
         let trust = self.trust_of(&layout);
-        let supervisor = Supervisor { program: self.exe.clone(), args: vec![SUPERVISE.into()] };
+        let supervisor = self.supervisor();
         let templates = runner::load_templates(&layout)?;
         Ok(Context {
             layout,

@@ -2,7 +2,7 @@
 
 /// Makes what an agent or a repository said safe to show.
 pub(crate) use contract::printable as safe;
-pub(crate) use contract::text::{duration, named, short};
+pub(crate) use contract::text::{duration, named, shell_word, short};
 use std::fmt::Display;
 use std::io::Write;
 

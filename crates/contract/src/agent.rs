@@ -100,6 +100,34 @@ pub struct RequestContext {
     /// What a node is handed, oldest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handoffs: Option<Vec<Envelope>>,
+    /// What a node of a plan may choose between, where it decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choices: Option<Vec<String>>,
+    /// For a role that writes contracts: what norma fills of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skeleton: Option<Box<crate::documents::TaskContract>>,
+    /// For a reviewer: the change that it is to judge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<ReviewRequest>,
+}
+
+/// The change that a reviewer is to judge. Its contract is beside it, and the tree that it makes is in `paths.repo_root`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReviewRequest {
+    /// The task.
+    pub task_id: String,
+    /// The commit that it was made on.
+    pub base_commit: crate::CommitId,
+    /// The tree that it makes of it.
+    pub tree: crate::TreeId,
+    /// The paths that differ.
+    pub files: Vec<String>,
+    /// How they differ, as a unified diff.
+    pub diff: String,
+    /// Whether the difference is longer than that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
 }
 
 /// Something that a node is told.

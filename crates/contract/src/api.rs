@@ -1,12 +1,19 @@
 //! What programs send to `norma serve`, and the one form of its errors. Each is read strictly, by its schema, so that
 //! a client is told every mistake at once and with its place.
 
+mod intake;
+
+pub use intake::{Intake, NewIntake, Question, QuestionId};
+
+use crate::documents::role_binding::RoleContractSummary;
 use crate::graph::{EdgeInput, NodeInput, NodeWishes};
 use crate::json::Violation;
+use crate::review::Side;
 use crate::schema::JsonSchema;
-use crate::view::graph::{GlobalMode, ResolutionScope, ResolutionStatus, RunMode};
+use crate::view::graph::{GlobalMode, Position, ResolutionScope, ResolutionStatus, RunMode, Viewport};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 /// `POST /api/runs`: exactly one of `contract`, `batch`, `goal` and `sentence`; none of them is a graph run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -67,6 +74,41 @@ pub struct NewRun {
     #[schemars(with = "String")]
     #[serde(rename = "contractVersion", skip_serializing_if = "Option::is_none")]
     pub contract_version: Option<String>,
+}
+
+/// `POST /intents/:id/run`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct StartIntent {
+    /// Comes back in the view of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1, max = 200))]
+    pub trace_id: Option<String>,
+}
+
+/// `POST /runs/:id/events`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RunEvent {
+    /// What is answered.
+    pub event: RunEventKind,
+    /// The answer: of an approval `approve` or `reject`, of a decision one of its choices.
+    #[schemars(length(min = 1, max = 2000))]
+    pub choice: String,
+    /// The node of the plan; left out, the one that has waited longest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String", length(min = 1))]
+    pub node_id: Option<String>,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum RunEventKind {
+    Approval,
+    Decision,
 }
 
 /// `POST /api/runs/:id/nodes`.
@@ -160,6 +202,10 @@ pub struct ContractPreview {
     pub notes: Vec<String>,
     /// How to have it run.
     pub next: String,
+    /// The role of whoever works, for reading; left out where the registry does not say what it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RoleContractSummary")]
+    pub role_contract_summary: Option<RoleContractSummary>,
 }
 
 /// The commit that a run starts from.
@@ -195,7 +241,7 @@ pub struct PatchRun {
 }
 
 /// What somebody wishes of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunWish {
     /// That it pauses, or continues.
@@ -210,6 +256,26 @@ pub struct RunWish {
     #[schemars(with = "GlobalMode")]
     #[serde(rename = "globalMode", skip_serializing_if = "Option::is_none")]
     pub global_mode: Option<GlobalMode>,
+    /// Where its graph is drawn; says nothing about the run.
+    #[schemars(with = "LayoutWish")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<LayoutWish>,
+}
+
+/// What of a graph somebody has moved.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LayoutWish {
+    /// Whether everything else is where it would be drawn by itself again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub afresh: bool,
+    /// Where nodes are, by their id; those that are not named stay.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub positions: BTreeMap<String, Position>,
+    /// What part of it is seen.
+    #[schemars(with = "Viewport")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub viewport: Option<Viewport>,
 }
 
 /// The states that can be wished for.
@@ -280,6 +346,49 @@ pub struct ResumeRun {
     pub jobs: Option<u32>,
 }
 
+/// `POST /api/runs/:id/fork`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForkRun {
+    /// The last event of the run that the new one knows of.
+    #[schemars(range(min = 1))]
+    pub seq: u64,
+}
+
+/// `POST /api/runs/:id/changes/:change/comments`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewComment {
+    /// A file of the change.
+    #[schemars(length(min = 1, max = 4096))]
+    pub path: String,
+    /// The line, from 1.
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub line: u32,
+    /// Which side of the difference the line is on; the new one where nothing is said.
+    #[serde(default)]
+    pub side: Side,
+    /// What should be different.
+    #[schemars(length(min = 1, max = 4000))]
+    pub text: String,
+}
+
+/// `POST /api/runs/:id/changes/:change/send-back`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SendBack {
+    /// Who fixes it, where it takes a run; whoever made the change if nobody is named.
+    #[schemars(with = "String", length(min = 1))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Whether the run is started: without it, its contract is only shown.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub yes: bool,
+    /// Whether whoever asks approves what the contract needs approval for.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub yes_wide: bool,
+}
+
 /// `POST /api/runs/:id/replay`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -325,4 +434,8 @@ pub struct ProblemDetails {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub hint: Option<String>,
+    /// Where the run is that does not allow it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub status: Option<String>,
 }

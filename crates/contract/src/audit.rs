@@ -4,6 +4,7 @@
 use crate::documents::ReexecStatus;
 use crate::json::{self, Violation};
 use crate::replay::ReplayMode;
+use crate::review::{Arrangement, Comment, SentTo};
 use crate::schema::JsonSchema;
 use crate::{
     AcceptanceCriterion, ApprovalDecision, ApprovalId, ApprovalTerms, Digest, Landing, LandingUndone, Reason, Slug,
@@ -206,10 +207,57 @@ pub enum Audit {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         about: Option<String>,
     },
+    /// Somebody wants something, and nobody has begun with it.
+    IntentCreated {
+        /// `it_` and 16 digits.
+        intent_id: String,
+        /// The intent in its one spelling.
+        document: String,
+        /// Who.
+        by: String,
+    },
     /// A person took a run off the list; its log and its evidence stay.
     RunUnlisted {
         /// Slug.
         run_id: Slug,
+        /// Who.
+        by: String,
+    },
+    /// A person commented on a line of a change.
+    ChangeCommented {
+        /// Slug.
+        run_id: Slug,
+        /// The comment.
+        comment: Comment,
+        /// Who.
+        by: String,
+    },
+    /// A person took back a comment that had not been sent to anybody.
+    CommentWithdrawn {
+        /// Slug.
+        run_id: Slug,
+        /// UUID of the comment.
+        id: String,
+        /// Who.
+        by: String,
+    },
+    /// Comments on a change were sent to whoever fixes it.
+    CommentsSent {
+        /// Slug.
+        run_id: Slug,
+        /// UUIDs of the comments.
+        comments: Vec<String>,
+        /// Who gets them.
+        to: SentTo,
+        /// Who sent them.
+        by: String,
+    },
+    /// A person moved what is drawn of a run. It says nothing about the run, so it is no part of its bundle.
+    GraphArranged {
+        /// Slug.
+        of: Slug,
+        /// What was moved.
+        moved: Arrangement,
         /// Who.
         by: String,
     },
@@ -245,6 +293,9 @@ impl Audit {
             | Audit::RunQuarantined { run_id, .. }
             | Audit::RunUnlisted { run_id, .. }
             | Audit::RefusedFilesRemoved { run_id, .. }
+            | Audit::ChangeCommented { run_id, .. }
+            | Audit::CommentWithdrawn { run_id, .. }
+            | Audit::CommentsSent { run_id, .. }
             | Audit::Replayed { run_id, .. } => Some(*run_id),
             // Spelled out: whatever has a run is exported with it, and a bundle with a line about no run is refused.
             Audit::Initialized { .. }
@@ -256,6 +307,8 @@ impl Audit {
             | Audit::Quarantined { .. }
             | Audit::Reindexed { .. }
             | Audit::Requested { .. }
+            | Audit::IntentCreated { .. }
+            | Audit::GraphArranged { .. }
             | Audit::CheckpointAccepted { .. }
             | Audit::ApprovalAnswered { .. }
             | Audit::ContractRefused { .. } => None,

@@ -5,7 +5,7 @@
 use crate::json::{self, Limits as JsonLimits, Violation};
 use crate::policy::{Policies, allowed_path_outside};
 use crate::schema::JsonSchema;
-use crate::{Digest, Mode, RepoPath, Role, SandboxConfig, Scope, WorkspaceConfig};
+use crate::{CompileMode, ConnectorConfig, Digest, Mode, RepoPath, Role, SandboxConfig, Scope, WorkspaceConfig};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -33,6 +33,15 @@ pub struct Config {
     /// What graphs start with that people build.
     #[serde(default, skip_serializing_if = "GraphConfig::is_default")]
     pub graph: GraphConfig,
+    /// How intents are compiled that are carried out.
+    #[serde(default, skip_serializing_if = "IntentsConfig::is_default")]
+    pub intents: IntentsConfig,
+    /// How changes are reviewed.
+    #[serde(default, skip_serializing_if = "PipelineConfig::is_default")]
+    pub pipeline: PipelineConfig,
+    /// What intents may reach, by the names that they use.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub connectors: BTreeMap<String, ConnectorConfig>,
     /// Limits on a single turn.
     #[serde(default)]
     pub limits: TurnLimits,
@@ -54,6 +63,50 @@ pub struct Config {
     /// Whom norma itself believes when it speaks to providers.
     #[serde(default, skip_serializing_if = "TlsConfig::is_default")]
     pub tls: TlsConfig,
+}
+
+/// The entry of `agents` that compiles intents unless another one is named.
+const COMPILER: &str = "compiler";
+
+/// How intents are compiled that are carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct IntentsConfig {
+    /// Who compiles, decides and works: one of `agents`; `compiler` if there is such an entry, else `opencode`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Whether it is asked to compile, or a recording answers.
+    pub mode: CompileMode,
+}
+
+impl IntentsConfig {
+    fn is_default(&self) -> bool {
+        *self == IntentsConfig::default()
+    }
+}
+
+/// How changes are reviewed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PipelineConfig {
+    /// How many reviewers look at each change, where there is an agent for it.
+    #[schemars(range(min = 1, max = 9))]
+    pub reviewers: u32,
+    /// How many of them must say PASS.
+    #[schemars(range(min = 1, max = 9))]
+    pub quorum: u32,
+}
+
+impl Default for PipelineConfig {
+    fn default() -> PipelineConfig {
+        PipelineConfig { reviewers: 1, quorum: 1 }
+    }
+}
+
+impl PipelineConfig {
+    fn is_default(&self) -> bool {
+        *self == PipelineConfig::default()
+    }
 }
 
 /// What graphs start with that people build.
@@ -505,6 +558,9 @@ impl Config {
     pub fn starting_point() -> Config {
         Config {
             graph: GraphConfig::default(),
+            intents: IntentsConfig::default(),
+            pipeline: PipelineConfig::default(),
+            connectors: BTreeMap::new(),
             agents: BTreeMap::new(),
             default_agent: None,
             budgets: Budgets {
@@ -540,6 +596,8 @@ impl Config {
         problems.extend(config.server.violations());
         problems.extend(config.scope.compile(None).err().into_iter().flatten());
         problems.extend(config.default_agent_violation());
+        problems.extend(config.connector_violations());
+        problems.extend(config.quorum_violation());
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
 
@@ -576,6 +634,52 @@ impl Config {
             false => self.agents.keys().find(is_opencode).cloned(),
         };
         named.or_else(configured).unwrap_or_else(|| plain.to_owned())
+    }
+
+    fn quorum_violation(&self) -> Option<Violation> {
+        let PipelineConfig { reviewers, quorum } = self.pipeline;
+        let message = format!("{reviewers} reviewer(s) cannot say PASS {quorum} times");
+        (quorum > reviewers).then(|| Violation { pointer: "/pipeline/quorum".to_owned(), message })
+    }
+
+    /// Who reviews the changes of a worker, one name for each review: the agents `reviewer`, `reviewer2`, … of the
+    /// configuration, first those of another make than the worker. Nobody where there is none.
+    pub fn reviewers(&self, worker: &str, named: Option<&str>) -> Option<crate::ReviewTerms> {
+        let make = |name: &str| self.agent(name).map(|agent| agent.kind);
+        let more = (2..=9).map(|number| format!("reviewer{number}"));
+        let mut names: Vec<String> = match named {
+            Some(name) => vec![name.to_owned()],
+            None => std::iter::once("reviewer".to_owned())
+                .chain(more)
+                .filter(|name| self.agents.contains_key(name))
+                .collect(),
+        };
+        names.sort_by_key(|name| make(name) == make(worker));
+        let PipelineConfig { reviewers, quorum } = self.pipeline;
+        let agents: Vec<String> = names.iter().cycle().take(reviewers as usize).cloned().collect();
+        (!agents.is_empty()).then_some(crate::ReviewTerms { agents, quorum })
+    }
+
+    fn connector_violations(&self) -> Vec<Violation> {
+        let hosts = |(name, connector): (&String, &ConnectorConfig)| {
+            let at = format!("/connectors/{}/hosts", name.replace('~', "~0").replace('/', "~1"));
+            let wrong = |(index, host): (usize, &String)| {
+                let message = format!("{host:?} is not host:port");
+                let is_wrong = !crate::confinement::is_host_port(host);
+                is_wrong.then(|| Violation { pointer: format!("{at}/{index}"), message })
+            };
+            connector.hosts.iter().enumerate().filter_map(wrong).collect::<Vec<_>>()
+        };
+        self.connectors.iter().flat_map(hosts).collect()
+    }
+
+    /// Who compiles intents that are carried out.
+    pub fn intent_agent(&self) -> String {
+        let named = self.intents.agent.clone();
+        named.unwrap_or_else(|| match self.agents.contains_key(COMPILER) {
+            true => COMPILER.to_owned(),
+            false => self.compiler(None),
+        })
     }
 
     /// The agents of the `pdca` roles, or what is missing.

@@ -1,5 +1,6 @@
 //! The parts of a configuration that say how agents are confined and what their workspaces are made of.
 
+use crate::backend::{Backend, Backends, E2bConfig, MicrosandboxConfig};
 use crate::json::Violation;
 use crate::schema::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,27 +16,6 @@ pub enum Mode {
     Production,
 }
 
-/// What confines an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Backend {
-    /// The kernel's own means: namespaces, Landlock, seccomp, limits.
-    #[default]
-    Native,
-    /// Nothing does; on record in every run that used it.
-    None,
-}
-
-impl Backend {
-    /// The word in documents.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Backend::Native => "native",
-            Backend::None => "none",
-        }
-    }
-}
-
 /// What confines agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -48,6 +28,12 @@ pub struct SandboxConfig {
     pub read: Vec<String>,
     /// What an agent may use up.
     pub limits: SandboxLimits,
+    /// Virtual machines on this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub microsandbox: Option<MicrosandboxConfig>,
+    /// Virtual machines of a service.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub e2b: Option<E2bConfig>,
 }
 
 impl Default for SandboxConfig {
@@ -57,6 +43,8 @@ impl Default for SandboxConfig {
             allowed: vec![Backend::Native],
             read: Vec::new(),
             limits: SandboxLimits::default(),
+            microsandbox: None,
+            e2b: None,
         }
     }
 }
@@ -70,22 +58,50 @@ impl SandboxConfig {
         if let Err(why) = self.usable(mode) {
             add("/backend", why);
         }
+        if let Some(why) = self.backends().missing(self.backend) {
+            add("/backend", why);
+        }
         for (index, path) in self.read.iter().enumerate() {
             let parts = path.split('/').skip(1);
             if !path.starts_with('/') || path == "/" || path.contains('\0') || parts.clone().any(|it| it == "..") {
                 add(&format!("/read/{index}"), format!("{path:?} is not an absolute path to something below /"));
             }
         }
+        problems.extend(self.backends().violations());
         problems
     }
 
-    /// Whether the backend may be used in this mode; if not, why.
+    /// What the backends elsewhere are told.
+    pub fn backends(&self) -> Backends {
+        Backends { microsandbox: self.microsandbox.clone(), e2b: self.e2b.clone() }
+    }
+
+    /// Whether the configured backend may be used in this mode; if not, why.
     pub fn usable(&self, mode: Mode) -> Result<(), String> {
-        match (mode, self.backend) {
+        self.allows(self.backend, mode)
+    }
+
+    /// Whether a document may ask for a backend in this mode; if not, why. None is never asked for: only a configuration
+    /// says that nothing confines.
+    pub fn may_be_asked_for(&self, backend: Backend, mode: Mode) -> Result<(), String> {
+        if backend == Backend::None && self.backend != Backend::None {
+            return Err("only a trusted configuration can say that nothing confines agents".to_owned());
+        }
+        self.allows(backend, mode)?;
+        self.backends().missing(backend).map_or(Ok(()), Err)
+    }
+
+    fn allows(&self, backend: Backend, mode: Mode) -> Result<(), String> {
+        match (mode, backend) {
             (Mode::Development, _) => Ok(()),
             (Mode::Production, Backend::None) => Err("agents are always confined in production mode".to_owned()),
             (Mode::Production, backend) if !self.allowed.contains(&backend) => {
-                Err(format!("{} is not in sandbox.allowed, which production mode asks for", backend.as_str()))
+                let allowed: Vec<&str> = self.allowed.iter().map(|it| it.as_str()).collect();
+                let allowed = if allowed.is_empty() { "nothing".to_owned() } else { allowed.join(", ") };
+                Err(format!(
+                    "{} is not in sandbox.allowed, which production mode asks for; it allows {allowed}",
+                    backend.as_str()
+                ))
             }
             (Mode::Production, _) => Ok(()),
         }
@@ -185,8 +201,10 @@ impl WorkspaceConfig {
         if !self.setup.is_empty() && !self.layers {
             add("setup".to_owned(), "workspace.setup needs workspace.layers, where its result is kept".to_owned());
         }
-        if !self.setup.is_empty() && backend == Backend::None {
-            add("setup".to_owned(), "workspace.setup needs a sandbox to run in; sandbox.backend is none".to_owned());
+        if !self.setup.is_empty() && backend != Backend::Native {
+            let message =
+                format!("workspace.setup needs the native sandbox to run in; sandbox.backend is {}", backend.as_str());
+            add("setup".to_owned(), message);
         }
         if self.setup.first().is_some_and(String::is_empty) {
             add("setup/0".to_owned(), "the program is empty".to_owned());
@@ -241,6 +259,22 @@ mod tests {
         assert!(sandbox.usable(Mode::Production).is_ok());
         sandbox.allowed.clear();
         assert!(sandbox.usable(Mode::Production).is_err());
+    }
+
+    #[test]
+    fn a_document_may_ask_for_what_is_configured_and_never_for_nothing() {
+        let e2b = Some(E2bConfig::default());
+        let mut sandbox = SandboxConfig { e2b, ..SandboxConfig::default() };
+        let asked = |sandbox: &SandboxConfig, backend, mode| sandbox.may_be_asked_for(backend, mode).is_ok();
+        assert!(asked(&sandbox, Backend::E2b, Mode::Development));
+        assert!(!asked(&sandbox, Backend::E2b, Mode::Production));
+        assert!(!asked(&sandbox, Backend::Microsandbox, Mode::Development));
+        assert!(!asked(&sandbox, Backend::None, Mode::Development));
+        sandbox.allowed.push(Backend::E2b);
+        assert!(asked(&sandbox, Backend::E2b, Mode::Production));
+        sandbox.backend = Backend::Microsandbox;
+        let pointers: Vec<_> = sandbox.violations(Mode::Development).into_iter().map(|it| it.pointer).collect();
+        assert_eq!(pointers, ["/sandbox/backend"]);
     }
 
     #[test]

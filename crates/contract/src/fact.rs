@@ -1,11 +1,14 @@
 //! Facts: everything that can happen to a run. Nothing else changes one. A fact is plain data; what it does to a
 //! run is decided by the state machine, what it does to the tables by the store.
 
-use crate::graph::{
-    ChangeProposed, EdgeSet, HandoffSent, ModeChanged, NodeAdded, NodeAnswered, NodeAsked, NodeChanged, NodeMessage,
-    NodeWish, PhaseChanged, Stalled, TurnDelta,
-};
+mod graph;
+
+pub use graph::GraphFact;
+
+use crate::graph::TurnDelta;
 use crate::hash::{Hasher, digest};
+use crate::intent::IntentFact;
+use crate::pipeline::PipelineFact;
 use crate::receipt::LeftOut;
 use crate::schema::JsonSchema;
 use crate::session::{SessionEvent, Usage};
@@ -14,7 +17,9 @@ use crate::{
     AgentConfig, Answered, ApprovalId, Budget, CommitId, Contract, Digest, Domain, Item, ItemStatus, ProcessEnd,
     Reason, Role, Slug, Status, StepStatus, Timestamp, TreeId, Verdict, Wait,
 };
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::de::value::MapDeserializer;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
 /// Which turn a fact is about.
@@ -515,7 +520,8 @@ pub struct ApprovalWait {
 
 /// Everything that can happen to a run. Nothing else changes one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(tag = "type", content = "payload", rename_all = "snake_case")]
+#[serde(remote = "Self", tag = "type", content = "payload", rename_all = "snake_case")]
+#[schemars(!remote)]
 pub enum Fact {
     /// A run exists.
     RunStarted(Box<RunStarted>),
@@ -609,8 +615,12 @@ pub enum Fact {
     },
     /// A change did what its contract or policy does not allow, or an agent asked to.
     PolicyViolation {
-        /// Which item.
-        item: u32,
+        /// Which item; none in a turn of a node.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        item: Option<u32>,
+        /// The place of the node whose agent asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        node: Option<u32>,
         /// Which gate.
         gate: Gate,
         /// What it found, as far as it fits.
@@ -645,73 +655,6 @@ pub enum Fact {
     Asked(Wait),
     /// Somebody answered what was asked.
     Answered(Box<Answered>),
-    /// There is another node.
-    NodeAdded(Box<NodeAdded>),
-    /// A node is another one from its next turn on.
-    NodeChanged(Box<NodeChanged>),
-    /// A node gets no turns until somebody lets it have them again; or gets them again.
-    NodeHeld {
-        /// Its place.
-        node: u32,
-        /// Whether it is held.
-        held: bool,
-        /// Who says so.
-        by: String,
-    },
-    /// A node forgets its conversation.
-    NodeReset {
-        /// Its place.
-        node: u32,
-        /// Who says so.
-        by: String,
-    },
-    /// A node is gone, and its edges with it.
-    NodeRemoved {
-        /// Its place.
-        node: u32,
-        /// Who says so.
-        by: String,
-    },
-    /// There is an edge, or it has changed.
-    EdgeSet(Box<EdgeSet>),
-    /// An edge is gone.
-    EdgeRemoved {
-        /// Its id.
-        edge: String,
-        /// Who says so.
-        by: String,
-    },
-    /// A node is told something.
-    MessageSent(Box<NodeMessage>),
-    /// A node sends something to another.
-    HandoffSent(Box<HandoffSent>),
-    /// The agent of a node wishes for something that a person has to approve.
-    NodeWished {
-        /// The turn in which it does.
-        step: StepRef,
-        /// What it wishes for.
-        wish: NodeWish,
-    },
-    /// A person is asked about it.
-    NodeAsked(Box<NodeAsked>),
-    /// It was answered.
-    NodeAnswered(Box<NodeAnswered>),
-    /// Somebody changed how a graph goes on.
-    ModeChanged(ModeChanged),
-    /// A graph is about to do something else.
-    PhaseChanged(PhaseChanged),
-    /// A node says that it is done, or somebody says that the run is.
-    DoneMarked {
-        /// Its place; none where a person says it of the run.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        node: Option<u32>,
-        /// Who says so.
-        by: String,
-    },
-    /// What a node has made is to become part of the run's line.
-    ChangeProposed(Box<ChangeProposed>),
-    /// A graph does the same again and again.
-    RunStalled(Box<Stalled>),
     /// A limit is reached.
     BudgetExceeded(BudgetExceeded),
     /// A ref of the user's is about to move (intent).
@@ -744,6 +687,18 @@ pub enum Fact {
     RunStopped(End),
     /// See [`Status::Canceled`].
     RunCanceled(End),
+    /// What only a graph has.
+    #[serde(untagged, skip_deserializing)]
+    #[schemars(!skip_deserializing)]
+    Graph(GraphFact),
+    /// What only the run of an intent has.
+    #[serde(untagged, skip_deserializing)]
+    #[schemars(!skip_deserializing)]
+    Intent(IntentFact),
+    /// What only reviews and pipelines have.
+    #[serde(untagged, skip_deserializing)]
+    #[schemars(!skip_deserializing)]
+    Pipeline(PipelineFact),
 }
 
 /// The first fact of a run.
@@ -767,6 +722,9 @@ pub struct RunStarted {
     pub included: Vec<String>,
     /// The run whose tree this one continues from.
     pub parent: Option<Slug>,
+    /// Where in its parent's log it was forked; none of a run that continues the end of its parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<Fork>,
     /// The run that it carries out again, under the same contract and from the same base. Its result is for comparing
     /// only: it never lands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -784,6 +742,25 @@ pub struct RunStarted {
     pub pid: u32,
     /// norma's version.
     pub version: String,
+}
+
+/// Where a run was forked from another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fork {
+    /// The last event of the parent that it knows of.
+    pub seq: u64,
+    /// The last commit that the parent had made by then, which holds [`RunStarted::tree`]; none if it had made none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<CommitId>,
+}
+
+impl RunStarted {
+    /// The commit and the tree that its first change is made on.
+    pub fn head(&self) -> ItemBase {
+        let forked = self.fork.and_then(|fork| fork.commit);
+        ItemBase { commit: forked.unwrap_or(self.base.commit), tree: self.tree }
+    }
 }
 
 fn is_zero(count: &u32) -> bool {
@@ -811,6 +788,7 @@ impl Fact {
             Fact::RunPaused(end) => Some((Status::Paused, end.reason)),
             Fact::RunWaiting(_) => Some((Status::Waiting, Some(Reason::ApprovalRequired))),
             Fact::Asked(wait) if wait.about.is_none() => Some((Status::Waiting, Some(wait.kind.reason()))),
+            Fact::Intent(IntentFact::PlanHeld { reason }) => Some((Status::Waiting, Some(*reason))),
             Fact::EvidenceLost { .. } => Some((Status::Failed, Some(Reason::EvidenceLost))),
             Fact::RunPassed(end) => Some((Status::Succeeded, end.reason)),
             Fact::RunFailed(end) => Some((Status::Failed, end.reason)),
@@ -822,12 +800,24 @@ impl Fact {
         }
     }
 
+    /// The item that becomes part of the run by it: one of the contract, the change of a node, or the patch of an intent.
+    pub fn added_item(&self) -> Option<&ItemAdded> {
+        match self {
+            Fact::ItemAdded(added) => Some(added),
+            Fact::Graph(GraphFact::ChangeProposed(proposed)) => Some(&proposed.added),
+            Fact::Intent(IntentFact::PatchProposed(proposed)) => Some(&proposed.added),
+            Fact::Pipeline(fact) => fact.added_item(),
+            _ => None,
+        }
+    }
+
     /// The item that it is about, by its place in the contract.
     pub fn item(&self) -> Option<u32> {
         match self {
-            Fact::ItemAdded(added) => Some(added.index),
-            Fact::ChangeProposed(proposed) => Some(proposed.added.index),
-            Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => Some(*item),
+            Fact::ItemAdded(_) | Fact::Graph(_) | Fact::Intent(_) => self.added_item().map(|added| added.index),
+            Fact::Pipeline(fact) => Some(fact.item()),
+            Fact::GateFailed { item, .. } => Some(*item),
+            Fact::PolicyViolation { item, .. } => *item,
             Fact::ItemEnded(ended) => Some(ended.item),
             Fact::StepStarted { step, .. }
             | Fact::ReconciledStep { step, .. }
@@ -908,11 +898,19 @@ impl Fact {
 
     /// Reads a fact from its type word and payload.
     pub fn from_parts(kind: &str, payload: Value) -> Result<Fact, String> {
-        serde_json::from_value(json!({"type": kind, "payload": payload})).map_err(|e| e.to_string())
+        // The type word first: what follows is then read as what it is, without being kept until it is known.
+        let parts = [("type", Value::from(kind)), ("payload", payload)];
+        let whole = MapDeserializer::<_, serde_json::Error>::new(parts.into_iter());
+        let read = match kind {
+            kind if GraphFact::KINDS.contains(&kind) => GraphFact::deserialize(whole).map(Fact::Graph),
+            kind if IntentFact::KINDS.contains(&kind) => IntentFact::deserialize(whole).map(Fact::Intent),
+            kind if PipelineFact::KINDS.contains(&kind) => PipelineFact::deserialize(whole).map(Fact::Pipeline),
+            _ => Fact::deserialize(whole),
+        };
+        read.map_err(|e| e.to_string())
     }
 
     /// One sentence for people.
-    #[expect(clippy::too_many_lines, reason = "one arm a fact, and none of them decides anything")]
     pub fn message(&self) -> String {
         match self {
             Fact::RunStarted(started) => format!("Run started: {}", started.contract.goal),
@@ -971,54 +969,9 @@ impl Fact {
             | Fact::RunTimedOut(end)
             | Fact::RunStopped(end)
             | Fact::RunCanceled(end) => end.message.clone(),
-            Fact::NodeAdded(_)
-            | Fact::NodeChanged(_)
-            | Fact::NodeHeld { .. }
-            | Fact::NodeReset { .. }
-            | Fact::NodeRemoved { .. }
-            | Fact::EdgeSet(_)
-            | Fact::EdgeRemoved { .. }
-            | Fact::MessageSent(_)
-            | Fact::HandoffSent(_)
-            | Fact::NodeWished { .. }
-            | Fact::NodeAsked(_)
-            | Fact::NodeAnswered(_)
-            | Fact::ModeChanged(_)
-            | Fact::PhaseChanged(_)
-            | Fact::DoneMarked { .. }
-            | Fact::ChangeProposed(_)
-            | Fact::RunStalled(_) => self.graph_message(),
-        }
-    }
-
-    /// The same of what only a graph has.
-    fn graph_message(&self) -> String {
-        match self {
-            Fact::NodeAdded(added) => format!("Node {} added by {}", added.terms.label, added.by),
-            Fact::NodeChanged(changed) => format!("Node {} changed by {}", changed.new.label, changed.by),
-            Fact::NodeHeld { held: true, by, .. } => format!("Node stopped by {by}"),
-            Fact::NodeHeld { by, .. } => format!("Node started by {by}"),
-            Fact::NodeReset { by, .. } => format!("Node reset by {by}: its conversation begins anew"),
-            Fact::NodeRemoved { by, .. } => format!("Node removed by {by}"),
-            Fact::EdgeSet(set) => format!("Edge {} set by {}", set.edge.label, set.by),
-            Fact::EdgeRemoved { by, .. } => format!("Edge removed by {by}"),
-            Fact::MessageSent(message) => format!("{}: {}", message.by, first_line(&message.content)),
-            Fact::HandoffSent(sent) => format!("Handed over: {}", first_line(&sent.envelope.payload.message)),
-            Fact::NodeWished { wish: NodeWish::Command { argv, .. }, .. } => format!("Asks to run {}", argv.join(" ")),
-            Fact::NodeWished { wish: NodeWish::Spawn(wish), .. } => format!("Asks for a node {}", wish.label),
-            Fact::NodeAsked(asked) => {
-                format!("Waiting for approval {}: {}", asked.wait.approval, asked.wait.reasons.join("; "))
-            }
-            Fact::NodeAnswered(answered) => format!("Approval {} answered by {}", answered.approval, answered.by),
-            Fact::ModeChanged(changed) => format!("Mode {:?}, {:?}", changed.new.0, changed.new.1),
-            Fact::PhaseChanged(changed) => format!("Phase {:?}: {}", changed.new, changed.why),
-            Fact::DoneMarked { node: Some(_), by } => format!("{by} is done"),
-            Fact::DoneMarked { node: None, by } => format!("{by} says that the run is done"),
-            Fact::ChangeProposed(proposed) => format!("Change {} proposed", proposed.added.item.id),
-            Fact::RunStalled(stalled) => {
-                format!("Stalled: {}", stalled.evidence.summaries.last().map_or("", |said| first_line(said)))
-            }
-            _ => unreachable!("BUG: what every run may have is told elsewhere"),
+            Fact::Graph(fact) => fact.message(),
+            Fact::Intent(fact) => fact.message(),
+            Fact::Pipeline(fact) => fact.message(),
         }
     }
 
@@ -1030,6 +983,7 @@ impl Fact {
             | Fact::RunDenied(_)
             | Fact::ProtocolError { .. }
             | Fact::GateFailed { .. }
+            | Fact::Intent(IntentFact::PlanRefused { .. })
             | Fact::PolicyViolation { .. } => "error",
             Fact::ItemEnded(ended) if ended.status != ItemStatus::Success => "error",
             Fact::ReconciledStep { .. }
@@ -1040,13 +994,14 @@ impl Fact {
             | Fact::LandingDeclined(_)
             | Fact::RunPaused(_)
             | Fact::ApprovalAsked { .. }
-            | Fact::NodeAsked(_)
-            | Fact::RunStalled(_)
+            | Fact::Graph(GraphFact::NodeAsked(_) | GraphFact::RunStalled(_))
+            | Fact::Intent(IntentFact::PlanHeld { .. } | IntentFact::PlanNodeExpired { .. })
             | Fact::RunWaiting(_)
             | Fact::Asked(_)
             | Fact::RunTimedOut(_)
             | Fact::RunStopped(_)
             | Fact::RunCanceled(_) => "warn",
+            Fact::Pipeline(fact) => fact.level().unwrap_or("info"),
             _ => "info",
         }
     }
@@ -1067,6 +1022,27 @@ impl Fact {
             Fact::Asked(wait) => wait.about.map_or(1, |step| step.attempt),
             _ => 1,
         }
+    }
+}
+
+impl Serialize for Fact {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Fact::serialize(self, to)
+    }
+}
+
+/// By its type word: what only one workflow has is read as that workflow's, and nothing is tried twice.
+impl<'de> Deserialize<'de> for Fact {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Fact, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Parts {
+            #[serde(rename = "type")]
+            kind: String,
+            payload: Value,
+        }
+        let Parts { kind, payload } = Parts::deserialize(from)?;
+        Fact::from_parts(&kind, payload).map_err(D::Error::custom)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::view::graph::{
 };
 use crate::view::stream::StallEvidence;
 use crate::work::TestCommand;
-use crate::{ApprovalId, ApprovalWait, Digest, ItemAdded, ItemBase, RepoPath, Role, StepRef, TreeId};
+use crate::{ApprovalId, ApprovalWait, Digest, ItemAdded, ItemBase, RepoPath, Role, RunId, StepRef, Timestamp, TreeId};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -305,6 +305,8 @@ pub enum NodeWish {
     },
     /// Another node.
     Spawn(Box<SpawnWish>),
+    /// An edge between two nodes.
+    Edge(Box<EdgeInput>),
 }
 
 /// A node that an agent wants to be made.
@@ -383,6 +385,9 @@ pub struct NodeResult {
     /// A node that it asks for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spawn: Option<SpawnWish>,
+    /// An edge that it asks for; its id is norma's to give.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edge: Option<EdgeInput>,
     /// Whether what it has made is to be judged and to become part of the run.
     pub change: bool,
     /// Whether it is done; of the orchestrator, whether the run is.
@@ -393,10 +398,14 @@ pub struct NodeResult {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WishedHandoff {
-    /// The id of a node, or a label that only one has.
+    /// The id of a node, or a label that only one has; empty for whoever leads the graph.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub to: String,
     /// In words.
     pub message: String,
+    /// Whether it only tells, whatever the edge is for: it starts no turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub report: bool,
     /// What a program reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Map<String, Value>>,
@@ -427,6 +436,143 @@ pub struct WishedCommand {
     /// The reason that it gives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// The file in a turn's directory that says what whoever continues from there has to know.
+pub const CONTEXT_PACK: &str = "contextpack.json";
+
+/// How context packs are referred to: this and the artifact's id.
+pub const CONTEXT_SCHEME: &str = "contextpack://pack/";
+
+/// What whoever continues from a turn has to know. norma makes one of every turn of a node that answered, unless its agent has
+/// left one of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContextPack {
+    /// 1.
+    pub version: u32,
+    /// The id of the artifact that it is.
+    pub pack_id: String,
+    /// UUID.
+    pub run_id: RunId,
+    /// The node whose turn it was.
+    pub node_id: String,
+    /// When.
+    pub created_at: Timestamp,
+    /// What the run is for.
+    pub goal: String,
+    /// What has to hold in the end: criteria and tests.
+    pub definition_of_done: Vec<String>,
+    /// Whether code is changed.
+    pub global_mode: GlobalMode,
+    /// Whether the run goes on by itself.
+    pub node_mode: RunMode,
+    /// Where documents are.
+    pub docs_root: String,
+    /// What the node said.
+    pub summary: String,
+    /// What the turn changed, as far as it is listed.
+    pub relevant_files: Vec<PackFile>,
+    /// What the turn was told.
+    pub inputs: Vec<PackInput>,
+    /// What it left.
+    pub artifacts: Vec<PackArtifact>,
+    /// What the node may do.
+    pub constraints: PackConstraints,
+}
+
+/// A file that matters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PackFile {
+    /// From the repository's root.
+    pub path: String,
+    /// In a few words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+}
+
+/// A message or a handoff.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PackInput {
+    /// Its id.
+    pub payload_id: String,
+}
+
+/// An artifact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PackArtifact {
+    /// Its id.
+    pub id: String,
+    /// What it is.
+    pub kind: crate::view::graph::ArtifactKind,
+}
+
+/// What a node may do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PackConstraints {
+    /// All there is, where none is named.
+    pub allowed_paths: Vec<String>,
+    /// What of them is not changed all the same.
+    pub denied_paths: Vec<String>,
+    /// Whether it changes files.
+    pub writes: bool,
+    /// Whether it runs commands.
+    pub runs_commands: bool,
+}
+
+/// The file in a turn's directory that says which of norma's tools its agent has called: a [`NodeCall`] a line.
+pub const CALLS_FILE: &str = "calls.jsonl";
+
+/// A call of one of the tools that norma gives to the agent of a node. It says what a [`NodeResult`] says, while the turn is
+/// under way; both are followed when it has ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "tool", content = "arguments", rename_all = "snake_case", deny_unknown_fields)]
+pub enum NodeCall {
+    /// Hands work to another node.
+    SendHandoff(WishedHandoff),
+    /// Tells another node something, and starts no turn of it.
+    Report(WishedReport),
+    /// Asks for another node.
+    SpawnNode(SpawnWish),
+    /// Asks for an edge.
+    CreateEdge(EdgeInput),
+    /// Asks for a command.
+    Ask(WishedCommand),
+}
+
+/// Something that an agent tells another node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WishedReport {
+    /// Whom; whoever leads the graph where nobody is named.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub to: String,
+    /// In words.
+    pub message: String,
+    /// Whether what it tells of succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<crate::view::graph::PayloadStatus>,
+    /// Files that go with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<crate::view::graph::ArtifactRef>,
+}
+
+impl From<WishedReport> for WishedHandoff {
+    fn from(report: WishedReport) -> WishedHandoff {
+        let WishedReport { to, message, status, artifacts } = report;
+        WishedHandoff {
+            to,
+            message,
+            report: true,
+            structured: None,
+            artifacts,
+            status,
+            response: None,
+            context_ref: None,
+        }
+    }
 }
 
 /// A person or an agent has drawn an edge, or changed one.

@@ -16,6 +16,7 @@ use crate::schema::Document;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use serde_path_to_error::Segment;
 
 pub(crate) use report::Report;
 use report::{Place, Step};
@@ -99,7 +100,17 @@ pub(crate) fn check_value<T: Document>(value: &Value) -> Result<(), Vec<Violatio
 
 /// Decodes what was checked; the type's own `Deserialize` has the last word.
 pub(crate) fn decode_checked<T: DeserializeOwned>(value: Value) -> Result<T, Vec<Violation>> {
-    T::deserialize(value).map_err(|error| vec![Violation::document(error.to_string())])
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let mut place = Place::default();
+        for segment in error.path() {
+            match segment {
+                Segment::Seq { index } => place.enter(Step::Index(*index)),
+                Segment::Map { key } => place.enter(Step::Key(key.clone())),
+                Segment::Enum { .. } | Segment::Unknown => {}
+            }
+        }
+        vec![Violation { pointer: place.pointer(), message: error.into_inner().to_string() }]
+    })
 }
 
 /// Writes RFC 8785 canonical JSON; what it would have to round is refused.

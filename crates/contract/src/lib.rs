@@ -7,6 +7,7 @@ pub mod api;
 mod approval;
 pub mod attestation;
 mod audit;
+mod backend;
 pub mod bundle;
 mod config;
 mod confinement;
@@ -16,14 +17,17 @@ mod fact;
 pub mod graph;
 pub mod hash;
 pub mod id;
+pub mod intent;
 pub mod json;
 mod nearest;
 mod object;
 pub mod path;
+pub mod pipeline;
 pub mod policy;
 mod prompt;
 pub mod receipt;
 pub mod replay;
+pub mod review;
 pub mod schema;
 pub mod session;
 mod status;
@@ -37,7 +41,7 @@ pub mod work;
 pub use agent::{
     AcceptanceCriterion, AgentRequest, AgentResponse, ContextMessage, CriterionResult, Manifest, ManifestFile,
     PROTOCOL_VERSION, ProcessEnd, ProcessLimit, RequestContext, RequestPaths, RequestStep, RequestTerms,
-    ResponseStatus, VerdictFile,
+    ResponseStatus, ReviewRequest, VerdictFile,
 };
 pub use approval::{
     APPROVAL_LIFETIME_MS, ApprovalDecision, ApprovalState, ApprovalTerms, ApprovalView, REASON_DIFFERENCE,
@@ -45,24 +49,27 @@ pub use approval::{
 };
 pub use attestation::Statement;
 pub use audit::{Audit, AuditHead, AuditLine, RefusedBy};
+pub use backend::{Backend, Backends, E2bConfig, MicrosandboxConfig, refuses_agent};
 pub use config::{
-    AgentConfig, AgentType, Budgets, Config, GraphConfig, LandingConfig, LandingMode, ModelApi, ModelPrice,
-    ScopeConfig, ServerConfig, TlsConfig, TurnLimits, Usd,
+    AgentConfig, AgentType, Budgets, Config, GraphConfig, IntentsConfig, LandingConfig, LandingMode, ModelApi,
+    ModelPrice, PipelineConfig, ScopeConfig, ServerConfig, TlsConfig, TurnLimits, Usd,
 };
-pub use confinement::{Backend, History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
+pub use confinement::{History, Mode, SandboxConfig, SandboxLimits, WorkspaceConfig};
 pub use event::{Event, EventLine, LINE_BYTES_MAX, LogName};
 pub use fact::{
-    Addition, ApprovalWait, Author, Base, BudgetExceeded, ChangeDropped, ChangeEnd, Earlier, End, Fact, ItemAdded,
-    ItemBase, ItemEnded, Landing, LandingDeclined, LandingUndone, PatchApplied, ReceiptRef, RunStarted, StepCommitted,
-    StepRef, Taken, TurnEnd, VerdictGiven,
+    Addition, ApprovalWait, Author, Base, BudgetExceeded, ChangeDropped, ChangeEnd, Earlier, End, Fact, Fork,
+    GraphFact, ItemAdded, ItemBase, ItemEnded, Landing, LandingDeclined, LandingUndone, PatchApplied, ReceiptRef,
+    RunStarted, StepCommitted, StepRef, Taken, TurnEnd, VerdictGiven,
 };
 pub use graph::{GraphTerms, NodeTerms, RoleName};
 pub use hash::{Digest, Domain};
 pub use id::{ApprovalId, RunId, Slug, SlugProblem};
+pub use intent::{CompileMode, ConnectorConfig, IntentFact, IntentTerms};
 pub use json::{Limits, Violation};
 pub use nearest::nearest;
 pub use object::{CommitId, ObjectId, ObjectIdProblem, TreeId};
 pub use path::{RepoPath, printable};
+pub use pipeline::{PipelineFact, PipelineTerms, ReviewTerms};
 pub use policy::Policies;
 pub use prompt::{BlockName, PromptBlock, PromptBlocks, Sent};
 pub use receipt::{LeftOut, Receipt};

@@ -11,14 +11,14 @@ pub(crate) use contract_derive::JsonSchema;
 pub(crate) use schemars::JsonSchema;
 
 use crate::api::{
-    AddNode, Chat, ContractPreview, NewRun, PatchNode, PatchRun, Problem, PutTemplate, ReplayRun, ResolveApproval,
-    ResumeRun, SetEdge,
+    AddNode, Chat, ContractPreview, ForkRun, Intake, NewComment, NewIntake, NewRun, PatchNode, PatchRun, Problem,
+    PutTemplate, ReplayRun, ResolveApproval, ResumeRun, RunEvent, SendBack, SetEdge, StartIntent,
 };
 use crate::bundle::BundleIndex;
 use crate::documents::{
     AgentRegistry, AgentTaskResult, CompileAnswer, EvidenceBundle, EvidenceReport, Intent, OrchestratorEvent, Patch,
-    Plan, Recording, ReexecReport, ReviewReport, RunManifest, RunResult, TaskContract, TaskResult, TestReport,
-    WorkItem, WorkReport,
+    Plan, Recipe, Recording, ReexecReport, ReviewAnswer, ReviewReport, RunManifest, RunResult, SandboxJob,
+    SandboxResult, TaskContract, TaskResult, TechLeadAnswer, TestReport, WorkItem, WorkReport, Written,
 };
 use crate::json::schema::Schema;
 use crate::policy::{
@@ -27,6 +27,7 @@ use crate::policy::{
 use crate::receipt::BatchReceipt;
 use crate::replay::ReplayReport;
 use crate::view::graph::RunGraph;
+use crate::view::intent::RunViewModel;
 use crate::view::stream::StreamEvent;
 use crate::{
     AgentRequest, AgentResponse, ApprovalView, AuditLine, Config, Contract, EventLine, Fact, Manifest, PromptBlocks,
@@ -162,39 +163,53 @@ schemas! {
     "evidence_report.v1.json" => EvidenceReport,
     "fact.v1.json" => Fact,
     "forbidden_actions.v1.json" => ForbiddenActions,
+    "fork_run.v1.json" => ForkRun,
+    "intake.v1.json" => Intake,
     "intent.v0.json" => Intent,
     "manifest.v1.json" => Manifest,
     "mcp_allowlist.v1.json" => McpAllowlist,
+    "new_comment.v1.json" => NewComment,
+    "new_intake.v1.json" => NewIntake,
     "new_run.v1.json" => NewRun,
     "orchestrator_event.v1.json" => OrchestratorEvent,
     "patch.v0.json" => Patch,
     "patch_node.v1.json" => PatchNode,
     "patch_run.v1.json" => PatchRun,
     "plan.v0.json" => Plan,
+    "pm_answer.v1.json" => Written,
     "problem.v1.json" => Problem,
     "prompt_blocks.v1.json" => PromptBlocks,
     "protected_paths.v1.json" => ProtectedPathsFile,
     "put_template.v1.json" => PutTemplate,
     "receipt.v1.json" => Receipt,
+    "recipe.v0.json" => Recipe,
     "recording.v1.json" => Recording,
     "reexec_report.v1.json" => ReexecReport,
     "replay_report.v1.json" => ReplayReport,
     "replay_run.v1.json" => ReplayRun,
     "resolve_approval.v1.json" => ResolveApproval,
     "resume_run.v1.json" => ResumeRun,
+    "review_answer.v1.json" => ReviewAnswer,
     "review_report.v1.json" => ReviewReport,
+    "run_event.v0.json" => RunEvent,
     "run_graph.v1.json" => RunGraph,
     "run_manifest.v1.json" => RunManifest,
     "run_result.v1.json" => RunResult,
     "run_view.v1.json" => RunView,
+    "run_view_model.v0.json" => RunViewModel,
+    "sandbox_job.v0.json" => SandboxJob,
+    "sandbox_result.v0.json" => SandboxResult,
     "scratch_paths.v1.json" => ScratchPathsFile,
+    "send_back.v1.json" => SendBack,
     "session_event.v1.json" => SessionEvent,
     "session_outcome.v1.json" => SessionOutcome,
     "set_edge.v1.json" => SetEdge,
+    "start_intent.v0.json" => StartIntent,
     "stream_event.v1.json" => StreamEvent,
     "task_contract.v1.json" => TaskContract,
     "task_result.v1.json" => TaskResult,
     "task_view.v1.json" => TaskView,
+    "tech_lead_answer.v1.json" => TechLeadAnswer,
     "test_report.v1.json" => TestReport,
     "verdict.v1.json" => VerdictFile,
     "wide_paths.v1.json" => WidePathsFile,

@@ -21,6 +21,16 @@ pub enum Role {
     Worker,
     /// Takes the turns of a node of a graph.
     Node,
+    /// Makes a choice of a plan.
+    Decide,
+    /// Carries out a node of a plan.
+    Execute,
+    /// Turns a request into a contract.
+    Pm,
+    /// Splits a contract into smaller ones.
+    TechLead,
+    /// Judges a change without touching it.
+    Reviewer,
 }
 
 impl Role {
@@ -36,6 +46,11 @@ impl Role {
             Role::Act => "act",
             Role::Worker => "worker",
             Role::Node => "node",
+            Role::Decide => "decide",
+            Role::Execute => "execute",
+            Role::Pm => "pm",
+            Role::TechLead => "tech_lead",
+            Role::Reviewer => "reviewer",
         }
     }
 }
@@ -197,6 +212,10 @@ pub enum Reason {
     AgentRefused,
     /// It does the same again and again.
     Stalled,
+    /// A reviewer found something that keeps the change from landing.
+    ReviewFailed,
+    /// Whoever may change nothing has changed something.
+    SystemFault,
 }
 
 impl Reason {
@@ -235,6 +254,8 @@ impl Reason {
             Reason::ProviderFailed => "provider_failed",
             Reason::AgentRefused => "agent_refused",
             Reason::Stalled => "stalled",
+            Reason::ReviewFailed => "review_failed",
+            Reason::SystemFault => "system_fault",
         }
     }
 }

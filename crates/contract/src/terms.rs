@@ -4,8 +4,8 @@
 
 use crate::schema::JsonSchema;
 use crate::{
-    AcceptanceCriterion, AgentConfig, Backend, Budgets, Digest, Domain, GraphTerms, Item, LandingConfig, ModelPrice,
-    RepoPath, Role, SandboxLimits, TlsConfig, TurnLimits, WorkspaceConfig,
+    AcceptanceCriterion, AgentConfig, Backend, Backends, Budgets, Digest, Domain, GraphTerms, IntentTerms, Item,
+    LandingConfig, ModelPrice, PipelineTerms, RepoPath, Role, SandboxLimits, TlsConfig, TurnLimits, WorkspaceConfig,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -115,6 +115,9 @@ pub struct Contract {
     /// What each of them may use up in there.
     #[serde(default)]
     pub sandbox_limits: SandboxLimits,
+    /// What the backends elsewhere were told, where the configuration says anything of them.
+    #[serde(default, skip_serializing_if = "Backends::is_empty")]
+    pub backends: Backends,
     /// What they see of the machine besides the tools on the PATH.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sandbox_read: Vec<String>,
@@ -153,6 +156,12 @@ pub struct Contract {
     /// What a graph was started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub graph: Option<GraphTerms>,
+    /// What the run of an intent was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<IntentTerms>,
+    /// What the run of a pipeline was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<PipelineTerms>,
     /// Who carries out items, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workers: BTreeMap<String, AgentConfig>,
@@ -167,6 +176,9 @@ pub struct Contract {
 pub struct Scope {
     /// Files and directories; the whole tree if there are none.
     pub allowed_paths: Vec<RepoPath>,
+    /// What of them may not be changed all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub denied_paths: Vec<RepoPath>,
     /// Whether files may have binary content.
     pub allow_binary: bool,
     /// What the git configuration of the machine names as something to run or to read settings from. It is protected:
@@ -182,6 +194,11 @@ impl Scope {
 }
 
 impl Contract {
+    /// What confines an item's agent and its tests; without an item, what confines any other turn.
+    pub fn backend_of(&self, item: Option<&Item>) -> Backend {
+        item.and_then(|item| item.sandbox_backend).unwrap_or(self.sandbox)
+    }
+
     /// The digest of the canonical bytes.
     pub fn digest(&self) -> Digest {
         crate::hash::digest(Domain::Contract, &self.canonical())
@@ -197,7 +214,7 @@ impl Contract {
     /// The file of the run's directory that holds the canonical bytes.
     pub fn file(&self) -> &'static str {
         // A loop is asked for in words, and has no other document.
-        let is_given = self.rules >= RULES_GIVEN_CONTRACT && self.workflow == Workflow::Batch;
+        let is_given = self.rules >= RULES_GIVEN_CONTRACT && !matches!(self.workflow, Workflow::Pdca | Workflow::Graph);
         if is_given { COMPILED_CONTRACT_FILE } else { CONTRACT_FILE }
     }
 
@@ -225,6 +242,10 @@ pub enum Workflow {
     Batch,
     /// Nodes that people and agents make, send messages to and connect.
     Graph,
+    /// An intent: compiled, its patch applied, its plan carried out.
+    Intent,
+    /// A request becomes contracts, which are worked on, reviewed, tested, fixed and merged.
+    Pipeline,
 }
 
 #[cfg(test)]

@@ -29,6 +29,15 @@ pub fn duration(elapsed: Duration) -> String {
     }
 }
 
+/// One word of a shell: as it is where that is the same, else in quotes.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
 /// Each name once, as many as a line holds.
 pub fn named(names: impl Iterator<Item = String>) -> String {
     let mut seen = BTreeSet::new();

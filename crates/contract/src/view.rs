@@ -2,11 +2,14 @@
 //! script gets nothing it would have to compute. [`graph`] and [`stream`] are a run as seed 003 has it.
 
 pub mod graph;
+pub mod intent;
+pub mod pipeline;
 pub mod stream;
 
 #[cfg(test)]
 mod tests;
 
+use crate::documents::role_binding::{RoleBindingSummary, WorkflowCaseReadModel};
 use crate::receipt::LeftOut;
 use crate::schema::JsonSchema;
 use crate::{
@@ -93,6 +96,15 @@ pub struct RunDetails {
     pub receipts: Vec<String>,
     /// What its models used; null if nobody counted.
     pub usage: Option<Usage>,
+    /// What its task contract bound the role to, for reading; left out where none was submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role_binding_read_model: Option<RoleBindingSummary>,
+    /// The case that it is the latest run of, for reading.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_case_read_model: Option<WorkflowCaseReadModel>,
+    /// What reviewers and a pipeline came to, where there are any.
+    #[serde(flatten)]
+    pub pipeline: Option<pipeline::PipelineView>,
 }
 
 /// What came of the tests of a run.

@@ -3,7 +3,7 @@
 //! agent may do.
 
 use crate::schema::JsonSchema;
-use crate::{Digest, ProcessEnd, RepoPath, Scope};
+use crate::{Backend, Digest, ProcessEnd, RepoPath, ReviewTerms, Scope};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -70,8 +70,47 @@ pub struct Item {
     /// The agent's own name of the conversation that it continues; a conversation of its own without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
+    /// What confines its agent and its tests, where that is not what confines the rest of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_backend: Option<Backend>,
+    /// Who looks at the change before it is tested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<ReviewTerms>,
     /// SHA-256 of the submitted document, which is kept beside the run.
     pub submitted: Digest,
+}
+
+impl Item {
+    /// The terms of work that norma itself asks for: no rights, no tests, one try, and whatever the caller says besides.
+    pub fn of_run(id: String, worker: String, goal: String, timeout_ms: u64, submitted: Digest) -> Item {
+        Item {
+            id,
+            agent_id: worker.clone(),
+            role: "WORKER".to_owned(),
+            worker,
+            goal,
+            needs: Vec::new(),
+            scope: Scope::default(),
+            read_only: false,
+            rights: Rights::default(),
+            input_files: Vec::new(),
+            output_files: Vec::new(),
+            artifacts: Vec::new(),
+            tests: Vec::new(),
+            tests_policy: TestsPolicy::default(),
+            constraints: Constraints::default(),
+            timeout_ms,
+            retries: 0,
+            retry_backoff_ms: 0,
+            output_schema: None,
+            forbidden_actions: Vec::new(),
+            audit_only: false,
+            thread: None,
+            sandbox_backend: None,
+            review: None,
+            submitted,
+        }
+    }
 }
 
 /// What an agent may do beyond files.
@@ -138,6 +177,16 @@ pub struct TestCommand {
     pub argv: Vec<String>,
     /// Whether the change is refused if it fails.
     pub must_pass: bool,
+    /// Whether that is so only where it passes without the change: it is a test of the whole that the change is a part of.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_whole: bool,
+}
+
+impl TestCommand {
+    /// Whether nothing else is tried once it has failed.
+    pub fn decides_alone(&self) -> bool {
+        self.must_pass && !self.of_whole
+    }
 }
 
 /// Whose version of the tests counts.
@@ -184,6 +233,9 @@ pub struct OutputSchema {
     pub sha256: Digest,
     /// The schema itself.
     pub text: String,
+    /// Whether an answer may leave it out: its summary then says everything.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optional: bool,
 }
 
 /// How an item ended.
@@ -234,6 +286,10 @@ pub enum Gate {
     Admission,
     /// The expected files are there.
     Outputs,
+    /// What it wrote is a contract that may be.
+    Contracts,
+    /// Reviewers let it pass, and changed nothing.
+    Review,
     /// Its tests pass.
     Tests,
     /// All of that holds of the tree as it lands, too.
@@ -250,6 +306,8 @@ impl Gate {
             Gate::Scope => "scope",
             Gate::Admission => "admission",
             Gate::Outputs => "outputs",
+            Gate::Contracts => "contracts",
+            Gate::Review => "review",
             Gate::Tests => "tests",
             Gate::Merged => "merged",
         }

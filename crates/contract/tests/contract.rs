@@ -134,6 +134,9 @@ fn an_agent_request_is_spelled_as_in_the_document() {
             notes: "Optional free-form".into(),
             messages: None,
             handoffs: None,
+            choices: None,
+            skeleton: None,
+            review: None,
         },
     };
     assert_eq!(serde_json::to_value(&request).unwrap(), value(REQUEST));

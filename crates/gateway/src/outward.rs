@@ -8,4 +8,4 @@ mod wire;
 
 pub(crate) use connect::connect;
 pub(crate) use proxy::Proxy;
-pub(crate) use wire::{Wire, hangs_up_within, has_hung_up};
+pub(crate) use wire::{Waiting, Wire, hangs_up_within, has_hung_up};

@@ -111,7 +111,10 @@ fn of_run(record: &Record<'_>) -> Vec<Piece> {
 fn of_item(record: &Record<'_>, place: u32) -> Vec<Piece> {
     let state = &record.run.items()[place as usize];
     let task = &state.item.id;
-    let mut pieces = vec![Piece::json(format!("tasks/{task}.json"), &*state.item)];
+    let mut pieces = vec![match record.contract_of(place) {
+        Some(contract) => Piece::json(format!("tasks/{task}.json"), contract),
+        None => Piece::json(format!("tasks/{task}.json"), &*state.item),
+    }];
     let Some(about) = Subject::of_item(record, place) else { return pieces };
     let only = record.run.items().len() == 1;
     pieces.extend(reports::task_result(&about).map(|it| Piece::json(format!("results/{task}/result.json"), &it)));
@@ -120,8 +123,11 @@ fn of_item(record: &Record<'_>, place: u32) -> Vec<Piece> {
         pieces.push(Piece::copies(format!("patches/{task}.diff"), patch.clone()));
     }
     pieces.push(Piece::copies(format!("results/{task}/patch.diff"), patch));
-    if only {
+    if only || state.item.review.is_some() {
         pieces.push(Piece::json(format!("reviews/{task}.json"), &reports::review_report(&about)));
+    }
+    if let Some(bytes) = record.findings_of(place) {
+        pieces.push(Piece { path: subject::findings_path(task), content: Content::Bytes(bytes) });
     }
     if only || !about.tests.is_empty() {
         pieces.push(Piece::json(format!("ci/{task}/test_report.json"), &reports::test_report(&about)));

@@ -23,4 +23,13 @@ use contract::work::Gate;
 
 /// The one order in which a change is judged; the first gate that finds something ends it. What is merged with what
 /// others have landed meanwhile is judged by [`Gate::Merged`], and tested, once more.
-pub const ORDER: [Gate; 6] = [Gate::Inputs, Gate::Output, Gate::Scope, Gate::Admission, Gate::Outputs, Gate::Tests];
+pub const ORDER: [Gate; 8] = [
+    Gate::Inputs,
+    Gate::Output,
+    Gate::Scope,
+    Gate::Admission,
+    Gate::Outputs,
+    Gate::Contracts,
+    Gate::Review,
+    Gate::Tests,
+];

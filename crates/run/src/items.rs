@@ -3,6 +3,9 @@
 //! batch of ten.
 
 pub(crate) mod queues;
+mod review;
+
+pub use self::review::Reviews;
 
 use self::queues::{Placed, Queues};
 use crate::gate::ORDER;
@@ -50,6 +53,12 @@ pub struct ItemState {
     pub excused: u32,
     /// What a turn that was cut off had made; the next attempt starts from there.
     pub kept: Option<Unfinished>,
+    /// Where it starts, if that is not where its level does.
+    pub start: Option<Arc<ItemBase>>,
+    /// In which role its agent works.
+    pub role: Role,
+    /// What reviewers said of its change.
+    pub reviews: Option<Arc<Reviews>>,
 }
 
 /// Where an item is.
@@ -61,6 +70,8 @@ pub enum ItemStage {
     Working(Arc<OpenTurn>),
     /// Its agent is done; what it left is to be judged, or another attempt follows.
     Worked(Worked),
+    /// What it left is looked at by reviewers; one of them is at work, or the next one starts.
+    InReview(Worked, Option<Arc<OpenTurn>>),
     /// It has its receipt.
     Ended(Arc<ItemEnded>),
 }
@@ -133,7 +144,7 @@ impl Element for Arc<ItemState> {
     fn summary(&self) -> Standing {
         let level_if = |is_so: bool| if is_so { self.level } else { NONE };
         let open = self.ended().is_none();
-        let (judged, starts) = (self.is_to_be_judged(), self.may_start_in_its_lane());
+        let (judged, starts) = (self.is_to_be_judged() || self.needs_reviewer(), self.may_start_in_its_lane());
         Standing {
             open: level_if(open),
             open_worker: level_if(open && !self.reconciles()),
@@ -165,10 +176,18 @@ impl ItemState {
             blocks: Arc::default(),
             excused: 0,
             kept: None,
+            start: None,
+            role: Role::Worker,
+            reviews: None,
         }
     }
 
-    /// What a node of a graph has made, and is to be judged.
+    /// What an earlier run has done.
+    pub(crate) fn added(added: &ItemAdded) -> ItemState {
+        ItemState::new(added)
+    }
+
+    /// What a node of a graph has made, or an intent was compiled to, and is to be judged.
     pub(crate) fn proposed(added: &ItemAdded, worked: Worked, turn: Arc<StepRecord>) -> ItemState {
         ItemState { stage: ItemStage::Worked(worked), turns: vec![turn], ..ItemState::new(added) }
     }
@@ -252,7 +271,7 @@ impl ItemState {
         match &self.stage {
             ItemStage::Worked(_) => self.worked().is_some(),
             ItemStage::Waiting => self.lacks_need,
-            ItemStage::Working(_) | ItemStage::Ended(_) => false,
+            ItemStage::Working(_) | ItemStage::InReview(..) | ItemStage::Ended(_) => false,
         }
     }
 
@@ -275,9 +294,10 @@ impl ItemState {
         let is_open = match &self.stage {
             ItemStage::Waiting => true,
             ItemStage::Worked(worked) => worked.end != TurnEnd::Answered,
+            ItemStage::InReview(..) => return self.open_review(turn),
             ItemStage::Working(_) | ItemStage::Ended(_) => false,
         };
-        if !is_open || turn.step.attempt != self.turns.len() as u32 + 1 || turn.step.role != Role::Worker {
+        if !is_open || turn.step.attempt != self.turns.len() as u32 + 1 || turn.step.role != self.role {
             return Err(format!("item {} has no such turn now", self.item.id));
         }
         self.stage = ItemStage::Working(turn.clone());
@@ -304,6 +324,9 @@ impl ItemState {
     }
 
     pub(crate) fn commit(&mut self, record: &Arc<StepRecord>, done: &StepCommitted, held: bool) -> Result<(), String> {
+        if let ItemStage::InReview(..) = &self.stage {
+            return self.commit_review(record, done);
+        }
         let ItemStage::Working(turn) = &self.stage else { return Err(format!("nobody works on {}", self.item.id)) };
         let base = turn.base.clone().ok_or("an item starts from the run's line")?;
         let answered = done.end == TurnEnd::Answered;
@@ -335,6 +358,9 @@ impl ItemState {
     }
 
     pub(crate) fn lose(&mut self, record: &Arc<StepRecord>) {
+        if let ItemStage::InReview(..) = &self.stage {
+            return self.lose_review(record);
+        }
         self.note_turn(record);
         self.stage = ItemStage::Waiting;
     }
@@ -385,7 +411,13 @@ pub fn reconciles(item: &Item) -> bool {
 
 /// The gates without which nothing is accepted.
 fn required(item: &Item) -> impl Iterator<Item = Gate> {
-    ORDER.into_iter().filter(|gate| *gate != Gate::Tests || !item.tests.is_empty())
+    ORDER.into_iter().filter(|gate| match gate {
+        Gate::Tests => !item.tests.is_empty(),
+        Gate::Review => item.review.is_some(),
+        // Asked of those who write contracts.
+        Gate::Contracts => false,
+        _ => true,
+    })
 }
 
 /// Items by their place.

@@ -20,7 +20,7 @@ pub mod workflow;
 
 pub use approvals::approval_problems;
 pub use bounded::{bounded, bounded_begins_with};
-pub use items::{ItemStage, ItemState, Items, Standing, Worked, levels, reconciles};
+pub use items::{ItemStage, ItemState, Items, Reviews, Standing, Worked, levels, reconciles};
 pub use persistent::{Element, PersistentVec, Summary};
 pub use remedy::remedy;
 pub use spec::{LookBack, Product, TurnRights, TurnSpec};

@@ -5,15 +5,17 @@ mod graph;
 
 use contract::hash::sha256;
 use contract::json::schema::Schema;
-use contract::{AgentRequest, BlockName, CommitId, Item, PromptBlock, PromptBlocks, Role, RoleName, Sent};
+use contract::{
+    AgentRequest, BlockName, CommitId, Item, PromptBlock, PromptBlocks, ReviewRequest, Role, RoleName, Sent,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-pub use graph::NodeTold;
+pub use graph::{Attached, NodeTold};
 
 /// The templates there are, by their file's name without `.md`, with what they say where nobody wrote another.
-const BUILT_IN: [(&str, &str); 12] = [
+const BUILT_IN: [(&str, &str); 14] = [
     ("system", include_str!("prompt/system.md")),
     ("plan", include_str!("prompt/plan.md")),
     ("do", include_str!("prompt/do.md")),
@@ -21,6 +23,8 @@ const BUILT_IN: [(&str, &str); 12] = [
     ("act", include_str!("prompt/act.md")),
     ("worker", include_str!("prompt/worker.md")),
     ("reviewer", include_str!("prompt/reviewer.md")),
+    ("pm", include_str!("prompt/pm.md")),
+    ("tech_lead", include_str!("prompt/tech_lead.md")),
     ("orchestrator", include_str!("prompt/orchestrator.md")),
     ("planner", include_str!("prompt/planner.md")),
     ("implementer", include_str!("prompt/implementer.md")),
@@ -143,7 +147,8 @@ fn mode(request: &AgentRequest, node: Option<&NodeTold>) -> String {
 
 /// The role of a loop or a batch that a request names.
 fn role_of(request: &AgentRequest) -> Role {
-    let known = Role::PDCA.into_iter().find(|role| role.as_str() == request.step.role.as_str());
+    let others = [Role::Pm, Role::TechLead, Role::Reviewer];
+    let known = Role::PDCA.into_iter().chain(others).find(|role| role.as_str() == request.step.role.as_str());
     known.unwrap_or(Role::Worker)
 }
 
@@ -167,6 +172,15 @@ fn task(request: &AgentRequest, node: Option<&NodeTold>) -> String {
         for dir in &request.context.previous_step_dirs {
             let _ = writeln!(text, "- {dir}");
         }
+    }
+    if let Some(skeleton) = &request.context.skeleton {
+        let filled = serde_json::to_string_pretty(skeleton).expect("BUG: a contract is plain data");
+        let _ = writeln!(text, "\nWhat norma fills of every contract (context.skeleton):\n{filled}");
+    }
+    if let Some(review) = &request.context.review {
+        let cut = if review.truncated { "\n[the difference is longer than this]" } else { "" };
+        let ReviewRequest { base_commit, diff, .. } = review;
+        let _ = writeln!(text, "\nThe change, on commit {base_commit}; the tree above has it:\n{diff}{cut}");
     }
     if let Some(node) = node {
         node.task(&mut text);
@@ -224,7 +238,8 @@ pub fn answer_schema(role: Role, item: Option<&Item>) -> Value {
             members["verdict"] = verdict_schema();
             members["scorecard_md"] = json!({"type": "string"});
         }
-        Role::Worker => {
+        Role::Reviewer => members["result"] = review_schema(),
+        Role::Worker | Role::Pm | Role::TechLead => {
             if let Some(mut result) = item.and_then(bound) {
                 let definitions = result.as_object_mut().and_then(|result| result.remove("$defs"));
                 members["result"] = result;
@@ -232,7 +247,8 @@ pub fn answer_schema(role: Role, item: Option<&Item>) -> Value {
             }
         }
         Role::Node => members["result"] = graph::result_schema(),
-        Role::Do | Role::Act => {}
+        Role::Decide => members["result"] = closed(json!({"choice": {"type": "string"}})),
+        Role::Do | Role::Act | Role::Execute => {}
     }
     closed(members)
 }
@@ -255,6 +271,21 @@ fn bound(item: &Item) -> Option<Value> {
         members.remove("$id");
     }
     Some(schema)
+}
+
+/// A review in short; a whole report is taken, too, but no model is held to two forms at once.
+fn review_schema() -> Value {
+    let finding = closed(json!({
+        "path": {"type": "string"},
+        "line": {"type": ["integer", "null"]},
+        "severity": {"type": "string", "enum": ["blocking", "note"]},
+        "message": {"type": "string"},
+    }));
+    closed(json!({
+        "verdict": {"type": "string", "enum": ["PASS", "FAIL", "BLOCKED"]},
+        "summary": {"type": "string"},
+        "findings": {"type": "array", "items": finding},
+    }))
 }
 
 fn verdict_schema() -> Value {
@@ -347,6 +378,9 @@ mod tests {
                     notes: String::new(),
                     messages: None,
                     handoffs: None,
+                    choices: None,
+                    skeleton: None,
+                    review: None,
                 },
                 contract: None,
             };

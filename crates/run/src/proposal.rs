@@ -3,6 +3,7 @@
 //! reading the facts is the runner's. It is only ever a proposal: a person confirms it, or says it otherwise with
 //! `--allow` and `--test`.
 
+mod rank;
 mod scope;
 mod tests;
 mod words;
@@ -34,6 +35,9 @@ pub const PROGRAMS: [&str; 10] = ["pytest", "python3", "python", "npm", "pnpm", 
 /// A proposed scope never holds more of the tree than this share: it would need an approval of its own.
 const SHARE_PERCENT_MAX: usize = 50;
 
+/// How much of the tree a scope holds that a sentence names no path of, at most.
+pub const SHARE_PERCENT: u8 = 10;
+
 /// What is known of a repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -45,6 +49,10 @@ pub struct Facts {
     pub owners: Option<String>,
     /// The last commits, newest first.
     pub history: Vec<Commit>,
+    /// The files whose text has a word, in whatever case, by [the words that a sentence is searched by](searched).
+    pub mentions: BTreeMap<String, Vec<String>>,
+    /// The files that policy protects.
+    pub protected: BTreeSet<String>,
     /// Which of [`PROGRAMS`] are installed, outside of the repository.
     pub programs: BTreeSet<String>,
     /// Installed dependencies that workspaces show: directories such as `node_modules`, and programs in them such as
@@ -59,6 +67,8 @@ pub struct Commit {
     pub subject: String,
     /// What it changed.
     pub files: Vec<String>,
+    /// Those of them that it made.
+    pub added: Vec<String>,
 }
 
 /// What is proposed.
@@ -68,17 +78,25 @@ pub struct Proposal {
     pub allow: Vec<String>,
     /// Where they come from, in words.
     pub because: String,
+    /// Whether nothing in the sentence speaks for them.
+    pub is_a_guess: bool,
     /// Commands that must succeed.
     pub tests: Vec<String>,
     /// What a person should know about the tests, in words.
     pub notes: Vec<String>,
 }
 
-/// Proposes a scope and tests for a sentence.
-pub fn propose(sentence: &str, facts: &Facts) -> Proposal {
-    let (allow, because) = scope::propose(sentence, facts);
+/// Proposes a scope and tests for a sentence. With a share, the scope holds as much of the tree as that allows, whatever the
+/// sentence names.
+pub fn propose(sentence: &str, facts: &Facts, share_percent: Option<u8>) -> Proposal {
+    let scope::Scope { allow, because, is_a_guess } = scope::propose(sentence, facts, share_percent);
     let (tests, notes) = tests::propose(facts);
-    Proposal { allow, because, tests, notes }
+    Proposal { allow, because: because.to_owned(), is_a_guess, tests, notes }
+}
+
+/// The words that files are searched for, for a sentence.
+pub fn searched(sentence: &str) -> Vec<String> {
+    words::searched(sentence)
 }
 
 /// Whether a scope holds so much of the tree that it would need an approval.

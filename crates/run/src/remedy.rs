@@ -48,6 +48,11 @@ impl Rule {
             Rule::Output => "an answer in the form that the agent is asked for",
             Rule::ReadOnly => "a contract that may write (it is read-only)",
             Rule::Conflict => "the same work on what has landed since: run it again",
+            Rule::Contract => {
+                "a contract within the rules of this repository, as narrow as the one that it is a part of"
+            }
+            Rule::Review => "a change that the reviewer lets pass",
+            Rule::ReviewerChanged => "a reviewer that changes nothing",
         }
     }
 }
@@ -86,6 +91,10 @@ pub fn remedy(reason: Reason) -> &'static str {
         Reason::ProviderLimit => "wait for the provider's limit, then norma resume RUN",
         Reason::ProviderFailed => "try again later: norma resume RUN",
         Reason::Stalled => "another prompt, a reset of the node, or norma resume RUN to let it try again",
+        Reason::ReviewFailed => "a change that the reviewer lets pass: norma show RUN has what blocks it",
+        Reason::SystemFault => {
+            "find out how a reviewer could change anything (norma doctor), before anything is run again"
+        }
         Reason::AgentRefused => "another goal or another model: the provider refused this one",
     }
 }

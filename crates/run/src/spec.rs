@@ -7,10 +7,12 @@ use crate::items::ItemState;
 use crate::prompt::NodeTold;
 use crate::state::{OpenTurn, StepRecord};
 use crate::workflow::graph::{Input, NodeState, NodeTurn, rights};
-use crate::workflow::{Flow, batch, graph, pdca};
+use crate::workflow::{Flow, batch, graph, intent, pdca, pipeline};
+use contract::documents::TaskContract;
 use contract::work::{NetworkRight, ShellRight};
 use contract::{
-    AgentConfig, AgentType, CommitId, ContextMessage, Earlier, Item, RepoPath, Role, StepRef, Timestamp, TreeId,
+    AgentConfig, AgentType, CommitId, ContextMessage, Earlier, Item, RepoPath, ReviewRequest, Role, StepRef, Timestamp,
+    TreeId,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -54,6 +56,14 @@ pub struct TurnSpec {
     pub continues: bool,
     /// What a node of a graph is told.
     pub node: Option<NodeTold>,
+    /// Whether its agent is a command, which is told nothing and says how it ended by its exit code.
+    pub command: bool,
+    /// What it may choose between, where it decides.
+    pub choices: Option<Vec<String>>,
+    /// What norma fills of the contracts that it is to write.
+    pub skeleton: Option<Box<TaskContract>>,
+    /// The change that it is to judge.
+    pub review: Option<ReviewRequest>,
 }
 
 /// What the agent of a turn may do.
@@ -111,8 +121,13 @@ impl Run {
         let turn = self.core.open.iter().find(|turn| turn.step == step)?;
         match &self.flow {
             Flow::Pdca(state) => self.loop_spec(turn, state),
+            Flow::Batch(state) if step.role == Role::Reviewer => self.reviewer_spec(turn, state),
+            Flow::Pipeline(state) if step.role == Role::Reviewer => self.reviewer_spec(turn, &state.items),
             Flow::Batch(state) => self.worker_spec(turn, state),
+            Flow::Pipeline(state) => self.pipeline_spec(turn, state),
             Flow::Graph(state) => self.node_spec(turn, state),
+            Flow::Intent(state) if step.node.is_some() => intent::spec(self, turn, state),
+            Flow::Intent(state) => self.worker_spec(turn, &state.items),
         }
     }
 
@@ -154,6 +169,10 @@ impl Run {
             interactive: true,
             continues: terms.resume && agent.resume != Some(false),
             node: Some(told(graph, place, node, turn)),
+            command: false,
+            choices: None,
+            skeleton: None,
+            review: None,
             item: Some(Arc::new(item)),
             agent,
         })
@@ -191,6 +210,78 @@ impl Run {
             interactive: false,
             continues: agent.resume != Some(false),
             node: None,
+            command: false,
+            choices: None,
+            skeleton: None,
+            review: None,
+            agent,
+        })
+    }
+
+    /// Of a pipeline: those who write contracts only think, and whoever fixes something is told what was found.
+    fn pipeline_spec(&self, turn: &OpenTurn, state: &pipeline::State) -> Option<TurnSpec> {
+        let mut spec = self.worker_spec(turn, &state.items)?;
+        let place = turn.step.item?;
+        let item = state.items.item(place).ok()?;
+        if let Some((skeleton, told)) = pipeline::told::writing(self, state, item) {
+            // What an executable runs is its own affair.
+            let shell = if spec.agent.kind == AgentType::Exec { ShellRight::Never } else { ShellRight::Deny };
+            spec.rights.shell = shell;
+            spec.rights.write_roots = Some(Vec::new());
+            (spec.skeleton, spec.notes) = (Some(skeleton), cut(&format!("{told}{}", spec.notes)));
+        }
+        let task = state.task(place).ok()?;
+        if let (Some(told), Some(failed)) = (pipeline::told::fixing(state, task), task.fixes) {
+            spec.notes = cut(&told);
+            spec.look_back = LookBack { dirs: vec![pipeline::told::evidence_dir(failed)], earlier: 0 };
+        }
+        Some(spec)
+    }
+
+    /// A reviewer is shown the tree that a worker left, and what that worker was told; it changes nothing.
+    fn reviewer_spec(&self, turn: &OpenTurn, batch: &batch::State) -> Option<TurnSpec> {
+        let step = turn.step;
+        let state = batch.item(step.item?).ok()?;
+        let worked = state.in_review()?;
+        let agent = batch.worker(&self.started, state.reviewer()?)?.clone();
+        let dirs: Vec<&str> = state.turns.iter().filter_map(|turn| turn.dir.as_deref()).collect();
+        Some(TurnSpec {
+            step,
+            opened_at: turn.since,
+            commit: worked.base.commit,
+            tree: worked.tree?,
+            rights: TurnRights {
+                write: false,
+                write_within: Some(state.item.scope.allowed_paths.clone()),
+                write_roots: Some(Vec::new()),
+                // It may look around; whatever needs an approval is refused.
+                shell: ShellRight::Never,
+                forbidden_actions: state.item.forbidden_actions.clone(),
+                network: NetworkRight::Deny,
+                own_hosts: agent.kind == AgentType::Acp,
+                mcp_tools: Vec::new(),
+            },
+            goal: state.item.goal.clone(),
+            item: Some(state.item.clone()),
+            notes: String::new(),
+            product: Product::Tree,
+            time_ms: state.item.timeout_ms,
+            look_back: self.look_back(dirs),
+            in_parallel: true,
+            interactive: true,
+            continues: false,
+            node: None,
+            command: false,
+            choices: None,
+            skeleton: None,
+            review: Some(ReviewRequest {
+                task_id: state.item.id.clone(),
+                base_commit: worked.base.commit,
+                tree: worked.tree?,
+                files: Vec::new(),
+                diff: String::new(),
+                truncated: false,
+            }),
             agent,
         })
     }
@@ -228,6 +319,10 @@ impl Run {
             interactive: true,
             continues: false,
             node: None,
+            command: false,
+            choices: None,
+            skeleton: None,
+            review: None,
             agent,
         })
     }
@@ -266,6 +361,7 @@ fn told(graph: &graph::State, place: u32, node: &NodeState, turn: &NodeTurn) -> 
         edges: graph.edges.values().cloned().collect(),
         messages,
         handoffs,
+        attached: Vec::new(),
         session: node.session,
     }
 }

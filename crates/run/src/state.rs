@@ -13,8 +13,8 @@ pub use self::core::{Core, Line, OpenTurn, RateLimit, StepRecord, Unfinished};
 use crate::workflow::Flow;
 use contract::work::Gate;
 use contract::{
-    BudgetExceeded, Event, Fact, ItemBase, Landing, Reason, RunId, RunStarted, Status, StepCommitted, StepRef, Taken,
-    Timestamp,
+    BudgetExceeded, Event, Fact, IntentFact, ItemBase, Landing, Reason, RunId, RunStarted, Status, StepCommitted,
+    StepRef, Taken, Timestamp,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Run {
         if first.seq != 1 {
             return Err(illegal("the first event has seq 1"));
         }
-        if started.parent.is_none() && started.tree != started.base.tree {
+        if started.parent.is_none() && (started.tree != started.base.tree || started.fork.is_some()) {
             return Err(illegal("a run without a parent starts from its base"));
         }
         if started.items == 0 && started.contract.digest() != started.contract_digest {
@@ -134,35 +134,26 @@ impl Run {
             Fact::ChangeDropped(dropped) => flow.pdca()?.drop_change(core, dropped),
             Fact::ChangeInterrupted { change } => flow.pdca()?.reopen_change(*change),
             Fact::ChangeRecovered { change } => self.note_recovered(*change),
-            Fact::ItemAdded(added) => flow.batch()?.add(core, started, added),
-            Fact::PolicyViolation { item, gate: Gate::Tools, .. } => flow.require_working(*item),
-            Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => flow.require_judged(*item),
+            Fact::ItemAdded(added) => flow.add_item(core, started, added),
+            Fact::PolicyViolation { item: None, node: Some(node), gate: Gate::Tools, .. } => {
+                flow.require_at_work(*node)
+            }
+            Fact::PolicyViolation { item: Some(item), node: None, gate: Gate::Tools, .. } => {
+                flow.require_working(*item)
+            }
+            Fact::GateFailed { item, .. } | Fact::PolicyViolation { item: Some(item), node: None, .. } => {
+                flow.require_judged(*item)
+            }
+            Fact::PolicyViolation { .. } => Err("a violation is that of an item, or of a node that is at work".into()),
             Fact::ItemEnded(ended) => flow.end_item(core, ended),
             Fact::ApprovalAsked { step, wait } => self.ask_approval_within(*step, wait),
             Fact::RunWaiting(wait) => self.wait_for_approval(wait),
             Fact::ApprovalUsed { approval, .. } => self.use_approval(*approval),
             Fact::Asked(wait) => self.ask(wait),
             Fact::Answered(said) => self.take_answer(said, event.ts),
-            Fact::NodeAsked(asked) => {
-                core.asked.insert(asked.wait.approval);
-                flow.graph()?.apply(core, started, &event.fact, event.ts)
-            }
-            Fact::NodeAdded(_)
-            | Fact::NodeChanged(_)
-            | Fact::NodeHeld { .. }
-            | Fact::NodeReset { .. }
-            | Fact::NodeRemoved { .. }
-            | Fact::EdgeSet(_)
-            | Fact::EdgeRemoved { .. }
-            | Fact::MessageSent(_)
-            | Fact::HandoffSent(_)
-            | Fact::NodeWished { .. }
-            | Fact::NodeAnswered(_)
-            | Fact::ModeChanged(_)
-            | Fact::PhaseChanged(_)
-            | Fact::DoneMarked { .. }
-            | Fact::ChangeProposed(_)
-            | Fact::RunStalled(_) => flow.graph()?.apply(core, started, &event.fact, event.ts),
+            Fact::Graph(fact) => flow.graph()?.apply(core, started, fact, event.ts),
+            Fact::Intent(fact) => self.apply_to_intent(fact, event.ts),
+            Fact::Pipeline(fact) => flow.apply_pipeline(core, started, fact),
             Fact::BudgetExceeded(over) => self.exceed(over),
             Fact::LandingStarted(landing) => self.open_landing(landing),
             Fact::Landed(landing) => self.land(landing),
@@ -185,22 +176,11 @@ impl Run {
             (Status::Running, _) => Ok(()),
             (Status::Paused | Status::Waiting, Fact::Answered(_)) => Ok(()),
             (Status::Paused | Status::Waiting, Fact::ItemAdded(added)) if added.addition.is_some() => Ok(()),
+            // Everything that a plan waits for is asked at once, and lapses when its time is up.
+            (Status::Waiting, Fact::Asked(wait)) if self.intent().is_some_and(|it| it.may_ask(&wait.id)) => Ok(()),
+            (Status::Waiting, Fact::Intent(IntentFact::PlanNodeExpired { .. })) => Ok(()),
             // People build a graph while it is held, too; nothing of it gets a turn.
-            (
-                Status::Paused | Status::Waiting,
-                Fact::NodeAdded(_)
-                | Fact::NodeChanged(_)
-                | Fact::NodeHeld { .. }
-                | Fact::NodeReset { .. }
-                | Fact::NodeRemoved { .. }
-                | Fact::EdgeSet(_)
-                | Fact::EdgeRemoved { .. }
-                | Fact::MessageSent(_)
-                | Fact::HandoffSent(_)
-                | Fact::NodeAnswered(_)
-                | Fact::ModeChanged(_)
-                | Fact::DoneMarked { .. },
-            ) => Ok(()),
+            (Status::Paused | Status::Waiting, Fact::Graph(fact)) if fact.is_said_by_people() => Ok(()),
             (Status::Paused, Fact::RunResumed { .. } | Fact::RunCanceled(_) | Fact::EvidenceLost { .. }) => Ok(()),
             (Status::Waiting, Fact::RunResumed { .. } | Fact::RunCanceled(_) | Fact::EvidenceLost { .. }) => Ok(()),
             (Status::Waiting, Fact::RunDenied(end)) if end.reason == Some(Reason::ApprovalDenied) => Ok(()),
@@ -251,6 +231,16 @@ impl Run {
             true => Ok(()),
             false => Err(format!("change {change} was not just completed")),
         }
+    }
+
+    fn apply_to_intent(&mut self, fact: &IntentFact, ts: Timestamp) -> Outcome {
+        let Run { started, core, flow, .. } = self;
+        flow.intent()?.apply(core, started, fact, ts)?;
+        if let IntentFact::PlanHeld { reason } = fact {
+            self.require_closed()?;
+            (self.status, self.reason) = (Status::Waiting, Some(*reason));
+        }
+        Ok(())
     }
 
     /// A budget that is on record as exceeded is the end of the run.

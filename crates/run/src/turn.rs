@@ -4,13 +4,18 @@
 use crate::bounded::{bounded, cut};
 use crate::gate::verdict::{self, IterationFiles};
 use contract::documents::beyond_form;
+use contract::documents::review_report::ReviewVerdict;
+use contract::documents::roles::{self, REVIEW_SCHEMA, ReviewAnswer, ReviewFinding, Severity};
 use contract::graph::NodeResult;
 use contract::json::schema::Schema;
+use contract::pipeline::ReviewGiven;
 use contract::session::ErrorKind;
+use contract::work::OutputSchema;
 use contract::{
     AgentResponse, Contract, Fact, Item, ProcessEnd, ProcessLimit, RULES_NAMED_FILES, RULES_SCHEMA_ENFORCED, Reason,
     ResponseStatus, Role, SessionOutcome, StepRef, StepStatus, TurnEnd, Verdict, VerdictFile, VerdictGiven, Violation,
 };
+use std::borrow::Cow;
 
 /// The longest summary that goes into the log; the whole text stays in `output.json`.
 const SUMMARY_CHARS_MAX: usize = 2000;
@@ -35,6 +40,10 @@ pub struct TurnEvidence<'a> {
     pub session: Option<&'a SessionOutcome>,
     /// The item that a worker carries out.
     pub item: Option<&'a Item>,
+    /// Whether it was a command, whose exit code is its answer.
+    pub command: bool,
+    /// What it may have chosen, where it was to decide.
+    pub choices: Option<&'a [String]>,
     /// What norma noticed while collecting.
     pub notes: Vec<String>,
 }
@@ -73,8 +82,9 @@ pub fn judge(contract: &Contract, run_slug: &str, step: StepRef, evidence: &Turn
     };
     let mut judged = match failure {
         Some((end, reason, why)) => failed(end, reason, why, evidence.stdout),
+        None if evidence.command => completed(evidence.stdout),
         None => match answer(evidence) {
-            Ok(response) => match bound_form(evidence.item, &response) {
+            Ok(response) => match bound_form(step.role, evidence.item, &response) {
                 problems if problems.is_empty() => {
                     let judged = answered(contract, run_slug, step, response, evidence);
                     match named_in_vain(contract, &judged, evidence) {
@@ -93,6 +103,12 @@ pub fn judge(contract: &Contract, run_slug: &str, step: StepRef, evidence: &Turn
             judged = protocol_error(step, vec![problem], Some(judged.response));
         }
     }
+    if let Some(choices) = evidence.choices.filter(|_| judged.end == TurnEnd::Answered)
+        && chosen(&judged.response, choices).is_none()
+    {
+        let problem = format!("/result/choice: expected one of {}", choices.join(", "));
+        judged = protocol_error(step, vec![problem], Some(judged.response));
+    }
     let has_patch = evidence.files.has_own("patch.diff");
     if has_patch && step.role != Role::Act {
         judged.notes.push(format!("patch.diff from {} is ignored: only act proposes patches", step.role));
@@ -101,6 +117,51 @@ pub fn judge(contract: &Contract, run_slug: &str, step: StepRef, evidence: &Turn
     judged.notes.extend(evidence.notes.iter().cloned());
     judged.notes = bounded(judged.notes);
     judged
+}
+
+/// What an agent has chosen that was to decide, if it is one of the choices.
+pub fn chosen<'r>(response: &'r AgentResponse, choices: &[String]) -> Option<&'r str> {
+    let choice = response.result.as_ref()?.get("choice")?.as_str()?;
+    choices.iter().any(|known| known == choice).then_some(choice)
+}
+
+/// A command that ended well: what it printed last is what it says.
+fn completed(stdout: &[u8]) -> Judgement {
+    let text = String::from_utf8_lossy(stdout);
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let summary = shorten(last);
+    let response = AgentResponse { status: ResponseStatus::Ok, ..AgentResponse::synthetic(&summary, Vec::new()) };
+    Judgement {
+        response,
+        status: StepStatus::Ok,
+        end: TurnEnd::Answered,
+        reason: None,
+        summary,
+        patch: false,
+        notes: Vec::new(),
+        facts: Vec::new(),
+    }
+}
+
+/// What a reviewer says by its answer. One that lets a change pass and names something that blocks it does not let it pass.
+pub fn review_given(step: StepRef, item: &Item, reviewer: &str, response: &AgentResponse) -> Option<ReviewGiven> {
+    let short = ReviewAnswer::read(response.result.as_ref()?)?.short();
+    let blocks = |finding: &&ReviewFinding| finding.severity == Severity::Blocking;
+    let blocking: Vec<String> = short.findings.iter().filter(blocks).map(ReviewFinding::line_of).collect();
+    let verdict = match short.verdict {
+        ReviewVerdict::Pass if !blocking.is_empty() => ReviewVerdict::Fail,
+        verdict => verdict,
+    };
+    Some(ReviewGiven {
+        item: step.item?,
+        task_id: item.id.clone(),
+        step,
+        reviewer: reviewer.to_owned(),
+        verdict,
+        summary: shorten(&short.summary),
+        remarks: (short.findings.len() - blocking.len()) as u32,
+        blocking: bounded(blocking),
+    })
 }
 
 /// What a node answers besides its words.
@@ -112,10 +173,11 @@ pub fn node_result(response: &AgentResponse) -> Result<NodeResult, String> {
 }
 
 /// What is wrong with the answer of an agent whose contract binds its form; one that says it failed owes none.
-fn bound_form(item: Option<&Item>, response: &AgentResponse) -> Vec<String> {
-    let Some(bound) = item.and_then(|item| item.output_schema.as_ref()) else { return Vec::new() };
+fn bound_form(role: Role, item: Option<&Item>, response: &AgentResponse) -> Vec<String> {
+    let Some(bound) = bound_to(role, item) else { return Vec::new() };
+    let bound = &*bound;
     let Some(result) = response.result.as_ref().filter(|_| response.status == ResponseStatus::Ok) else {
-        let missing = response.status == ResponseStatus::Ok;
+        let missing = response.status == ResponseStatus::Ok && !bound.optional;
         return missing.then(|| format!("there is no result, which must match {}", bound.uri)).into_iter().collect();
     };
     match Schema::compile(bound.text.as_bytes()) {
@@ -208,8 +270,16 @@ fn answer(evidence: &TurnEvidence<'_>) -> Result<AgentResponse, Vec<String>> {
 }
 
 /// What is wrong with the form of an answer, as far as that shows before anything else of the turn is known.
-pub fn answer_problems(item: Option<&Item>, answer: &[u8]) -> Vec<String> {
-    read_answer(answer).map_or_else(|problems| problems, |response| bound_form(item, &response))
+pub fn answer_problems(role: Role, item: Option<&Item>, answer: &[u8]) -> Vec<String> {
+    read_answer(answer).map_or_else(|problems| problems, |response| bound_form(role, item, &response))
+}
+
+/// The form that an answer is bound to: a reviewer's is the same whatever it looks at.
+fn bound_to(role: Role, item: Option<&Item>) -> Option<Cow<'_, OutputSchema>> {
+    match role {
+        Role::Reviewer => item.map(|_| Cow::Owned(roles::bound(REVIEW_SCHEMA))),
+        _ => item.and_then(|item| item.output_schema.as_ref()).map(Cow::Borrowed),
+    }
 }
 
 fn read_answer(stdout: &[u8]) -> Result<AgentResponse, Vec<String>> {
@@ -241,7 +311,9 @@ fn answered(
         reason: (!ok).then_some(Reason::AgentFailed),
         patch: false,
         notes: Vec::new(),
-        facts: enforced(contract, step, evidence.item.filter(|_| ok)).into_iter().collect(),
+        facts: enforced(contract, step, evidence.item.filter(|_| ok && response.result.is_some()))
+            .into_iter()
+            .collect(),
         response,
     };
     judged.notes = missing_files(&judged.response, evidence.files);
@@ -250,7 +322,7 @@ fn answered(
 
 /// Says that an answer was checked against the schema which its contract binds.
 fn enforced(contract: &Contract, step: StepRef, item: Option<&Item>) -> Option<Fact> {
-    let bound = item?.output_schema.as_ref().filter(|_| contract.rules >= RULES_SCHEMA_ENFORCED)?;
+    let bound = bound_to(step.role, Some(item?)).filter(|_| contract.rules >= RULES_SCHEMA_ENFORCED)?;
     Some(Fact::OutputSchemaEnforced { step, uri: bound.uri.clone(), sha256: bound.sha256 })
 }
 
@@ -402,7 +474,7 @@ mod tests {
         let request = CompileRequest { intent, schema_version: 0, seed: String::new() };
         let item = request.item("opencode", &TurnLimits::default()).unwrap();
         let answer = json!({"version": 1, "status": "ok", "result": result});
-        bound_form(Some(&item), &AgentResponse::parse(answer.to_string().as_bytes()).unwrap())
+        bound_form(Role::Worker, Some(&item), &AgentResponse::parse(answer.to_string().as_bytes()).unwrap())
     }
 
     #[test]

@@ -9,10 +9,14 @@ mod artifact;
 mod asked;
 mod facts;
 mod graph;
+mod intent;
 mod node;
+mod pipeline;
+mod plan;
 mod session;
 
 use crate::persistent::{Element, PersistentVec};
+pub use artifact::{artifact_id, diff_id};
 use asked::Waiting;
 pub use asked::approval;
 use contract::id::derived_uuid;
@@ -20,6 +24,7 @@ use contract::view::graph::{Approval, Artifact, Edge, Node, RunGraph};
 use contract::view::stream::{NodePatch, RunPatch, StreamBody, StreamEvent};
 use contract::{AgentConfig, Event, Role, RunId, SessionEvent, StepRef, Timestamp, Workflow};
 pub use graph::graph_node_id;
+pub use intent::{run_name, view_model};
 use node::NodeState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,6 +50,10 @@ pub struct Projector {
     waiting: BTreeMap<String, Waiting>,
     /// Which node of a graph proposed each of its changes.
     proposed_by: Arc<Vec<u32>>,
+    /// The places of the nodes of a plan, by their ids.
+    plan_places: Arc<BTreeMap<String, usize>>,
+    /// Who works on the nodes of a plan, by its name.
+    intent_agent: Option<Arc<str>>,
     /// How many times a node is asked again that broke the protocol.
     protocol_retries: u32,
     /// The node whose turn was committed last: who hands over to the next one of a loop.
@@ -95,6 +104,8 @@ impl Projector {
             open: 0,
             waiting: BTreeMap::new(),
             proposed_by: Arc::default(),
+            plan_places: Arc::default(),
+            intent_agent: None,
             protocol_retries: 0,
             last: None,
             touched: BTreeSet::new(),
@@ -208,6 +219,7 @@ pub fn delta(run: &RunId, id: String, ts: Timestamp, step: StepRef, event: &Sess
 /// The id of the node that takes a turn.
 pub fn node_id(run: &RunId, step: StepRef) -> String {
     match (step.node, step.item) {
+        (Some(place), _) if matches!(step.role, Role::Decide | Role::Execute) => plan::plan_node_id(run, place),
         (Some(place), _) => graph_node_id(run, place),
         (None, Some(place)) => item_node_id(run, place),
         (None, None) => derived_uuid(run, &["node", step.role.as_str()]),
@@ -311,6 +323,7 @@ impl Projector {
     /// The place of the node that takes a turn.
     fn place(&self, step: StepRef) -> usize {
         match step.node.or(step.item) {
+            Some(place) if step.node.is_some() && !self.is_graph() => plan::BEFORE_PLAN + place as usize,
             Some(place) => place as usize,
             None => Role::PDCA.iter().position(|role| *role == step.role).unwrap_or(usize::MAX),
         }

@@ -5,15 +5,17 @@
 pub mod batch;
 mod budget;
 pub mod graph;
+pub mod intent;
 pub mod pdca;
+pub mod pipeline;
 
 use crate::Run;
 use crate::items::{ItemState, Worked};
 use crate::state::{Core, OpenTurn, Outcome, RateLimit, StepRecord};
 use contract::graph::Stalled;
 use contract::{
-    BudgetExceeded, Contract, End, Fact, ItemBase, ItemEnded, Reason, RunStarted, Status, StepCommitted, StepRef,
-    Taken, Timestamp, Wait, Workflow,
+    BudgetExceeded, Contract, End, Event, Fact, IntentFact, ItemAdded, ItemBase, ItemEnded, PipelineFact, Reason,
+    RunStarted, Status, StepCommitted, StepRef, Taken, Timestamp, Wait, Workflow,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -27,6 +29,10 @@ pub enum Flow {
     Batch(batch::State),
     /// Nodes that people and agents make.
     Graph(graph::State),
+    /// What somebody wants, compiled and carried out.
+    Intent(intent::State),
+    /// A request that becomes contracts, changes and a merged result.
+    Pipeline(pipeline::State),
 }
 
 /// What every workflow says about the facts that all of them have.
@@ -36,6 +42,8 @@ impl Flow {
             Workflow::Pdca => Flow::Pdca(pdca::State::new()),
             Workflow::Batch => Flow::Batch(batch::State::new()),
             Workflow::Graph => Flow::Graph(graph::State::new(contract.graph.as_ref())),
+            Workflow::Intent => Flow::Intent(intent::State::new()),
+            Workflow::Pipeline => Flow::Pipeline(pipeline::State::new()),
         }
     }
 
@@ -45,15 +53,35 @@ impl Flow {
             Flow::Pdca(state) => Ok(state),
             Flow::Batch(_) => Err("a batch has no rounds".into()),
             Flow::Graph(_) => Err("a graph has no rounds".into()),
+            Flow::Intent(_) => Err("an intent has no rounds".into()),
+            Flow::Pipeline(_) => Err("a pipeline has no rounds".into()),
         }
     }
 
-    /// The batch, for the facts that only a batch has.
+    /// The items, for the facts that only items have.
     pub(crate) fn batch(&mut self) -> Result<&mut batch::State, String> {
         match self {
             Flow::Batch(state) => Ok(state),
+            Flow::Intent(state) => Ok(&mut state.items),
+            Flow::Pipeline(state) => Ok(&mut state.items),
             Flow::Pdca(_) => Err("a loop has no items".into()),
             Flow::Graph(_) => Err("a graph has changes of its nodes instead of items".into()),
+        }
+    }
+
+    /// Takes in an item that the run starts with, or that somebody adds.
+    pub(crate) fn add_item(&mut self, core: &Core, started: &RunStarted, added: &ItemAdded) -> Outcome {
+        match self {
+            Flow::Pipeline(state) => state.add(core, started, added),
+            _ => self.batch()?.add(core, started, added),
+        }
+    }
+
+    /// Applies a fact that only reviews and pipelines have.
+    pub(crate) fn apply_pipeline(&mut self, core: &Core, started: &RunStarted, fact: &PipelineFact) -> Outcome {
+        match self {
+            Flow::Pipeline(state) => state.apply(core, started, fact),
+            _ => self.batch()?.review(fact),
         }
     }
 
@@ -61,7 +89,19 @@ impl Flow {
     pub(crate) fn graph(&mut self) -> Result<&mut graph::State, String> {
         match self {
             Flow::Graph(state) => Ok(state),
-            Flow::Pdca(_) | Flow::Batch(_) => Err("only a graph has nodes".into()),
+            Flow::Pdca(_) | Flow::Batch(_) | Flow::Intent(_) | Flow::Pipeline(_) => {
+                Err("only a graph has nodes".into())
+            }
+        }
+    }
+
+    /// The intent, for the facts that only an intent has.
+    pub(crate) fn intent(&mut self) -> Result<&mut intent::State, String> {
+        match self {
+            Flow::Intent(state) => Ok(state),
+            Flow::Pdca(_) | Flow::Batch(_) | Flow::Graph(_) | Flow::Pipeline(_) => {
+                Err("only an intent has a plan".into())
+            }
         }
     }
 
@@ -77,6 +117,8 @@ impl Flow {
             Flow::Pdca(state) => state.open(core, turn.step),
             Flow::Batch(state) => state.open(core, started, turn),
             Flow::Graph(state) => state.open(core, turn, taken),
+            Flow::Intent(state) => state.open(core, started, turn),
+            Flow::Pipeline(state) => state.open(core, started, turn),
         }
     }
 
@@ -96,6 +138,8 @@ impl Flow {
             Flow::Batch(state) => state.commit(record, done, held),
             // What a budget cut off is told again when there is more.
             Flow::Graph(state) => state.commit(started, record, done),
+            Flow::Intent(state) => state.commit(started, record, done, held),
+            Flow::Pipeline(state) => state.commit(record, done, held),
         }
     }
 
@@ -104,6 +148,8 @@ impl Flow {
         match self {
             Flow::Pdca(state) => state.grant_more(),
             Flow::Batch(state) => state.grant_more(),
+            Flow::Intent(state) => state.items.grant_more(),
+            Flow::Pipeline(state) => state.items.grant_more(),
             Flow::Graph(_) => {}
         }
     }
@@ -113,6 +159,8 @@ impl Flow {
         match self {
             Flow::Pdca(state) => state.grant_nothing(),
             Flow::Batch(state) => state.grant_nothing(),
+            Flow::Intent(state) => state.items.grant_nothing(),
+            Flow::Pipeline(state) => state.items.grant_nothing(),
             Flow::Graph(_) => {}
         }
     }
@@ -125,6 +173,8 @@ impl Flow {
             }
             Flow::Batch(state) => state.lose(record),
             Flow::Graph(state) => state.lose(record),
+            Flow::Intent(state) => state.lose(record),
+            Flow::Pipeline(state) => state.items.lose(record),
         }
     }
 
@@ -133,6 +183,8 @@ impl Flow {
             Flow::Pdca(state) => state.note_protocol_error(step, problems),
             Flow::Batch(state) => state.require_protocol_error(step),
             Flow::Graph(state) => state.require_protocol_error(core, step),
+            Flow::Intent(state) => state.require_protocol_error(core, step),
+            Flow::Pipeline(state) => state.require_protocol_error(step),
         }
     }
 
@@ -140,7 +192,18 @@ impl Flow {
     pub(crate) fn require_working(&self, place: u32) -> Outcome {
         match self {
             Flow::Batch(state) => state.require_working(place),
+            Flow::Intent(state) => state.items.require_working(place),
+            Flow::Pipeline(state) => state.items.require_working(place),
             Flow::Pdca(_) | Flow::Graph(_) => Err("only a batch has items".into()),
+        }
+    }
+
+    pub(crate) fn require_at_work(&self, node: u32) -> Outcome {
+        match self {
+            Flow::Graph(state) => state.require_at_work(node),
+            Flow::Pdca(_) | Flow::Batch(_) | Flow::Intent(_) | Flow::Pipeline(_) => {
+                Err("only a graph has nodes that stay".into())
+            }
         }
     }
 
@@ -148,6 +211,8 @@ impl Flow {
         match self {
             Flow::Batch(state) => state.require_judged(place),
             Flow::Graph(state) => state.require_judged(place),
+            Flow::Intent(state) => state.items.require_judged(place),
+            Flow::Pipeline(state) => state.items.require_judged(place),
             Flow::Pdca(_) => Err("a loop has no items".into()),
         }
     }
@@ -156,6 +221,8 @@ impl Flow {
         match self {
             Flow::Batch(state) => state.end_item(core, ended),
             Flow::Graph(state) => state.end_change(core, ended),
+            Flow::Intent(state) => state.items.end_item(core, ended),
+            Flow::Pipeline(state) => state.items.end_item(core, ended),
             Flow::Pdca(_) => Err("a loop has no items".into()),
         }
     }
@@ -165,6 +232,8 @@ impl Flow {
         match self {
             Flow::Batch(state) => state.judged_next(),
             Flow::Graph(state) => state.judged_next(),
+            Flow::Intent(state) => state.items.judged_next(),
+            Flow::Pipeline(state) => state.items.judged_next(),
             Flow::Pdca(_) => None,
         }
     }
@@ -175,6 +244,8 @@ impl Flow {
             Flow::Pdca(state) => state.has_just_closed(change),
             Flow::Batch(state) => state.has_ended(change),
             Flow::Graph(state) => state.has_ended(change),
+            Flow::Intent(state) => state.items.has_ended(change),
+            Flow::Pipeline(state) => state.items.has_ended(change),
         }
     }
 
@@ -182,7 +253,7 @@ impl Flow {
     pub(crate) fn has_open_change(&self) -> bool {
         match self {
             Flow::Pdca(state) => state.has_open_change(),
-            Flow::Batch(_) | Flow::Graph(_) => false,
+            Flow::Batch(_) | Flow::Graph(_) | Flow::Intent(_) | Flow::Pipeline(_) => false,
         }
     }
 
@@ -192,6 +263,8 @@ impl Flow {
             Flow::Pdca(state) => state.is_judged(),
             Flow::Batch(state) => state.is_judged(started),
             Flow::Graph(state) => state.is_judged(),
+            Flow::Intent(state) => state.is_judged(),
+            Flow::Pipeline(state) => state.is_judged(started),
         }
     }
 
@@ -201,6 +274,8 @@ impl Flow {
             Flow::Pdca(state) => state.passed(),
             Flow::Batch(state) => state.passed(),
             Flow::Graph(state) => state.is_judged(),
+            Flow::Intent(state) => state.is_judged(),
+            Flow::Pipeline(state) => state.passed(),
         }
     }
 
@@ -208,7 +283,9 @@ impl Flow {
     pub(crate) fn has_changed(&self, core: &Core, started: &RunStarted) -> bool {
         match self {
             Flow::Pdca(_) => core.tree != started.base.tree,
-            Flow::Batch(_) | Flow::Graph(_) => core.line.head.commit != started.base.commit,
+            Flow::Batch(_) | Flow::Graph(_) | Flow::Intent(_) | Flow::Pipeline(_) => {
+                core.line.head.commit != started.base.commit
+            }
         }
     }
 }
@@ -249,6 +326,10 @@ pub enum Due {
     Approval,
     /// Ask somebody, and leave the run waiting for the answer ([`Run::answer`]).
     Ask(Wait),
+    /// Put on record what an intent was compiled to.
+    Plan,
+    /// Ask all of this, and leave the run waiting until somebody answers.
+    Questions(Vec<Wait>),
     /// Hold the run: its provider is rate limited.
     Pause {
         /// What goes on record as the reason of the pause.
@@ -260,6 +341,11 @@ pub enum Due {
     Advance(Vec<Fact>),
     /// Ask a person about what a node wished for in a turn; its run goes on meanwhile.
     AskFor(StepRef),
+    /// Put on record what follows from the end of a pipeline's task: contracts that it wrote, or the contract of a fix.
+    FollowUp {
+        /// Its place.
+        item: u32,
+    },
     /// Hold the run: a node does the same again and again.
     Stall(Box<Stalled>),
     /// Bring the result to the user's repository.
@@ -301,6 +387,7 @@ impl Run {
                 true => self.next() == Due::Approval,
                 false => self.may_ask_about_change(),
             },
+            Fact::Asked(wait) if self.intent().is_some_and(|intent| intent.may_ask(&wait.id)) => true,
             // How it is put may change, and a log that was written stays in order.
             Fact::Asked(wait) if wait.about.is_none() => {
                 matches!(self.next(), Due::Ask(due) if due.kind == wait.kind && due.id == wait.id)
@@ -331,23 +418,7 @@ impl Run {
             | Fact::ApprovalUsed { .. }
             | Fact::Asked(_)
             | Fact::Answered(_)
-            | Fact::NodeAdded(_)
-            | Fact::NodeChanged(_)
-            | Fact::NodeHeld { .. }
-            | Fact::NodeReset { .. }
-            | Fact::NodeRemoved { .. }
-            | Fact::EdgeSet(_)
-            | Fact::EdgeRemoved { .. }
-            | Fact::MessageSent(_)
-            | Fact::HandoffSent(_)
-            | Fact::NodeWished { .. }
-            | Fact::NodeAsked(_)
-            | Fact::NodeAnswered(_)
-            | Fact::ModeChanged(_)
-            | Fact::PhaseChanged(_)
-            | Fact::DoneMarked { .. }
-            | Fact::ChangeProposed(_)
-            | Fact::RunStalled(_)
+            | Fact::Graph(_)
             | Fact::Landed(_)
             | Fact::LandingDeclined(_)
             | Fact::RunPaused(_)
@@ -357,7 +428,9 @@ impl Run {
             | Fact::RunDenied(_)
             | Fact::RunTimedOut(_)
             | Fact::RunStopped(_)
-            | Fact::RunCanceled(_) => true,
+            | Fact::RunCanceled(_)
+            | Fact::Intent(_)
+            | Fact::Pipeline(_) => true,
         };
         match is_due {
             true => Ok(()),
@@ -367,7 +440,10 @@ impl Run {
 
     /// Everything that is due, each of which could be done at once with the others.
     pub fn due(&self) -> Box<dyn Iterator<Item = Due> + '_> {
-        self.due_from(0)
+        match &self.flow {
+            Flow::Pipeline(state) => Box::new(pipeline::due::follow_ups(self, state).chain(self.due_from(0))),
+            _ => self.due_from(0),
+        }
     }
 
     /// The same without what is due of the items before this place.
@@ -390,6 +466,8 @@ impl Run {
             Flow::Pdca(state) => Box::new(std::iter::once(pdca::due(self, state))),
             Flow::Batch(state) => batch::due(self, state, place),
             Flow::Graph(state) => graph::due::due(self, state),
+            Flow::Intent(state) => intent::due::due(self, state),
+            Flow::Pipeline(state) => pipeline::due::due(self, state, place),
         }
     }
 
@@ -417,7 +495,7 @@ impl Run {
     pub fn next_index(&self) -> u32 {
         match &self.flow {
             Flow::Pdca(_) => pdca::next_index(&self.core),
-            Flow::Batch(_) => batch::next_index(&self.core),
+            Flow::Batch(_) | Flow::Intent(_) | Flow::Pipeline(_) => batch::next_index(&self.core),
             Flow::Graph(_) => graph::next_index(&self.core),
         }
     }
@@ -425,6 +503,8 @@ impl Run {
     pub(crate) fn batch(&self) -> Option<&batch::State> {
         match &self.flow {
             Flow::Batch(state) => Some(state),
+            Flow::Intent(state) => Some(&state.items),
+            Flow::Pipeline(state) => Some(&state.items),
             Flow::Pdca(_) | Flow::Graph(_) => None,
         }
     }
@@ -433,13 +513,61 @@ impl Run {
     pub fn graph(&self) -> Option<&graph::State> {
         match &self.flow {
             Flow::Graph(state) => Some(state),
-            Flow::Pdca(_) | Flow::Batch(_) => None,
+            Flow::Pdca(_) | Flow::Batch(_) | Flow::Intent(_) | Flow::Pipeline(_) => None,
         }
     }
 
-    /// Whether somebody may have it do more although nothing is due: a graph is over when it is closed.
+    /// The intent, if it is one.
+    pub fn intent(&self) -> Option<&intent::State> {
+        match &self.flow {
+            Flow::Intent(state) => Some(state),
+            Flow::Pdca(_) | Flow::Batch(_) | Flow::Graph(_) | Flow::Pipeline(_) => None,
+        }
+    }
+
+    /// Who takes the turn of a reviewer, by its name among the contract's `workers`.
+    pub fn reviewer_of(&self, step: StepRef) -> Option<&str> {
+        self.items().get(step.item? as usize)?.reviewer()
+    }
+
+    /// The pipeline, if it is one.
+    pub fn pipeline(&self) -> Option<&pipeline::State> {
+        match &self.flow {
+            Flow::Pipeline(state) => Some(state),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody may have it do more although nothing is due: a graph is over when it is closed, and the questions of
+    /// a plan are answered in its log.
     pub fn stays_open(&self) -> bool {
-        self.status == Status::Running && self.graph().is_some_and(graph::State::is_open)
+        match self.status {
+            Status::Running => self.graph().is_some_and(graph::State::is_open),
+            Status::Waiting => self.waits_with_plan(),
+            _ => false,
+        }
+    }
+
+    /// Whether it waits for answers to what its plan asks.
+    pub fn waits_with_plan(&self) -> bool {
+        let is_open = |intent: &intent::State| self.core.waits.keys().any(|wait| intent.asked_by(wait).is_some());
+        self.status == Status::Waiting && self.intent().is_some_and(is_open)
+    }
+
+    /// The same, and nothing else could be done of it.
+    pub fn only_waits_with_plan(&self) -> bool {
+        let mut next = self.clone();
+        let resumed = Event { seq: next.seq + 1, ts: Timestamp::default(), fact: Fact::RunResumed { pid: 0 } };
+        let is_held = |facts: &[Fact]| matches!(facts, [Fact::Intent(IntentFact::PlanHeld { .. })]);
+        self.waits_with_plan()
+            && next.advance(&resumed).is_ok()
+            && matches!(next.next(), Due::Advance(facts) if is_held(&facts))
+    }
+
+    /// The node of its plan whose question is over next, and when.
+    pub fn plan_deadline(&self) -> Option<(u32, Timestamp)> {
+        let live = matches!(self.status, Status::Running | Status::Waiting);
+        self.intent().filter(|_| live).and_then(intent::State::deadline)
     }
 
     /// What an item needs that did not succeed.
@@ -459,6 +587,8 @@ impl Run {
     pub fn may_land(&self, place: u32) -> bool {
         match &self.flow {
             Flow::Batch(state) => state.may_land(place),
+            Flow::Intent(state) => state.items.may_land(place),
+            Flow::Pipeline(state) => state.items.may_land(place),
             Flow::Graph(state) => state.lands_next() == Some(place),
             Flow::Pdca(_) => false,
         }

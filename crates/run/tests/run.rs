@@ -86,6 +86,8 @@ fn judged(history: &History, step: StepRef, turn: &Turn<'_>) -> Judgement {
         files: &files,
         session: turn.session,
         item: None,
+        command: false,
+        choices: None,
         notes: vec![],
     };
     judge(&history.run.started.contract, &history.run.id.slug(), step, &evidence)

@@ -3,10 +3,12 @@
 //! ([`crate::host::workers`]), or somebody who carries out a run alone.
 
 mod finish;
+mod intent;
 mod items;
 mod judging;
 mod nodes;
 mod patch;
+pub(crate) mod pipeline;
 
 use crate::git::Objects;
 use crate::record::claims::{Asking, Job, Next};
@@ -32,7 +34,8 @@ impl Driver<'_, '_> {
     pub(crate) fn carry_out(&mut self, job: Job) -> Result<()> {
         // These begin by putting an intent on record, and what was held before with it. All others may read what is on
         // record, or take long before they add to it.
-        if !matches!(job, Job::Work(_) | Job::Node(_) | Job::Whole(Due::Turn(_) | Due::Change { .. })) {
+        if !matches!(job, Job::Work(_) | Job::Review(_) | Job::Node(_) | Job::Whole(Due::Turn(_) | Due::Change { .. }))
+        {
             self.shared.settle_held()?;
         }
         match job {
@@ -41,10 +44,14 @@ impl Driver<'_, '_> {
             Job::Stop(stop) => self.stop(stop),
             Job::Deny(end) => self.end(vec![Fact::ended(Status::Denied, end)]),
             Job::Work(place) => items::work_on(self, place),
+            Job::Review(place) => items::review(self, place),
             Job::Judge(place) => items::judge(self, place, None),
             Job::Land(_, judged) => items::land(self, *judged),
+            Job::Node(place) if self.run.intent().is_some() => intent::take_turn(self, place),
             Job::Node(place) => nodes::take_turn(self, place),
+            Job::Note(Due::FollowUp { item }) => pipeline::follow_up(self, item),
             Job::Note(due) => nodes::note(self, due),
+            Job::Expire => intent::expire(self),
         }
     }
 
@@ -56,6 +63,8 @@ impl Driver<'_, '_> {
             Due::Turn(step) => turn::take(self, step),
             Due::Approval => self.wait_for_approval(),
             Due::Ask(wait) => self.record(vec![Fact::Asked(wait)], Vec::new()),
+            Due::Plan => intent::plan(self),
+            Due::Questions(waits) => intent::ask(self, waits),
             Due::Pause { end, until } => {
                 self.record(vec![Fact::RunPaused(end)], Vec::new())?;
                 until.into_iter().for_each(|until| self.shared.state().claims.rest_until(until));
@@ -73,6 +82,7 @@ impl Driver<'_, '_> {
                 self.end(facts)
             }
             Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) => nodes::note(self, due),
+            Due::FollowUp { item } => pipeline::follow_up(self, item),
             Due::Item { .. } | Due::Nothing => Ok(()),
         }
     }

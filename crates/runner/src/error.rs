@@ -149,7 +149,7 @@ impl Error {
             Error::Panicked(_) => {
                 Some("this is a bug in norma: please report it; `norma resume RUN` continues the run")
             }
-            Error::Edit(_) => Some("look at the graph: norma graph show"),
+            Error::Edit(_) => Some("look at it: norma graph show, or norma intent show"),
             Error::Io { .. } | Error::Leaving => None,
         }
     }

@@ -84,7 +84,7 @@ fn planned(objects: &Objects, run: &Run) -> Result<Landing> {
     let commit = match run.started.contract.workflow {
         Workflow::Pdca => objects.commit(&commit_of(run))?,
         // What the items made is a line of commits already.
-        Workflow::Batch | Workflow::Graph => id(run.line().head.commit),
+        Workflow::Batch | Workflow::Graph | Workflow::Intent | Workflow::Pipeline => id(run.line().head.commit),
     };
     objects.pin(&result_pin(&slug), commit)?;
     let commit = recorded(commit);

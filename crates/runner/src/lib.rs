@@ -5,7 +5,9 @@
 //! Its modules lie in one order, which ARCHITECTURE.md lists from the bottom up: none uses one that uses it.
 
 mod agent;
+mod backend;
 mod change;
+mod compiled;
 mod context;
 mod drive;
 mod error;
@@ -22,13 +24,17 @@ mod turn;
 pub mod workspace;
 mod world;
 
-pub use agent::Reach;
+pub use agent::{Reach, tools as node_tools};
+pub use backend::{Means, Ran, check_backend, run_job};
 pub use change::acceptance::{Acceptance, CommandOutcome, LogFile, Side};
+pub use change::conflict::{Conflicting, Sided, conflicts};
 pub use change::observed::observed;
+pub use compiled::{compiled, patch_of_session};
 pub use context::agents::{AgentChange, starting_config};
 pub use context::confinement::{LEVEL_MIN, check_sandbox, check_workspace, shows_dependencies};
 pub use context::keys::Keys;
-pub use context::own::{InForce, keep_default_agent, own_settings, settings_in_force};
+pub use context::own::{InForce, keep_default_agent, own_config, own_settings, settings_in_force};
+pub use context::policy::extent;
 pub use context::policy::{
     load_policies, load_templates, policies_of, remove_template, write_policies, write_schemas, write_template,
 };
@@ -42,11 +48,13 @@ pub use host::export::{export, verify_all, verify_run};
 pub use host::feed::{Delta, DeltaObserver};
 pub use host::follow::{Followed, Follower, Line, Lines};
 pub use host::intake::agent::{choose as choose_agent, name_one as name_one_agent};
-pub use host::intake::{Checked, Draft, Part, Planned, Typing, Unplanned, Wanted, plan};
-pub use host::intents::{compiled, patch_of_session};
+pub use host::intake::{Checked, Draft, Part, Planned, Typing, Unplanned, Wanted, plan, which_agent};
+pub use host::intent::retried_from;
+pub use host::opencode::Compiler;
 pub use host::owner::{Owner, Taken};
+pub use host::pipeline::{PipelineWish, Seats};
 pub use host::preview::Preview;
-pub use host::request::{Answer, Request, Sender, Start, Started, Typed, Variables};
+pub use host::request::{Answer, IntentEvent, Remark, Request, Sender, Start, Started, Typed, Variables};
 pub use host::results::results;
 pub use host::socket::{is_owned, send};
 pub use host::start::{Order, REFETCH, Resumed, Starting, WorkOrder, resume};
@@ -59,7 +67,7 @@ pub use machine::base_tests::{BaseTest, try_on_base};
 pub use machine::handshake::{Handshake, HandshakeProblem, handshake};
 pub use machine::state_hash::{Memo, hash_dir, hash_tree, hash_tree_with};
 pub use machine::trial::{Trial, Tried};
-pub use record::approval::{Redeemed, ask, extent, reasons as approval_reasons, redeem};
+pub use record::approval::{Redeemed, ask, reasons as approval_reasons, redeem};
 pub use record::{Control, Progress, Stop};
 pub use replay::reexec::compare;
 pub use replay::{Replay, check_record};

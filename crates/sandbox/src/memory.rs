@@ -11,6 +11,16 @@ pub fn share_one_pool() -> bool {
     true
 }
 
+/// Gives back to the kernel what was allocated and is free again. The allocator keeps what lies below anything that is
+/// still in use: a server that read a log of 100,000 facts when it started held 30 MB of which it used 2.
+pub fn give_memory_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes a number, and may be called at any time by any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

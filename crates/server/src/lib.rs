@@ -19,6 +19,7 @@ mod sessions;
 mod stream;
 mod table;
 mod tls;
+mod ui;
 mod users;
 
 use crate::admission::Own;
@@ -27,6 +28,7 @@ use crate::hub::Hub;
 use crate::idempotency::Answers;
 use crate::metrics::Metrics;
 use crate::problem::{Outcome, Problem};
+use crate::route::intents::Views;
 use crate::sessions::{Opens, Sessions};
 use crate::users::Users;
 use contract::Audit;
@@ -155,6 +157,7 @@ pub(crate) struct App {
     pub(crate) root: String,
     pub(crate) hub: Hub,
     pub(crate) answers: Answers,
+    pub(crate) views: Views,
     pub(crate) metrics: Metrics,
     pub(crate) openapi: String,
     /// Whether the server ends.
@@ -201,6 +204,7 @@ impl Server {
             is_tls: tls.is_some(),
             hub,
             answers: Answers::default(),
+            views: Views::default(),
             metrics: Metrics::default(),
             openapi: document.to_string(),
             closing: watch::Sender::new(false),

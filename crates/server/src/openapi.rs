@@ -19,12 +19,16 @@ pub(crate) enum Shape {
     Html,
     Text,
     Bytes,
+    /// A script, a style sheet or a picture.
+    Asset,
     /// `{"ok": true}`
     Ok,
     /// An object that its own page describes.
     Any,
     /// An object of these strings.
     Strings(&'static [&'static str]),
+    /// `{"accepted": true}` with these strings.
+    Accepted(&'static [&'static str]),
     /// An object with this list.
     List(&'static str),
     /// A document.
@@ -93,6 +97,10 @@ impl Shape {
             Shape::Html => ("text/html", json!({"type": "string"})),
             Shape::Text => ("text/plain", json!({"type": "string"})),
             Shape::Bytes => ("application/x-tar", json!({"type": "string", "format": "binary"})),
+            Shape::Asset => {
+                let text = json!({"schema": {"type": "string"}});
+                return json!({"text/javascript": text, "text/css": text, "image/svg+xml": text, "text/plain": text});
+            }
             other => ("application/json", other.schema(schemas)),
         };
         let mut content = json!({ kind: {"schema": schema} });
@@ -109,6 +117,10 @@ impl Shape {
         match self {
             Shape::Ok => object(&[("ok", json!({"const": true}))]),
             Shape::Strings(names) => object(&names.iter().map(|name| (*name, text())).collect::<Vec<_>>()),
+            Shape::Accepted(names) => {
+                let strings = names.iter().map(|name| (*name, text()));
+                object(&[("accepted", json!({"const": true}))].into_iter().chain(strings).collect::<Vec<_>>())
+            }
             Shape::Form(form) => schemas.refer(form()),
             Shape::List(name) => object(&[(name, json!({"type": "array", "items": {"type": "object"}}))]),
             Shape::Of(name, form) => {
@@ -140,7 +152,9 @@ impl Shape {
             Shape::Artifact => object(&[("artifact", json!({"type": "object"})), ("content", text())]),
             Shape::Done => object(&[("message", text()), ("run", schemas.refer(RunGraph::form()))]),
             Shape::Resolved => object(&[("approvalId", text()), ("resolution", json!({"type": "object"}))]),
-            Shape::Any | Shape::Empty | Shape::Html | Shape::Text | Shape::Bytes => json!({"type": "object"}),
+            Shape::Any | Shape::Empty | Shape::Html | Shape::Text | Shape::Bytes | Shape::Asset => {
+                json!({"type": "object"})
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use runner::{Answer, EditProblem, Error, exit};
 /// An answer that is an error.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    status: StatusCode,
+    pub(crate) status: StatusCode,
     told: Box<Told>,
     retry_after: Option<u64>,
 }
@@ -85,6 +85,12 @@ impl Problem {
     pub(crate) fn with(mut self, causes: Vec<String>, hint: Option<&str>) -> Problem {
         self.told.details.causes = causes;
         self.told.details.hint = hint.map(str::to_owned);
+        self
+    }
+
+    /// Says where the run is that does not allow it.
+    pub(crate) fn in_state(mut self, word: &str) -> Problem {
+        self.told.details.status = Some(word.to_owned()).filter(|_| self.status == StatusCode::CONFLICT);
         self
     }
 

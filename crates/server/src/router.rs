@@ -72,6 +72,7 @@ async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
             request.extensions_mut().insert(principal);
             (next.run(request).await, session)
         }
+        Err(problem) if is_visit(&request) && problem.status == StatusCode::UNAUTHORIZED => (log_in(), String::new()),
         Err(problem) => (problem.into_response(), String::new()),
     };
     let route = response.extensions().get::<Answered>().map_or(NO_ROUTE, |answered| answered.0);
@@ -88,9 +89,22 @@ async fn admit(State(app): State<Arc<App>>, mut request: Request, next: Next) ->
     response
 }
 
+/// Whether somebody typed or followed an address, so that a person reads the answer.
+fn is_visit(request: &Request) -> bool {
+    let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
+    request.method() == Method::GET && header("sec-fetch-mode") == Some("navigate")
+}
+
+/// What a person is told who is not logged in.
+fn log_in() -> Response {
+    let kind = [(header::CONTENT_TYPE, "text/html; charset=utf-8")];
+    (StatusCode::UNAUTHORIZED, kind, include_str!("login.html")).into_response()
+}
+
 /// What a page of this server may do.
 fn policy(own: &admission::Own) -> String {
-    let sockets: Vec<String> = own.sockets().collect();
+    // A policy has no spelling for addresses of IPv6; `'self'` covers their sockets, too.
+    let sockets: Vec<String> = own.sockets().filter(|socket| !socket.contains('[')).collect();
     format!(
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self' {}; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
@@ -107,9 +121,8 @@ async fn principal(app: &Arc<App>, head: (&Method, &Uri, &HeaderMap), peer: Opti
     let ip = peer.there.ip();
     let unknown = || Problem::new(StatusCode::UNAUTHORIZED, "say who you are: a token, or log in: norma open");
     match claim {
-        Claim::Bearer(_) | Claim::Ticket if app.sessions.is_held_off(ip).is_some() => {
-            Err(Problem::too_many(app.sessions.is_held_off(ip).unwrap_or(1)))
-        }
+        // Who has the token is let in however often others of the same address guess: else any process of this machine
+        // could lock everybody out.
         Claim::Bearer(token) => match app.sessions.by_known_token(token) {
             Some(known) => Ok(known),
             None => {
@@ -119,9 +132,12 @@ async fn principal(app: &Arc<App>, head: (&Method, &Uri, &HeaderMap), peer: Opti
                 found.ok_or_else(unknown)
             }
         },
-        Claim::Ticket => by_ticket(app, uri).ok_or_else(|| {
-            app.sessions.guessed_wrong(ip);
-            unknown()
+        Claim::Ticket => by_ticket(app, uri).ok_or_else(|| match app.sessions.is_held_off(ip) {
+            Some(seconds) => Problem::too_many(seconds),
+            None => {
+                app.sessions.guessed_wrong(ip);
+                unknown()
+            }
         }),
         Claim::Cookie(value) => app.sessions.by_cookie(value).ok_or_else(unknown),
         // Another process of the same user is that user, unless an agent may be one.

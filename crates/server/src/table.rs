@@ -3,16 +3,18 @@
 
 use crate::call::{Call, Reply};
 use crate::problem::Outcome;
-use crate::route::{approvals, contracts, graph, live, meta, runs, work};
+use crate::route::{approvals, changes, comments, contracts, graph, intents, live, meta, page, runs, turns, work};
 use crate::sessions::Right;
 use crate::{App, openapi::Shape};
 use axum::http::Method;
 use contract::ApprovalView;
 use contract::api::{
-    AddNode, Chat, ContractPreview, NewRun, PatchNode, PatchRun, PutTemplate, ReplayRun, ResolveApproval, ResumeRun,
-    SetEdge,
+    AddNode, Chat, ContractPreview, ForkRun, Intake, NewComment, NewIntake, NewRun, PatchNode, PatchRun, PutTemplate,
+    ReplayRun, ResolveApproval, ResumeRun, RunEvent, SendBack, SetEdge, StartIntent,
 };
+use contract::documents::Intent;
 use contract::schema::{Document, Form};
+use contract::view::intent::RunViewModel;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,6 +82,7 @@ const fn number(name: &'static str, least: u64, says: &'static str) -> Query {
 }
 
 const VIEW: Query = word("view", "norma: the run as `norma show --json` prints it");
+const AT: Query = number("at", 1, "the run as it was after this fact of its log");
 const LIMIT: Query = number("limit", 1, "how many at most");
 const SINCE: Query = number("since", 0, "only what comes after this fact of the run's log");
 
@@ -131,15 +134,50 @@ impl Route {
 
 /// Every route, in the order of the document.
 pub(crate) fn routes() -> Vec<Route> {
-    [of_the_server(), of_runs(), of_graphs(), of_streams(), of_one_run(), of_documents()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        of_pages(),
+        of_the_server(),
+        of_intents(),
+        of_runs(),
+        of_graphs(),
+        of_streams(),
+        of_one_run(),
+        of_changes(),
+        of_documents(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn of_pages() -> Vec<Route> {
+    let read_by_the_page = || {
+        [
+            word("q", "what the list of runs is filtered by"),
+            word("in", "the group of runs that is listed"),
+            word("change", "the change that is reviewed"),
+            word("sentence", "what a new run begins with; so do the next three"),
+            word("agent", "its agent"),
+            word("allow", "what it may change"),
+            word("test", "its tests"),
+        ]
+    };
+    let shown = |path, says| Route::get(path, says, Shape::Html, page::page).with(read_by_the_page());
+    let of_run = |path, says| Route::get(path, says, Shape::Html, page::of_run).with(read_by_the_page());
+    vec![
+        shown("/", "The page people see: what needs them, and every run."),
+        shown("/new", "The same, at starting a run."),
+        shown("/approvals", "The same, at what waits for an approval."),
+        shown("/verify", "The same, at checking a bundle."),
+        of_run("/run/{id}", "The same, at a run."),
+        of_run("/run/{id}/{view}", "The same, at one way to look at a run."),
+        Route::get("/a/{file}", "A file of the page.", Shape::Asset, page::asset),
+        Route::get("/icon.svg", "The picture of the page.", Shape::Asset, page::icon),
+    ]
 }
 
 fn of_the_server() -> Vec<Route> {
     vec![
-        Route::get("/", "The page people see.", Shape::Html, meta::page),
         Route {
             right: None,
             status: 303,
@@ -172,6 +210,46 @@ fn of_the_server() -> Vec<Route> {
     ]
 }
 
+fn of_intents() -> Vec<Route> {
+    vec![
+        Route {
+            status: 201,
+            ..Route::post("/intents", "Keeps an intent.", Shape::Strings(&["intentId"]), intents::create)
+                .taking(Intent::form)
+        },
+        Route {
+            status: 202,
+            ..Route::post(
+                "/intents/{id}/run",
+                "Carries out an intent; once, however often it is asked for.",
+                Shape::Strings(&["runId", "workflowId"]),
+                intents::run,
+            )
+            .taking(StartIntent::form)
+        },
+        Route::get("/runs/{id}", "A run, in the form of intents.", Shape::Form(RunViewModel::form), intents::show),
+        Route {
+            status: 202,
+            ..Route::post("/runs/{id}/events", "Answers what a plan waits for.", Shape::Accepted(&[]), intents::event)
+                .taking(RunEvent::form)
+                .for_those_who(Right::Approve)
+        },
+        Route {
+            status: 202,
+            ..Route::post(
+                "/runs/{id}/retry",
+                "Tries again what failed, as a run of its own.",
+                Shape::Accepted(&["newRunId", "fromStep"]),
+                intents::retry,
+            )
+        },
+        Route {
+            status: 202,
+            ..Route::post("/runs/{id}/cancel", "Ends a run.", Shape::Accepted(&["runId"]), intents::cancel)
+        },
+    ]
+}
+
 fn of_runs() -> Vec<Route> {
     vec![
         Route::get("/api/runs", "Runs, the newest first.", Shape::Runs, runs::list)
@@ -187,10 +265,20 @@ fn of_runs() -> Vec<Route> {
             )
             .taking(NewRun::form)
         },
-        Route::get("/api/runs/{id}", "A run.", Shape::RunOrView, runs::show).with([VIEW]),
+        Route {
+            or_else: Some((201, Shape::Run)),
+            ..Route::post(
+                "/api/intake",
+                "Proposes a contract for a sentence, with questions; with `run`, starts it.",
+                Shape::Form(Intake::form),
+                work::intake,
+            )
+            .taking(NewIntake::form)
+        },
+        Route::get("/api/runs/{id}", "A run.", Shape::RunOrView, runs::show).with([VIEW, AT]),
         Route::patch(
             "/api/runs/{id}",
-            "Pauses, continues or completes a run, or changes its modes.",
+            "Pauses, continues or completes a run, changes its modes, or keeps where its graph is drawn.",
             Shape::Run,
             work::patch,
         )
@@ -294,6 +382,16 @@ fn of_one_run() -> Vec<Route> {
         Route::post("/api/runs/{id}/undo", "Takes a landing back.", Shape::Done, work::undo).slowly(),
         Route::post("/api/runs/{id}/cancel", "Ends a run.", Shape::Done, work::cancel),
         Route::post("/api/runs/{id}/resume", "Continues a run.", Shape::Run, work::resume).taking(ResumeRun::form),
+        Route {
+            status: 201,
+            ..Route::post(
+                "/api/runs/{id}/fork",
+                "Starts a run from the tree that this one had after an event.",
+                Shape::Run,
+                work::fork,
+            )
+            .taking(ForkRun::form)
+        },
         Route::post("/api/runs/{id}/replay", "Judges a run again, or carries it out again.", Shape::Any, work::replay)
             .taking(ReplayRun::form)
             .slowly(),
@@ -307,7 +405,63 @@ fn of_one_run() -> Vec<Route> {
             runs::bundle,
         )
         .slowly(),
-        Route::get("/api/runs/{id}/changes", "What a run changed, as patches.", Shape::Any, runs::changes).slowly(),
+        Route::get(
+            "/api/runs/{id}/turns",
+            "What each turn was held to: its sandbox, what it started and reached, and the calls of its model.",
+            Shape::List("turns"),
+            turns::list,
+        )
+        .slowly(),
+    ]
+}
+
+/// What a run changed, and what is said about it.
+fn of_changes() -> Vec<Route> {
+    vec![
+        Route::get(
+            "/api/runs/{id}/changes",
+            "What a run changed: the whole, and every change with its gates, findings and patch.",
+            Shape::Any,
+            changes::list,
+        )
+        .with([word("brief", "1: without the patches")])
+        .slowly(),
+        Route::get(
+            "/api/runs/{id}/changes/{change}/file",
+            "A text file as it was before a change; change 0 is all that the run changed.",
+            Shape::Strings(&["path", "text"]),
+            changes::file,
+        )
+        .with([Query { is_needed: true, ..word("path", "Which file.") }])
+        .slowly(),
+        Route {
+            status: 201,
+            ..Route::post(
+                "/api/runs/{id}/changes/{change}/comments",
+                "Puts a comment on a line of a change on record.",
+                Shape::Any,
+                comments::add,
+            )
+            .taking(NewComment::form)
+        },
+        Route::delete(
+            "/api/runs/{id}/changes/{change}/comments/{comment}",
+            "Takes back a comment that was not sent.",
+            Shape::Ok,
+            comments::withdraw,
+        ),
+        Route {
+            status: 201,
+            or_else: Some((200, Shape::Form(ContractPreview::form))),
+            ..Route::post(
+                "/api/runs/{id}/changes/{change}/send-back",
+                "Sends the comments on a change to the node that made it, or to a run that fixes it; without `yes`, shows the contract of that run.",
+                Shape::Any,
+                comments::send_back,
+            )
+            .taking(SendBack::form)
+            .slowly()
+        },
     ]
 }
 

@@ -9,6 +9,7 @@
 use crate::brief::{Brief, Kind};
 use crate::calls::Call;
 use crate::limits;
+use crate::node_tools::{SERVER, ToolServer};
 use crate::notes::Notes;
 use crate::open::Open;
 use crate::rpc::{self, Heard, Speaker};
@@ -66,6 +67,10 @@ impl SignIn {
     }
 }
 
+fn server(server: &ToolServer) -> Value {
+    json!({"name": SERVER, "command": server.command, "args": server.args, "env": []})
+}
+
 /// A method for people. Some say which variables they take as data, some in a sentence.
 fn way_to_sign_in(method: &Value) -> Option<String> {
     let id = wire::some_name(method, "id")?;
@@ -89,6 +94,8 @@ pub(crate) struct Acp {
     /// Where it may write.
     writable: Vec<String>,
     resume: Option<String>,
+    /// Servers of tools that it is told of; those with settings of their own have them there.
+    servers: Vec<Value>,
     agent: Option<String>,
     session: String,
     /// Ways to sign in that it offers, and how far that is.
@@ -134,6 +141,7 @@ impl Acp {
             cwd: brief.cwd.to_owned(),
             writable,
             resume: brief.resume.map(str::to_owned),
+            servers: brief.tools.filter(|_| brief.kind == Kind::Acp).map(server).into_iter().collect(),
             agent: None,
             session: String::new(),
             sign_in: SignIn::default(),
@@ -220,7 +228,7 @@ impl Acp {
         let info = &result["agentInfo"];
         let agent = format!("{} {}", wire::name(info, "name"), wire::name(info, "version"));
         self.agent = Some(agent.trim().to_owned()).filter(|agent| !agent.is_empty());
-        let mut params = json!({"cwd": self.cwd, "mcpServers": []});
+        let mut params = json!({"cwd": self.cwd, "mcpServers": self.servers});
         let method = match &self.resume {
             None => "session/new",
             Some(session) => {
@@ -555,19 +563,10 @@ fn permission(call: &Call, input: Value) -> Permission {
 /// A line for a shell, or words, which are quoted into one.
 fn command_of(command: &Value) -> Option<String> {
     if let Some(words) = command.as_array() {
-        let words: Vec<String> = words.iter().filter_map(Value::as_str).map(quoted).collect();
+        let words: Vec<String> = words.iter().filter_map(Value::as_str).map(contract::text::shell_word).collect();
         return Some(words.join(" ")).filter(|line| !line.is_empty());
     }
     command.as_str().filter(|line| !line.is_empty()).map(str::to_owned)
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
 }
 
 /// The text of what a tool made, or the files that it changed with what they hold now.

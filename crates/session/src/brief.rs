@@ -1,5 +1,6 @@
 //! What the runner says about an agent before it starts: which one, with which model, where, and with which rights.
 
+use crate::node_tools::ToolServer;
 use contract::session::{Decision, ToolKind, Usage};
 use contract::work::ShellRight;
 use serde_json::Value;
@@ -81,6 +82,8 @@ pub struct Brief<'a> {
     pub extra_write: &'a [&'a str],
     /// What it may do.
     pub rights: Rights,
+    /// Tools of norma's own that it is given.
+    pub tools: Option<&'a ToolServer>,
     /// What its answer must look like.
     pub output_schema: Option<&'a Value>,
     /// The conversation to continue.

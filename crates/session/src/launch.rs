@@ -122,6 +122,7 @@ pub fn launch(brief: &Brief<'_>, mode: Mode) -> Launch {
         "cwd": brief.cwd,
         "extra_write": brief.extra_write,
         "resume": brief.resume,
+        "node_tools": brief.tools.is_some(),
         "output_schema": brief.output_schema.is_some(),
         "rights": {
             "write": brief.rights.write,

@@ -17,6 +17,7 @@ mod claude;
 mod codex;
 mod launch;
 pub mod limits;
+mod node_tools;
 mod notes;
 mod oneshot;
 mod open;
@@ -36,6 +37,7 @@ pub use brief::{Brief, Kind, Mode, Rights};
 pub use cause::cause;
 pub use contract::work::ShellRight;
 pub use launch::{Launch, ModelPlace, Protocol, launch};
+pub use node_tools::{NODE_TOOLS, Reply, ToolServer, answer as answer_node, is_node_tool};
 pub use provider::{
     KeyPlace, addresses, conversations, hosts, install, is_key, keys, program, resumes_in_session,
     resumes_when_cut_off, sign_in, sign_in_files,

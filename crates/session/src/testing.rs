@@ -22,6 +22,7 @@ pub(crate) fn brief(kind: Kind) -> Brief<'static> {
         home: "/home/agent",
         extra_write: &[],
         rights: worker(),
+        tools: None,
         output_schema: None,
         resume: None,
         used: contract::Usage::default(),

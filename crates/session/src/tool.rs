@@ -1,6 +1,7 @@
 //! What a tool does, by the name its agent gives it. A name that is not listed is [`ToolKind::Other`]: it is asked
 //! for, never allowed by itself.
 
+use crate::node_tools::is_node_tool;
 use contract::session::ToolKind;
 
 /// By name, for the command lines that say nothing else.
@@ -40,7 +41,7 @@ pub(crate) fn kind_of(tool: &str) -> ToolKind {
         | "TaskStop" | "EnterPlanMode" | "ExitPlanMode" | "StructuredOutput" | "Skill" | "write_todos"
         | "todowrite" | "todoread" | "task" | "skill" | "update_plan" | "update_topic" | "enter_plan_mode"
         | "exit_plan_mode" | "invoke_agent" | "activate_skill" => ToolKind::Think,
-        _ if tool.starts_with("mcp_") => ToolKind::Mcp,
+        _ if tool.starts_with("mcp_") || is_node_tool(tool) => ToolKind::Mcp,
         _ => ToolKind::Other,
     }
 }

@@ -134,6 +134,7 @@ fn replay(kind: Kind, name: &str) -> (Outcome, Vec<SessionEvent>) {
         home: "/home/agent",
         extra_write: &[],
         rights: Rights { write: true, shell: ShellRight::OnRequest, network: false, mcp_tools: Vec::new() },
+        tools: None,
         output_schema: None,
         resume: None,
         used: contract::Usage::default(),

@@ -3,15 +3,15 @@
 
 use contract::work::Gate;
 use contract::{
-    AgentConfig, Contract, EventLine, Fact, Item, ItemEnded, ItemStatus, LeftOutView, RunDetails, RunView,
-    SessionEvent, StepRef, StepView, TestsView, Usage,
+    AgentConfig, Contract, EventLine, Fact, GraphFact, IntentFact, Item, ItemEnded, ItemStatus, LeftOutView, Role,
+    RunDetails, RunView, SessionEvent, StepRef, StepView, TestsView, Usage,
 };
 use std::collections::BTreeMap;
 
 /// The kinds of events that [`Agents`] is made of.
 pub(crate) const TELLING: &str = "type IN ('run_started', 'item_added', 'item_ended', 'patch_applied', \
                                   'change_dropped', 'step_committed', 'node_added', 'node_changed', \
-                                  'change_proposed') \
+                                  'change_proposed', 'contract_made', 'FIX_LOOP_ATTEMPT') \
                                   OR type = 'agent_event' AND data_json LIKE '%\"type\":\"session\"%'";
 
 /// What the turns of a run tell about its agents.
@@ -52,10 +52,19 @@ impl Agents {
                 }
                 self.items.insert(added.index, added.item);
             }
-            Some(Fact::NodeAdded(added)) => drop(self.nodes.insert(added.node, added.terms.worker)),
-            Some(Fact::NodeChanged(changed)) => drop(self.nodes.insert(changed.node, changed.new.worker)),
-            Some(Fact::ChangeProposed(proposed)) => {
+            Some(Fact::Graph(GraphFact::NodeAdded(added))) => drop(self.nodes.insert(added.node, added.terms.worker)),
+            Some(Fact::Graph(GraphFact::NodeChanged(changed))) => {
+                drop(self.nodes.insert(changed.node, changed.new.worker))
+            }
+            Some(Fact::Graph(GraphFact::ChangeProposed(proposed))) => {
                 drop(self.items.insert(proposed.added.index, proposed.added.item));
+            }
+            Some(Fact::Intent(IntentFact::PatchProposed(proposed))) => {
+                drop(self.items.insert(proposed.added.index, proposed.added.item));
+            }
+            Some(Fact::Pipeline(fact)) => {
+                let added = fact.added_item().cloned();
+                added.into_iter().for_each(|added| drop(self.items.insert(added.index, added.item)));
             }
             Some(Fact::ItemEnded(ended)) => self.ended(*ended),
             Some(Fact::AgentEvent { step, event }) => self.opened(step, *event),
@@ -98,10 +107,20 @@ impl Agents {
     fn agent_of(&self, step: StepRef) -> Option<&AgentConfig> {
         let contract = self.contract.as_ref()?;
         match (step.node, step.item) {
+            (Some(_), _) if contract.intent.is_some() => contract.workers.get(&contract.intent.as_ref()?.agent),
             (Some(node), _) => contract.workers.get(self.nodes.get(&node)?),
             (None, None) => contract.agents.get(&step.role),
+            (None, Some(place)) if step.role == Role::Reviewer => {
+                contract.workers.get(self.items.get(&place)?.review.as_ref()?.agents.first()?)
+            }
             (None, Some(place)) => contract.workers.get(&self.items.get(&place)?.worker),
         }
+    }
+
+    /// The first item of the run, and who carries it out.
+    pub(crate) fn first_item(&self) -> Option<(&Item, Option<&AgentConfig>)> {
+        let (_, item) = self.items.first_key_value()?;
+        Some((item, self.contract.as_ref().and_then(|contract| contract.workers.get(&item.worker))))
     }
 
     /// Has a view tell it.
@@ -122,7 +141,16 @@ impl Agents {
             left_out_of: self.left_out.clone(),
             receipts: self.receipts.clone(),
             usage,
+            pipeline: None,
+            role_binding_read_model: None,
+            workflow_case_read_model: None,
         });
+    }
+
+    /// Whether there is more to tell of it: reviews, or a pipeline.
+    pub(crate) fn has_reviews(&self) -> bool {
+        let is_pipeline = self.contract.as_ref().is_some_and(|contract| contract.pipeline.is_some());
+        is_pipeline || self.items.values().any(|item| item.review.is_some())
     }
 
     fn tell_step(&self, view: &mut StepView) {

@@ -54,10 +54,10 @@ fn surroundings(reader: &Reader, run: &Run) -> Surroundings {
     let layout = reader.layout();
     let repository = layout.root.to_string_lossy().into_owned();
     Surroundings {
-        // In a sandbox the run's tree is shown where the repository is; without one it is checked out in a directory.
+        // In the native sandbox the run's tree is shown where the repository is; otherwise it is checked out in a directory.
         workspace: match run.started.contract.sandbox {
             Backend::Native => repository.clone(),
-            Backend::None => layout.shown(&layout.worktree(&run.id.slug())),
+            Backend::None | Backend::Microsandbox | Backend::E2b => layout.shown(&layout.worktree(&run.id.slug())),
         },
         repository,
         platform: format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
@@ -109,7 +109,12 @@ fn kept_of(state: &ItemState, ended: &ItemEnded, dir: &Path, files: &Files) -> R
         Some(path) => parsed::<Value>(dir, &path, files)?.get("result").cloned(),
         None => None,
     };
-    Ok(Kept { receipt: parsed(dir, &format!("{change}/RECEIPT.json"), files)?, tests, answer })
+    let mut reviews = Vec::new();
+    for given in state.reviews.iter().flat_map(|reviews| &reviews.given) {
+        let path = format!("steps/{}/output.json", given.step.dir_name());
+        reviews.extend(parsed::<Value>(dir, &path, files)?.get("result").cloned());
+    }
+    Ok(Kept { receipt: parsed(dir, &format!("{change}/RECEIPT.json"), files)?, tests, answer, reviews })
 }
 
 fn parsed<T: DeserializeOwned>(dir: &Path, path: &str, files: &Files) -> Result<T> {

@@ -80,8 +80,16 @@ impl Reader {
         // Events and audit lines of one moment, or a run that is at work would contradict itself.
         let _snapshot = self.snapshot()?;
         let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
-        let (id, events, log) = self.log(slug)?;
-        let run = Run::fold(id, &events).map_err(|illegal| damaged(illegal.to_string()))?;
+        let mut folded: Option<Run> = None;
+        let log = self.follow_log(slug, |id, event| {
+            let next = match folded.take() {
+                None => Run::start(id, &event),
+                Some(mut run) => run.advance(&event).map(|()| run),
+            };
+            folded = Some(next.map_err(|illegal| damaged(illegal.to_string()))?);
+            Ok(())
+        })?;
+        let run = folded.ok_or_else(|| damaged("there are no events".into()))?;
         match self.contradicted(slug)? {
             None => Ok((run, log)),
             Some(why) => Err(damaged(why)),

@@ -26,6 +26,9 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0005.sql"),
     include_str!("migrations/0006.sql"),
     include_str!("migrations/0007.sql"),
+    include_str!("migrations/0008.sql"),
+    include_str!("migrations/0009.sql"),
+    include_str!("migrations/0010.sql"),
 ];
 
 /// How SQLite keeps its journal here.
@@ -152,13 +155,18 @@ pub struct Reindexed {
     pub damaged: Vec<String>,
 }
 
+/// The tables that are made of the state directory's own log, in the order in which they can be emptied.
+const OF_AUDIT: [&str; 6] = ["task_edges", "tasks", "approvals", "intents", "comments", "arrangements"];
+
 /// Rebuilds the index tables from the logs. `runs` rows are updated in place, never deleted, since `events`
 /// hangs on them.
 pub fn reindex(store: &crate::Store) -> Result<Reindexed> {
     store
         .submit(|tx| {
             let db = tx.db;
-            db.execute_batch("DELETE FROM task_edges; DELETE FROM tasks; DELETE FROM approvals;")?;
+            for table in OF_AUDIT {
+                db.execute_batch(&format!("DELETE FROM {table};"))?;
+            }
             let slugs: Vec<String> = db
                 .prepare("SELECT DISTINCT run_id FROM events ORDER BY run_id")?
                 .query_map([], |row| row.get(0))?
@@ -186,7 +194,7 @@ pub fn reindex(store: &crate::Store) -> Result<Reindexed> {
 /// Rebuilds the rows of one run; if its lines cannot be read, they stay as they were. Answers which.
 fn reindex_run(db: &Connection, slug: &str) -> Result<bool> {
     db.execute_batch("SAVEPOINT one_run")?;
-    let tables = ["steps", "items", "kv_run", "graph"];
+    let tables = ["steps", "items", "kv_run", "graph", "intent_runs"];
     let cleared = tables.iter().try_for_each(|table| {
         db.execute(&format!("DELETE FROM {table} WHERE run_id = ?1"), [slug]).map(drop).map_err(Error::from)
     });

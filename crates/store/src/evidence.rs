@@ -28,6 +28,31 @@ pub struct StepFile {
     pub bytes: Option<Vec<u8>>,
 }
 
+/// What is committed with facts, in one piece.
+#[derive(Debug, Clone, Default)]
+pub struct Attached {
+    /// The files of directories that the facts vouch for.
+    pub files: Vec<(String, StepFile)>,
+    /// Files elsewhere that the facts rely on.
+    pub kept: Vec<KeptFile>,
+}
+
+impl From<Vec<(String, StepFile)>> for Attached {
+    fn from(files: Vec<(String, StepFile)>) -> Attached {
+        Attached { files, kept: Vec::new() }
+    }
+}
+
+/// A small file outside of any run's directory. It is written already and needs no barrier of its own: the commit has its
+/// bytes until the run is sealed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptFile {
+    /// Below the state directory.
+    pub path: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
 /// When the files of a directory are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writing {

@@ -3,7 +3,7 @@
 //! parts are is `run::view`'s to say; here they are rows of text that are put together again without being read.
 
 use crate::{Reader, Result};
-use contract::view::graph::{Approval, Artifact, RunGraph};
+use contract::view::graph::{Approval, Artifact, GraphLayout, RunGraph};
 use contract::{Event, RunId, Slug};
 use run::view::{Part, Projector};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -117,9 +117,9 @@ impl Parts {
     }
 
     /// The whole, as it would be written at once.
-    fn joined(self, seq: u64, partial: bool) -> Option<String> {
+    fn joined(self, seq: u64, partial: bool, layout: Option<GraphLayout>) -> Option<String> {
         let head: RunGraph = serde_json::from_str(&self.head?).ok()?;
-        let head = RunGraph { seq: Some(seq), partial, ..head }.text();
+        let head = RunGraph { seq: Some(seq), partial, layout, ..head }.text();
         let [nodes, edges, artifacts] = if partial { Default::default() } else { self.maps };
         let start = head.strip_suffix(NO_PARTS)?;
         Some(format!(r#"{start},"nodes":{{{nodes}}},"edges":{{{edges}}},"artifacts":{{{artifacts}}}}}"#))
@@ -153,7 +153,8 @@ impl Reader {
     /// One run, as the text of a [`RunGraph`]; none if there is no such run.
     pub fn graph(&self, slug: &str) -> Result<Option<String>> {
         let _moment = self.snapshot()?;
-        self.graph_within(slug, usize::MAX)
+        let layout = self.graph_layout(slug)?;
+        self.graph_within(slug, usize::MAX, layout)
     }
 
     /// Runs, newest first, after the one that a page ended with. A run with a large graph is listed without it, and says so.
@@ -169,13 +170,13 @@ impl Reader {
         let next = slugs.last().filter(|_| has_more).map(|slug| slug.parse()).transpose()?;
         let mut runs = Vec::with_capacity(slugs.len());
         for slug in &slugs {
-            runs.extend(self.graph_within(slug, LISTED_BYTES_MAX)?);
+            runs.extend(self.graph_within(slug, LISTED_BYTES_MAX, None)?);
         }
         Ok(GraphPage { runs, next })
     }
 
     /// The same, without the parts if they are larger than this.
-    fn graph_within(&self, slug: &str, bytes_max: usize) -> Result<Option<String>> {
+    fn graph_within(&self, slug: &str, bytes_max: usize, layout: Option<GraphLayout>) -> Result<Option<String>> {
         let root = self.json_root();
         let mut statement = self
             .db
@@ -190,22 +191,29 @@ impl Reader {
             }
         }
         if parts.head.is_none() {
-            return self.graph_folded(slug, &root, bytes_max);
+            return self.graph_folded(slug, &root, bytes_max, layout);
         }
-        Ok(parts.joined(self.length(slug)?, partial))
+        Ok(parts.joined(self.length(slug)?, partial, layout))
     }
 
     /// The graph of a run from before there were graphs: `norma reindex` makes it one that is read.
-    fn graph_folded(&self, slug: &str, root: &str, bytes_max: usize) -> Result<Option<String>> {
+    fn graph_folded(
+        &self,
+        slug: &str,
+        root: &str,
+        bytes_max: usize,
+        layout: Option<GraphLayout>,
+    ) -> Result<Option<String>> {
         // A log that cannot be relied on has nothing to show; `norma verify` says why.
         let Ok((id, events, _)) = self.log(slug) else { return Ok(None) };
         let mut parts = Parts::default();
         rows(id, &events).iter().for_each(|row| parts.add(row, root));
         let partial = parts.bytes() > bytes_max;
-        Ok(parts.joined(events.len() as u64, partial))
+        Ok(parts.joined(events.len() as u64, partial, layout))
     }
 
-    fn length(&self, slug: &str) -> Result<u64> {
+    /// How many facts the log of a run has.
+    pub fn length(&self, slug: &str) -> Result<u64> {
         let mut last = self.db.prepare_cached("SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?1")?;
         Ok(last.query_row([slug], |row| row.get::<_, i64>(0))? as u64)
     }

@@ -1,10 +1,10 @@
 //! The index tables as projections of the logs: for each fact, the rows it changes. Used in the transaction
 //! that appends the fact, and again by `norma reindex`, so the tables can always be thrown away.
 
-use crate::{Error, Result};
+use crate::{Error, Result, review};
 use contract::{
-    Audit, Earlier, Event, Fact, ItemAdded, ItemEnded, Landing, Reason, RunId, RunStarted, Status, StepCommitted,
-    StepRef, TaskStatus, Timestamp,
+    Audit, Earlier, Event, Fact, IntentFact, ItemAdded, ItemEnded, Landing, Reason, RunId, RunStarted, Status,
+    StepCommitted, StepRef, TaskStatus, Timestamp,
 };
 use rusqlite::{Connection, params};
 
@@ -52,6 +52,7 @@ pub(crate) fn fact(db: &Connection, run: &RunId, event: &Event) -> Result<()> {
         }
         Fact::Landed(landing) => set_landing(db, slug, Some(landing))?,
         Fact::ItemAdded(added) => item_added(db, slug, added, event.ts)?,
+        Fact::Intent(IntentFact::PatchProposed(proposed)) => item_added(db, slug, &proposed.added, event.ts)?,
         Fact::ItemEnded(ended) => item_ended(db, slug, ended, event.ts)?,
         _ => {}
     }
@@ -79,6 +80,15 @@ pub(crate) fn audit(db: &Connection, fact: &Audit, ts: &str) -> Result<()> {
                 params![task, word, run_id.as_str(), ts],
             )
         }
+        Audit::IntentCreated { intent_id, document, by } => exec(
+            db,
+            "INSERT INTO intents (id, created_at, created_by, document) VALUES (?1, ?2, ?3, ?4)",
+            params![intent_id, ts, by, document],
+        ),
+        Audit::ChangeCommented { .. }
+        | Audit::CommentWithdrawn { .. }
+        | Audit::CommentsSent { .. }
+        | Audit::GraphArranged { .. } => review::project(db, fact, ts),
         Audit::RunQuarantined { run_id, to, .. } => set_aside(db, run_id, to.as_deref(), ts),
         Audit::RunUnlisted { run_id, .. } => mark(db, "unlisted", run_id),
         Audit::RunSealed { run_id, .. } => mark(db, "sealed", run_id),
@@ -213,6 +223,16 @@ fn run_started(db: &Connection, run: &RunId, started: &RunStarted, ts: Timestamp
             started.parent.as_deref(),
             sandbox.as_str(),
         ],
+    )?;
+    let Some(intent) = &started.contract.intent else { return Ok(()) };
+    // What is carried out again to be compared says nothing about the intent.
+    if started.replay_of.is_some() {
+        return Ok(());
+    }
+    exec(
+        db,
+        "INSERT OR REPLACE INTO intent_runs (run_id, intent_id) VALUES (?1, ?2)",
+        params![run.slug().as_str(), intent.id],
     )
 }
 

@@ -5,8 +5,7 @@ use contract::{Digest, RepoPath};
 use std::path::{Path, PathBuf};
 
 /// What `.norma/.gitignore` says: only what people write is theirs to commit.
-const GITIGNORE: &str =
-    "*\n!.gitignore\n!config.json\n!policies/\n!policies/**\n!contracts/\n!contracts/**\n!templates/\n!templates/**\n";
+const GITIGNORE: &str = "*\n!.gitignore\n!config.json\n!policies/\n!policies/**\n!contracts/\n!contracts/**\n!templates/\n!templates/**\n!recipes/\n!recipes/**\n";
 
 /// What it says where nobody has asked for a state directory (`norma run "…"` makes one by itself): git sees none of it.
 const GITIGNORE_PRIVATE: &str = "*\n";
@@ -153,6 +152,16 @@ impl Layout {
     /// `recordings/`: what agents answered to intents, to be given again. The runs that asked have it as evidence.
     pub fn recordings(&self) -> PathBuf {
         self.state.join("recordings")
+    }
+
+    /// `calls/`: the ledger of calls to a compiler that somebody else runs, a file each.
+    pub fn calls(&self) -> PathBuf {
+        self.state.join("calls")
+    }
+
+    /// `recipes/`: templates of intents, `<id>/<version>.json` each.
+    pub fn recipes(&self) -> PathBuf {
+        self.state.join("recipes")
     }
 
     /// `recordings/<key>.json`.

@@ -5,10 +5,11 @@
 
 use crate::crash;
 use crate::db::{self, JournalMode};
+use crate::evidence::Attached;
 use crate::graph::{self, GraphRow};
 use crate::mirror::Mirror;
 use crate::place::Place;
-use crate::{AuditEnd, Error, Layout, Result, StepFile, approvals, index};
+use crate::{AuditEnd, Error, Layout, Result, StepFile, approvals, index, kept};
 use contract::{Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX, LogName, RunId, Slug, Timestamp};
 use run::view::Projector;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -168,7 +169,7 @@ impl Tx<'_> {
 
     /// Appends to a run's log. What can be wrong with it is found before anything is written, so that it needs no
     /// savepoint; what goes wrong later breaks the whole transaction.
-    fn append(&mut self, log: &RunLog, appended: &Appended, files: &[(String, StepFile)]) -> Result<()> {
+    fn append(&mut self, log: &RunLog, appended: &Appended, attached: &Attached) -> Result<()> {
         if self.db.is_autocommit() || self.broken.is_some() {
             return Err(no_transaction());
         }
@@ -178,7 +179,7 @@ impl Tx<'_> {
             approvals::require_usable(self, &slug, &line.event.fact, line.event.ts)?;
         }
         self.expect_length(log.name.run, &slug, log.seq)?;
-        if let Err(error) = self.write(&slug, log, appended, files) {
+        if let Err(error) = self.write(&slug, log, appended, attached) {
             let told = Error::Commit(error.to_string());
             self.broken = Some(error);
             return Err(told);
@@ -187,7 +188,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn write(&mut self, slug: &Slug, log: &RunLog, appended: &Appended, files: &[(String, StepFile)]) -> Result<()> {
+    fn write(&mut self, slug: &Slug, log: &RunLog, appended: &Appended, attached: &Attached) -> Result<()> {
         let mut mirrored = Vec::new();
         for line in &appended.lines {
             index::fact(self.db, &log.name.run, &line.event)?;
@@ -204,9 +205,10 @@ impl Tx<'_> {
             }
         }
         graph::write(self.db, slug, &appended.graph)?;
-        for (dir, file) in files {
+        for (dir, file) in &attached.files {
             insert_file(self.db, slug, dir, file)?;
         }
+        kept::insert(self.db, slug, attached)?;
         self.mirrored.push((self.layout.run(slug).join("events.jsonl"), mirrored));
         if let Some(told) = &mut self.told {
             told.push((log.name.run, appended.lines.iter().map(|line| line.event.clone()).collect()));
@@ -429,9 +431,9 @@ impl Store {
         Ticket { answer, hurry: None }
     }
 
-    /// Appends facts, and the files that belong to them, to a run's log; durable when this returns.
-    pub fn append(&self, log: &mut RunLog, facts: Vec<Fact>, files: Vec<(String, StepFile)>) -> Result<Vec<Event>> {
-        let (events, end, ticket) = self.submit_append(log, facts, files);
+    /// Appends facts, and what belongs to them, to a run's log; durable when this returns.
+    pub fn append(&self, log: &mut RunLog, facts: Vec<Fact>, attached: impl Into<Attached>) -> Result<Vec<Event>> {
+        let (events, end, ticket) = self.submit_append(log, facts, attached);
         ticket.wait()?;
         *log = end;
         Ok(events)
@@ -443,9 +445,9 @@ impl Store {
         &self,
         log: &RunLog,
         facts: Vec<Fact>,
-        files: Vec<(String, StepFile)>,
+        attached: impl Into<Attached>,
     ) -> (Vec<Event>, RunLog, Ticket<()>) {
-        self.append_as(Queued::Work, log, facts, files)
+        self.append_as(Queued::Work, log, facts, attached.into())
     }
 
     /// The same for facts that others follow before anybody waits: they share a commit with those.
@@ -453,9 +455,9 @@ impl Store {
         &self,
         log: &RunLog,
         facts: Vec<Fact>,
-        files: Vec<(String, StepFile)>,
+        attached: impl Into<Attached>,
     ) -> (Vec<Event>, RunLog, Ticket<()>) {
-        let (events, end, mut ticket) = self.append_as(Queued::Patient, log, facts, files);
+        let (events, end, mut ticket) = self.append_as(Queued::Patient, log, facts, attached.into());
         ticket.hurry = self.queue.as_ref().map(Arc::downgrade);
         (events, end, ticket)
     }
@@ -465,12 +467,12 @@ impl Store {
         how: fn(Work) -> Queued,
         log: &RunLog,
         facts: Vec<Fact>,
-        files: Vec<(String, StepFile)>,
+        attached: Attached,
     ) -> (Vec<Event>, RunLog, Ticket<()>) {
         let (appended, end) = log.prepare(facts, now());
         let events: Vec<Event> = appended.lines.iter().map(|line| line.event.clone()).collect();
         let log = log.clone();
-        let ticket = self.queue_up(how, move |tx| tx.append(&log, &appended, &files));
+        let ticket = self.queue_up(how, move |tx| tx.append(&log, &appended, &attached));
         (events, end, ticket)
     }
 

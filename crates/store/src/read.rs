@@ -7,9 +7,13 @@ use crate::index::QUARANTINED;
 use crate::log::now;
 use crate::recover::{OWNER_DIED, SERVER_ENDED};
 use crate::{Error, IoContext, Layout, Result, RunLog, db, graph};
+use contract::documents::role_binding::{
+    ExecutionAuthority, ReadModel, ReadOnly, RoleBindingSummary, WorkflowCaseReadModel,
+};
+use contract::documents::task_contract;
 use contract::{
-    ApprovalState, ApprovalView, Digest, Event, EventLine, Fact, LeftOutView, LogName, Role, RunId, RunView, Slug,
-    Status, StepStatus, StepView, TaskStatus, TaskView, Verdict,
+    ApprovalState, ApprovalView, CONTRACT_FILE, Digest, Event, EventLine, Fact, LeftOutView, LogName, Role, RunId,
+    RunView, SUBMITTED_FILE, Slug, Status, StepStatus, StepView, TaskStatus, TaskView, Verdict,
 };
 use run::view::Projector;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -39,6 +43,10 @@ pub struct LandedReceipt {
 /// The columns of [`Reader::run_row`], in order.
 const RUN_COLUMNS: &str = "run_id, id, goal, state, reason, message, verdict, iteration, created_at, ended_at, base, result, \
                            landing_json, task_id, parent, sandbox, run_dir, sealed";
+
+/// The graphs that people build, by how they started.
+const OF_GRAPHS: &str = "FROM runs JOIN events ON events.run_id = runs.run_id AND events.seq = 1
+                         WHERE json_extract(events.data_json, '$.contract.workflow') = 'graph'";
 
 impl Reader {
     /// Opens the database of a state directory.
@@ -75,13 +83,65 @@ impl Reader {
         let Some(view) = self.db.prepare(&sql)?.query_row([slug], run_row).optional()? else { return Ok(None) };
         let mut view = view?;
         view.steps = Some(self.steps(slug)?);
-        self.agents(slug)?.tell(&mut view);
+        let agents = self.agents(slug)?;
+        agents.tell(&mut view);
+        // Of a damaged log nothing more can be told.
+        let run = agents.has_reviews().then(|| self.load(slug).ok()).flatten();
+        if let (Some((run, _)), Some(details)) = (run, view.details.as_mut()) {
+            details.pipeline = run::workflow::pipeline::shown::view(&run);
+        }
+        let binding = self.role_binding(slug, &agents);
+        let case = if binding.is_some() { self.case(slug)? } else { None };
         for details in view.details.iter_mut() {
             for item in &details.left_out_of {
                 details.left_out.extend(self.left_out(slug, item));
             }
+            details.role_binding_read_model.clone_from(&binding);
+            details.workflow_case_read_model.clone_from(&case);
         }
         Ok(Some(view))
+    }
+
+    /// What the task contract of a run bound its role to; none where something else was submitted. A document that differs from
+    /// what the log names is for `norma verify` to name.
+    fn role_binding(&self, slug: &str, agents: &Agents) -> Option<RoleBindingSummary> {
+        let (item, worker) = agents.first_item()?;
+        let dir = self.layout.run(slug);
+        // Before it is sealed, a run has no `contract.json` of that kind.
+        let mut found =
+            [SUBMITTED_FILE, CONTRACT_FILE].into_iter().filter_map(|name| std::fs::read(dir.join(name)).ok());
+        let bytes = found.find(|bytes| contract::hash::sha256(bytes) == item.submitted)?;
+        let given = task_contract::read(&bytes).ok()?;
+        Some(RoleBindingSummary::new(&given, &item.worker, worker))
+    }
+
+    /// The case that a run belongs to, which is all runs that continue each other, told from the latest of them.
+    fn case(&self, slug: &str) -> Result<Option<WorkflowCaseReadModel>> {
+        let (mut first, mut latest) = (slug.to_owned(), slug.to_owned());
+        let next = |sql: &str, of: &str| -> Result<Option<String>> {
+            let found =
+                self.db.prepare_cached(sql)?.query_row([of], |row| row.get::<_, Option<String>>(0)).optional()?;
+            Ok(found.flatten())
+        };
+        while let Some(earlier) = next("SELECT parent FROM runs WHERE run_id = ?1", &first)? {
+            first = earlier;
+        }
+        while let Some(later) = next("SELECT run_id FROM runs WHERE parent = ?1 ORDER BY rowid DESC LIMIT 1", &latest)?
+        {
+            latest = later;
+        }
+        let Some(role_binding_summary) = self.role_binding(&latest, &self.agents(&latest)?) else { return Ok(None) };
+        let sql = format!("SELECT {RUN_COLUMNS} FROM runs WHERE run_id = ?1");
+        let view = self.db.prepare(&sql)?.query_row([&latest], run_row)??;
+        Ok(Some(WorkflowCaseReadModel {
+            authority: ReadModel::ContractDerivedReadModel,
+            access: ReadOnly::ReadOnly,
+            execution_authority: ExecutionAuthority::TaskContract,
+            workflow_id: required(first)?,
+            run_id: view.run_id,
+            status: view.status,
+            role_binding_summary,
+        }))
     }
 
     /// The files that an item's agent left out of its change: its receipt lists more of them than the log.
@@ -104,6 +164,22 @@ impl Reader {
             agents.hear(&line?);
         }
         Ok(agents)
+    }
+
+    /// The same among the graphs that people build: `@last` is the newest of those.
+    pub fn find_graph(&self, given: &str) -> Result<String> {
+        if given != "@last" {
+            return self.find_run(given);
+        }
+        let newest = format!("SELECT runs.run_id {OF_GRAPHS} ORDER BY runs.rowid DESC LIMIT 1");
+        let last: Option<String> = self.db.query_row(&newest, [], |row| row.get(0)).optional()?;
+        last.ok_or_else(|| Error::Refused("there are no graphs yet; `norma graph new` starts one".into()))
+    }
+
+    /// Whether a run is a graph that people build, which goes on until somebody says that it is done.
+    pub fn is_graph(&self, slug: &str) -> Result<bool> {
+        let found = format!("SELECT EXISTS (SELECT 1 {OF_GRAPHS} AND runs.run_id = ?1)");
+        Ok(self.db.query_row(&found, [slug], |row| row.get(0))?)
     }
 
     /// The slug that a person means: a slug, a UUID, a unique prefix of either, or `@last`.
@@ -160,6 +236,13 @@ impl Reader {
         let sql = "SELECT seq, hash FROM events WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1";
         let (seq, head) = self.db.query_row(sql, [slug], |row| Ok((row.get::<_, i64>(0)?, parsed(row, 1)?)))?;
         Ok((started.contract_digest, seq as u64, head))
+    }
+
+    /// The last hash of a run's log, which stands for all of it; none if there is no such log.
+    pub fn head(&self, slug: &str) -> Result<Option<Digest>> {
+        let sql = "SELECT hash FROM events WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1";
+        let mut statement = self.db.prepare_cached(sql)?;
+        Ok(statement.query_row([slug], |row| parsed(row, 0)).optional()?)
     }
 
     /// The lines of the state directory's log that are about a run, exactly as stored.
@@ -221,9 +304,21 @@ impl Reader {
 
     /// A run's whole log: its events and its end. Its chain must hold.
     pub fn log(&self, slug: &str) -> Result<(RunId, Vec<Event>, RunLog)> {
+        let mut events = Vec::new();
+        let log = self.follow_log(slug, |_, event| {
+            events.push(event);
+            Ok(())
+        })?;
+        Ok((log.name.run, events, log))
+    }
+
+    /// The same event by event, so that a long log is never in memory as a whole; answers its end.
+    pub(crate) fn follow_log(&self, slug: &str, mut each: impl FnMut(RunId, Event) -> Result<()>) -> Result<RunLog> {
         let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
-        let (mut events, mut items) = (Vec::new(), Vec::new());
-        let (mut task, mut last) = (None, None);
+        let (mut items, mut task) = (Vec::new(), None);
+        let (mut end, mut graph) = (None, None);
+        // A log of before there were rows of its graph has them written with its next fact.
+        let mut unshown = if graph::is_there(&self.db, slug)? { None } else { Some(Vec::new()) };
         let mut chain = Chain::of(slug);
         let mut statement =
             self.db.prepare_cached("SELECT seq, line, hash FROM events WHERE run_id = ?1 ORDER BY seq")?;
@@ -239,19 +334,16 @@ impl Reader {
                 Fact::ItemAdded(added) => items.push(added.item.id.clone()),
                 _ => {}
             }
-            events.push(event);
-            last = Some(line);
+            graph.get_or_insert_with(|| Projector::new(line.run_uuid, "")).skip(&event);
+            end = Some((line.run_uuid, line.seq, hash));
+            unshown.iter_mut().for_each(|events| events.push(event.clone()));
+            each(line.run_uuid, event)?;
         }
-        let last = last.ok_or_else(|| damaged("there are no events".into()))?;
-        let sql = "SELECT hash FROM events WHERE run_id = ?1 ORDER BY seq DESC LIMIT 1";
-        let head: String = self.db.query_row(sql, [slug], |row| row.get(0))?;
+        let ((run, seq, head), graph) = end.zip(graph).ok_or_else(|| damaged("there are no events".into()))?;
         let head = Digest::from_str(&head).map_err(|e| damaged(e.to_string()))?;
-        let run = last.run_uuid;
-        let mut graph = Projector::new(run, "");
-        events.iter().for_each(|event| graph.skip(event));
-        let unwritten = if graph::is_there(&self.db, slug)? { Vec::new() } else { graph::rows(run, &events) };
+        let unwritten = unshown.map(|events| graph::rows(run, &events)).unwrap_or_default();
         let (name, items, unwritten) = (LogName { run, task }, Arc::new(items), Arc::new(unwritten));
-        Ok((run, events, RunLog { name, seq: last.seq, head, items, graph, unwritten }))
+        Ok(RunLog { name, seq, head, items, graph, unwritten })
     }
 
     /// Slugs of the runs that nobody paused: whoever worked on them died, or was a server that ended. Oldest first.
@@ -287,6 +379,16 @@ impl Reader {
     /// Slugs of runs whose directory may still change, oldest first.
     pub fn unsealed(&self) -> Result<Vec<String>> {
         let mut statement = self.db.prepare("SELECT run_id FROM runs WHERE sealed = 0 ORDER BY run_id")?;
+        let slugs = statement.query_map([], |row| row.get(0))?;
+        Ok(slugs.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Those of them that have begun to land at some time.
+    pub fn landing(&self) -> Result<Vec<String>> {
+        let mut statement = self.db.prepare(
+            "SELECT run_id FROM runs WHERE sealed = 0 AND EXISTS
+             (SELECT 1 FROM events WHERE events.run_id = runs.run_id AND type = 'landing_started') ORDER BY run_id",
+        )?;
         let slugs = statement.query_map([], |row| row.get(0))?;
         Ok(slugs.collect::<rusqlite::Result<_>>()?)
     }
@@ -424,6 +526,15 @@ impl Reader {
                 Err(Error::Damaged { log: slug.to_owned(), why })
             }
         }
+    }
+
+    /// The names of the files of a directory of a run that begin so, sorted.
+    pub fn evidence_names(&self, slug: &str, dir: &str, prefix: &str) -> Result<Vec<String>> {
+        let sql =
+            "SELECT path FROM artifacts WHERE run_id = ?1 AND dir = ?2 AND substr(path, 1, ?4) = ?3 ORDER BY path";
+        let mut statement = self.db.prepare_cached(sql)?;
+        let names = statement.query_map(params![slug, dir, prefix, prefix.len() as i64], |row| row.get(0))?;
+        Ok(names.collect::<rusqlite::Result<_>>()?)
     }
 
     /// The newest run in which an agent had a conversation that it calls this.

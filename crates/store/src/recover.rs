@@ -7,7 +7,7 @@ use crate::evidence::{SMALL_FILE_BYTES_MAX, difference, evidence_digest, files_i
 use crate::evidence::{remove_tree, temporary_name, write_out};
 use crate::log::now;
 use crate::seal::{write_via, write_whole};
-use crate::{Damage, Error, IoContext, Layout, PathLocks, Reader, Result, RunLog, Sign, StepFile, Store, damage};
+use crate::{Damage, Error, IoContext, Layout, PathLocks, Reader, Result, RunLog, Sign, StepFile, Store, damage, kept};
 use contract::{
     Audit, CONTRACT_FILE, End, Event, Fact, Manifest, ManifestFile, Reason, SUBMITTED_FILE, Status, StepRef,
 };
@@ -82,6 +82,7 @@ fn recover_run(store: &Store, reader: &Reader, slug: &str, sign: Sign<'_>, found
     // First of all the directory itself and the mirror in it: what is recorded below is appended there, and a
     // line that the crash kept from it must not become a gap.
     open.restore_files(found)?;
+    open.restore_kept(reader, found)?;
     open.mirror(reader, found)?;
     let whole = open.restore_evidence(reader, found)?;
     open.restore_contract(found)?;
@@ -305,6 +306,15 @@ impl Recovering<'_> {
                 self.rewrite(name, &bytes)?;
                 found.notes.push(format!("{}: {name} was not what the log says; written anew", self.slug));
             }
+        }
+        Ok(())
+    }
+
+    /// What the run's facts rely on elsewhere is there as it was committed.
+    fn restore_kept(&self, reader: &Reader, found: &mut Recovery) -> Result<()> {
+        let restored = kept::restore(reader, self.slug, &self.dir)?;
+        if restored > 0 {
+            found.notes.push(format!("{}: {restored} file(s) were in the commit alone; written out", self.slug));
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! Sealing: once a run has ended, its bundle is completed, every file of its directory is listed in one manifest and
-//! brought to disk, and a signature over manifest, files and log is put beside it; then the copies of small files leave the database. After
+//! brought to disk, and a signature over manifest, files and log is put beside it; then the copies of small files, and the files elsewhere that its facts rely on, leave the database. After
 //! the seal nothing in the directory changes.
 
 use crate::evidence::{sync_dir, sync_dirs, temporary_name, write_out};
 use crate::log::{Tx, now};
-use crate::{IoContext, Reader, Result, Store, bundle, crash};
+use crate::{IoContext, Reader, Result, Store, bundle, crash, kept};
 use contract::attestation::predicate::RunSeal;
 use contract::bundle::SEAL;
 use contract::documents::RunManifest;
@@ -37,6 +37,7 @@ pub fn seal(store: &Store, slug: &str, sign: Sign<'_>) -> Result<()> {
     write_whole(&dir.join(SEAL), &sign(&sealed))?;
     sync(&dir, files.keys().map(String::as_str))?;
     sync_dir(&store.layout.runs())?;
+    kept::sync(&reader, slug, SYNCED_EACH_MAX)?;
     crash::point("seal.after_sync");
     drop((manifest, files));
     let run_id = slug.parse::<Slug>()?;
@@ -44,6 +45,7 @@ pub fn seal(store: &Store, slug: &str, sign: Sign<'_>) -> Result<()> {
     store
         .submit(move |tx| {
             tx.db.execute(&format!("{DROP_COPIES} AND dir > ?2"), [run_id.as_str(), &last])?;
+            kept::drop_all(tx.db, &run_id)?;
             tx.audit(&Audit::RunSealed { run_id, evidence }, now())
         })
         .wait()?;

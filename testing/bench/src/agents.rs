@@ -212,6 +212,7 @@ fn alone(world: &World, codex: &Path, port: u16, prompt: &str) -> Result<Duratio
         home: &home,
         extra_write: &[],
         rights,
+        tools: None,
         output_schema: None,
         resume: None,
         used: contract::Usage::default(),

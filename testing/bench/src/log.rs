@@ -145,6 +145,7 @@ fn started(root: &Path, number: u64, base: contract::Base, rounds: u32) -> Resul
         replay_of: None,
         receipt: None,
         parent: None,
+        fork: None,
         run_dir: root.join("runs").to_string_lossy().into_owned(),
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),

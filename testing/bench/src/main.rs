@@ -13,9 +13,11 @@ mod executor;
 mod floor;
 mod growth;
 mod host;
+mod intents;
 mod log;
 mod memory;
 mod page;
+mod pipeline;
 mod runs;
 mod sample;
 mod server;
@@ -49,7 +51,7 @@ type Benchmark = fn(&World) -> Result<Section>;
 
 /// Every benchmark by name, in the order of the page. Those that delete many files come last: ext4 without a journal makes
 /// whoever creates files after them pay.
-const BENCHMARKS: [(&str, Benchmark); 15] = [
+const BENCHMARKS: [(&str, Benchmark); 18] = [
     ("step", step::run),
     ("batch", batch::run),
     ("large", batch::large),
@@ -63,6 +65,9 @@ const BENCHMARKS: [(&str, Benchmark); 15] = [
     ("bundle", bundle::run),
     ("growth", growth::run),
     ("server", server::run),
+    ("graph", server::graph::run),
+    ("intents", intents::run),
+    ("pipelines", pipeline::run),
     ("workspace", workspace::run),
     ("deletions", batch::used::run),
 ];

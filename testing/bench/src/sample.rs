@@ -27,6 +27,11 @@ impl Samples {
         self.quantile(0.5)
     }
 
+    /// For what comes in turns of different length; 0 without samples.
+    pub(crate) fn mean(&self) -> f64 {
+        if self.0.is_empty() { 0.0 } else { self.0.iter().sum::<f64>() / self.0.len() as f64 }
+    }
+
     /// Without the first samples, which paid for the warm-up.
     pub(crate) fn after(&self, warm_up: usize) -> Samples {
         Samples(self.0.iter().skip(warm_up).copied().collect())

@@ -3,7 +3,8 @@
 //! run does; the rest is asked of `norma serve`.
 
 mod appending;
-mod client;
+pub(crate) mod client;
+pub(crate) mod graph;
 
 use crate::log::open_run;
 use crate::memory;

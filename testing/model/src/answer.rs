@@ -163,6 +163,7 @@ fn carry_out(asked: &Asked, step: &Step, index: usize) -> Answer {
         Step::Read { path } => called("read", tools::read(asked, &fill(path))),
         Step::Plan { items } => tools::plan(asked, items).map_or_else(|| Speech::of(items.join("\n")), Speech::calling),
         Step::Call { tool, arguments } => Speech::calling(tools::named(&fill(tool), asked.fill_json(arguments, index))),
+        Step::Tool { name, arguments } => called(name, tools::ending(asked, name, &asked.fill_json(arguments, index))),
         Step::Text(text) => Speech::of(fill(text)),
         Step::TextJson(value) => Speech::of(asked.fill_json(value, index).to_string()),
         Step::Structured(value) => {

@@ -54,6 +54,13 @@ pub enum Step {
         /// What it is given.
         arguments: Value,
     },
+    /// Calls the tool on offer whose name ends so: agents put the name of a server before those of its tools.
+    Tool {
+        /// How its name ends.
+        name: String,
+        /// What it is given.
+        arguments: Value,
+    },
     /// Answers a text. That ends the turn.
     Text(String),
     /// Answers a JSON document as text.

@@ -58,6 +58,12 @@ pub(crate) fn structured(asked: &Asked, answer: &Value) -> Option<Call> {
     first(asked, &[STRUCTURED], answer)
 }
 
+/// A call of the tool on offer whose name ends so.
+pub(crate) fn ending(asked: &Asked, name: &str, arguments: &Value) -> Option<Call> {
+    let tool = asked.tools.iter().find(|tool| tool.name.ends_with(name))?;
+    Some(named(&tool.name, arguments.clone()))
+}
+
 pub(crate) fn named(name: &str, arguments: Value) -> Call {
     Call { name: name.to_owned(), input: Input::Json(arguments) }
 }

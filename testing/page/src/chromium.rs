@@ -10,6 +10,9 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+/// How many times in a row something is found in one place before it is at rest.
+const AT_REST: u32 = 8;
+
 /// Longer than anything takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How often something that is waited for is looked for.
@@ -225,17 +228,96 @@ impl Tab<'_> {
         self.ask("Input.insertText", &json!({"text": text}));
     }
 
+    /// Presses a key, such as `Enter`, `n` or `Shift+N`, where the focus is.
+    #[track_caller]
+    pub fn press(&self, keys: &str) {
+        let (held, key) = keys.rsplit_once('+').filter(|(held, _)| !held.is_empty()).unwrap_or(("", keys));
+        let modifier = |name: &str| held.split('+').any(|it| it == name);
+        let modifiers =
+            i32::from(modifier("Alt")) | i32::from(modifier("Control")) << 1 | i32::from(modifier("Shift")) << 3;
+        let code = match key {
+            "Enter" => 13,
+            "Tab" => 9,
+            "Escape" => 27,
+            "Delete" => 46,
+            "Home" => 36,
+            "ArrowLeft" => 37,
+            "ArrowRight" => 39,
+            other => other.chars().next().map_or(0, |c| c.to_ascii_uppercase() as u32),
+        };
+        let text = match key {
+            "Enter" => "\r",
+            key if key.chars().count() == 1 && !modifier("Control") => key,
+            _ => "",
+        };
+        let wish = |kind: &str, text: &str| json!({"type": kind, "key": key, "modifiers": modifiers, "windowsVirtualKeyCode": code, "text": text});
+        self.ask("Input.dispatchKeyEvent", &wish("keyDown", text));
+        self.ask("Input.dispatchKeyEvent", &wish("keyUp", ""));
+    }
+
+    /// Types where the focus is.
+    pub fn write(&self, text: &str) {
+        self.ask("Input.insertText", &json!({ "text": text }));
+    }
+
+    /// Has a field for files choose one.
+    #[track_caller]
+    pub fn choose(&self, selector: &str, file: &Path) {
+        self.until(&format!("document.querySelector({}) !== null", quoted(selector)));
+        let found = self
+            .ask("Runtime.evaluate", &json!({"expression": format!("document.querySelector({})", quoted(selector))}));
+        let wish = json!({"objectId": found["result"]["objectId"], "files": [file]});
+        self.ask("DOM.setFileInputFiles", &wish);
+    }
+
+    /// Has every page that is opened from now on run a script before its own.
+    pub fn before_each_page(&self, script: &str) {
+        self.ask("Page.enable", &json!({}));
+        self.ask("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
+    }
+
+    /// Has the page be seen on a screen of this size, by somebody who wants it dark or light.
+    pub fn screen(&self, width: u32, height: u32, is_dark: bool) {
+        let wish = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.ask("Emulation.setDeviceMetricsOverride", &wish);
+        let scheme = if is_dark { "dark" } else { "light" };
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        self.ask("Emulation.setEmulatedMedia", &json!({ "features": features }));
+    }
+
+    /// What the screen shows, as WebP in base64: a third of what a PNG has.
+    pub fn picture(&self) -> String {
+        let answer = self.ask("Page.captureScreenshot", &json!({"format": "webp", "quality": 25}));
+        answer["data"].as_str().unwrap_or_default().to_owned()
+    }
+
     /// Moves the mouse onto the middle of something; answers where that is.
     #[track_caller]
     fn place(&self, selector: &str) -> Value {
         let found = quoted(selector);
         self.until(&format!("document.querySelector({found}) !== null"));
-        let at = self.eval(&format!(
+        let at = self.at_rest(&format!(
             "(() => {{ const it = document.querySelector({found}); it.scrollIntoView({{block: 'center'}});
                const box = it.getBoundingClientRect(); return {{x: box.x + box.width / 2, y: box.y + box.height / 2}}; }})()"
         ));
         self.mouse("mouseMoved", &at);
         at
+    }
+
+    /// Where something is once it does not move any more: a graph glides into its place, and whoever has a mouse waits for it.
+    #[track_caller]
+    fn at_rest(&self, expression: &str) -> Value {
+        let (until, mut last, mut same) = (Instant::now() + PATIENCE, Value::Null, 0);
+        loop {
+            let at = self.try_eval(expression).unwrap_or_default();
+            same = if !at.is_null() && at == last { same + 1 } else { 0 };
+            if same == AT_REST {
+                return at;
+            }
+            assert!(Instant::now() < until, "it never comes to rest: {expression}");
+            last = at;
+            std::thread::sleep(POLL);
+        }
     }
 
     fn mouse(&self, kind: &str, at: &Value) {

@@ -3,6 +3,7 @@
 //! shown whole when it ends, so that programs do not talk into each other.
 
 use super::build::Program;
+use super::tally;
 use crate::parts::print;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -66,16 +67,39 @@ pub(super) fn run(mut programs: Vec<Program>, args: &[String], place: &Path, var
     })
 }
 
+/// How many tests may have failed for them to be run again: more is no matter of a busy machine.
+const AGAIN_AT_MOST: usize = 4;
+
+/// Runs the tests that failed once more, one at a time with nothing beside them: some watch a deadline, and a machine
+/// that others keep busy can miss it. Whoever passes only here is named in the report.
+pub(super) fn run_again(ended: &[Ended], place: &Path, variables: &[Variable]) -> Vec<Ended> {
+    let failed: Vec<(&Program, Vec<String>)> = ended
+        .iter()
+        .map(|program| (&program.program, tally::failed_tests(&program.stdout)))
+        .filter(|(_, tests)| !tests.is_empty())
+        .collect();
+    if failed.iter().map(|(_, tests)| tests.len()).sum::<usize>() > AGAIN_AT_MOST {
+        return Vec::new();
+    }
+    let one_by_one = ["--exact", "--test-threads=1"].map(str::to_owned);
+    let again = |(program, tests): (&Program, Vec<String>)| {
+        run_one(program.clone(), &[tests, one_by_one.to_vec()].concat(), &place.join("again"), variables)
+    };
+    failed.into_iter().map(again).inspect(show).collect()
+}
+
 fn run_one(program: Program, args: &[String], place: &Path, variables: &[Variable]) -> Ended {
     let started = Instant::now();
     let file_name = program.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let kept = |stream: &str| place.join(format!("{file_name}.{stream}"));
     let run = || {
+        fs::create_dir_all(place)?;
         let (stdout, stderr) = (File::create(kept("stdout"))?, File::create(kept("stderr"))?);
         let mut command = Command::new(&program.path);
         command.args(args).current_dir(&program.package_dir);
         command.env("CARGO_MANIFEST_DIR", &program.package_dir).envs(variables.iter().cloned());
-        if WAITING.contains(&program.name.as_str()) && std::env::var_os(THREADS).is_none() {
+        let chosen = args.iter().any(|arg| arg.starts_with("--test-threads"));
+        if WAITING.contains(&program.name.as_str()) && !chosen && std::env::var_os(THREADS).is_none() {
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
             command.env(THREADS, (WAITING_PER_PROCESSOR * processors).to_string());
         }

@@ -10,6 +10,8 @@ pub(crate) struct Tally {
     passed: usize,
     /// A line for each test that failed, and for each program that did not even say so.
     pub(super) failed: Vec<String>,
+    /// Tests that passed only when they were run again with nothing beside them.
+    second: Vec<String>,
     /// Tests that were not run and why, by program and test.
     not_run: BTreeMap<String, String>,
 }
@@ -23,7 +25,8 @@ impl Tally {
             let file_name = program.program.path.file_name().unwrap_or_default().to_string_lossy();
             let unable = unable(not_run, &file_name);
             tally.add(name, &program.stdout, &unable);
-            if let Some(failure) = program.failure.as_ref().filter(|_| !has_failed_tests(&program.stdout)) {
+            let silent = failed_tests(&program.stdout).is_empty();
+            if let Some(failure) = program.failure.as_ref().filter(|_| silent) {
                 tally.failed.push(format!("FAILED {name}: {failure}"));
             }
         }
@@ -53,9 +56,26 @@ impl Tally {
         self.not_run.insert(format!("{program} {test}"), reason.to_owned());
     }
 
-    /// A line for each test that was not run, with the reason.
-    pub(super) fn not_run_lines(&self) -> Vec<String> {
-        self.not_run.iter().map(|(test, reason)| format!("not run: {test}: {reason}")).collect()
+    /// Takes back the failures of tests that passed when they were run again.
+    pub(super) fn settle(&mut self, again: &[Ended]) {
+        for program in again {
+            let name = &program.program.name;
+            for (test, _) in program.stdout.lines().filter_map(test_line).filter(|(_, ended)| *ended == "ok") {
+                let failure = format!("FAILED {name} {test}");
+                if let Some(index) = self.failed.iter().position(|failed| *failed == failure) {
+                    self.failed.remove(index);
+                    self.passed += 1;
+                    self.second.push(format!("passed only when run again alone: {name} {test}"));
+                }
+            }
+        }
+    }
+
+    /// A line for each test that did not simply pass: those that were not run, with the reason, and those that needed
+    /// a second time.
+    pub(super) fn remarks(&self) -> Vec<String> {
+        let not_run = self.not_run.iter().map(|(test, reason)| format!("not run: {test}: {reason}"));
+        not_run.chain(self.second.iter().cloned()).collect()
     }
 
     /// The counts, as other programs read them.
@@ -71,8 +91,10 @@ fn test_line(line: &str) -> Option<(&str, &str)> {
     (ended == "ok" || ended == "FAILED" || ended.starts_with("ignored")).then_some((test, ended))
 }
 
-fn has_failed_tests(printed: &str) -> bool {
-    printed.lines().filter_map(test_line).any(|(_, ended)| ended == "FAILED")
+/// The tests that failed, by name.
+pub(super) fn failed_tests(printed: &str) -> Vec<String> {
+    let failed = printed.lines().filter_map(test_line).filter(|(_, ended)| *ended == "FAILED");
+    failed.map(|(test, _)| test.to_owned()).collect()
 }
 
 /// The tests of one program that said they were not run, with all their reasons.
@@ -95,15 +117,27 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    #[track_caller]
-    fn check(printed: &str, failure: Option<&str>, not_run: &str, closing: &str, lines: &[&str]) {
+    fn ended(printed: &str, failure: Option<&str>) -> Ended {
         let program =
             Program { name: "store::store".into(), path: "/t/deps/store-1a".into(), package_dir: "/r".into() };
-        let failure = failure.map(str::to_owned);
-        let ended = Ended { program, stdout: printed.to_owned(), took: Duration::ZERO, failure };
-        let tally = Tally::of(&[ended], not_run);
+        Ended { program, stdout: printed.to_owned(), took: Duration::ZERO, failure: failure.map(str::to_owned) }
+    }
+
+    #[track_caller]
+    fn check(printed: &str, failure: Option<&str>, not_run: &str, closing: &str, lines: &[&str]) {
+        let tally = Tally::of(&[ended(printed, failure)], not_run);
         assert_eq!(tally.closing_line(), closing);
-        assert_eq!([tally.not_run_lines(), tally.failed].concat(), lines);
+        assert_eq!([tally.remarks(), tally.failed].concat(), lines);
+    }
+
+    #[test]
+    fn what_passes_only_alone_is_named_and_what_fails_again_has_failed() {
+        let first = "test a ... ok\ntest b ... FAILED\ntest c ... FAILED\n";
+        let mut tally = Tally::of(&[ended(first, Some("ended with exit status: 101"))], "");
+        tally.settle(&[ended("test b ... ok\ntest c ... FAILED\n", Some("ended with exit status: 101"))]);
+        assert_eq!(tally.closing_line(), "2 passed, 1 failed, 0 skipped");
+        assert_eq!(tally.remarks(), ["passed only when run again alone: store::store b"]);
+        assert_eq!(tally.failed, ["FAILED store::store c"]);
     }
 
     #[test]

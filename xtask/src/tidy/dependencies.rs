@@ -33,6 +33,7 @@ const CLOSED: [(&str, &[&str], &str); 4] = [
             "jsonschema",
             "serde",
             "serde_json",
+            "serde_path_to_error",
             "sha2",
             "thiserror",
             "unicode-normalization",

@@ -64,7 +64,7 @@ fn add(here: &Surroundings, file: &Path, run: &str) -> Outcome<ExitCode> {
 /// More workers than this only wait for each other.
 const JOBS_MAX: usize = 256;
 
-fn parse_jobs(text: &str) -> Result<usize, String> {
+pub(super) fn parse_jobs(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=JOBS_MAX).contains(number));
     number.ok_or_else(|| format!("must be a number from 1 to {JOBS_MAX}"))
 }

@@ -223,7 +223,7 @@ pub(super) fn read_from(source: std::io::Result<impl Read>, name: &str, hint: &s
 }
 
 /// Never over something that is there.
-fn write_new(path: &Path, text: &str) -> Outcome<()> {
+pub(super) fn write_new(path: &Path, text: &str) -> Outcome<()> {
     let made = std::fs::File::options().write(true).create_new(true).open(path);
     made.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes())).map_err(|error| {
         let message = format!("could not write {}: {error}", safe(&path.to_string_lossy()));

@@ -1,5 +1,6 @@
 //! `norma doctor`: is everything in place, and if not, what exactly to do.
 
+mod backends;
 mod drill;
 
 use crate::error::{Outcome, code};
@@ -277,6 +278,9 @@ fn configuration(here: &Surroundings, user: &Repository, layout: &Layout) -> Vec
         false => Check { status: Health::Warn, ..of_loop },
     });
     checks.extend(known);
+    if is_trusted {
+        checks.extend(backends::checks(here, config));
+    }
     checks
 }
 

@@ -35,7 +35,7 @@ enum Verb {
         /// What people read beside it
         #[arg(long)]
         label: Option<String>,
-        /// The run, a unique prefix of its id, or @last
+        /// The run, a unique prefix of its id, or @last for the newest graph
         #[arg(long, default_value = "@last")]
         run: String,
     },
@@ -43,7 +43,7 @@ enum Verb {
     Rm {
         /// Its id
         edge: String,
-        /// The run, a unique prefix of its id, or @last
+        /// The run, a unique prefix of its id, or @last for the newest graph
         #[arg(long, default_value = "@last")]
         run: String,
     },

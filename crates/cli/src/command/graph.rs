@@ -42,13 +42,13 @@ enum Verb {
     },
     /// Show the nodes and edges of a graph, and what they do
     Show {
-        /// Run id, a unique prefix of it, or @last
+        /// Run id, a unique prefix of it, or @last for the newest graph
         #[arg(default_value = "@last")]
         run: String,
     },
     /// Say that the work is done: what was made is judged, and lands
     Done {
-        /// Run id, a unique prefix of it, or @last
+        /// Run id, a unique prefix of it, or @last for the newest graph
         #[arg(default_value = "@last")]
         run: String,
     },
@@ -92,7 +92,7 @@ fn new(here: &Surroundings, start: Start) -> Outcome<ExitCode> {
 
 /// Has the owner do something to a graph.
 pub(super) fn edit(here: &Surroundings, given: &str, edit: GraphEdit) -> Outcome<ExitCode> {
-    let slug = here.reader()?.find_run(given)?;
+    let slug = here.reader()?.find_graph(given)?;
     ensure_owner(here, &here.context()?.layout)?;
     let by = here.person(&here.repository()?);
     let is_new = matches!(edit, GraphEdit::AddNode { .. } | GraphEdit::SetEdge { .. });
@@ -104,7 +104,7 @@ pub(super) fn edit(here: &Surroundings, given: &str, edit: GraphEdit) -> Outcome
 
 fn show(here: &Surroundings, given: &str) -> Outcome<ExitCode> {
     let reader = here.reader()?;
-    let slug = reader.find_run(given)?;
+    let slug = reader.find_graph(given)?;
     let text = reader.graph(&slug)?.unwrap_or_default();
     let unknown = |why| CommandError::new(code::INTEGRITY, format!("run {slug} has no graph: {why}"), "norma verify");
     let value: Value = serde_json::from_str(&text).map_err(unknown)?;

@@ -48,7 +48,7 @@ struct Wishes {
     /// What takes the place of its role's prompt
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// The run, a unique prefix of its id, or @last
+    /// The run, a unique prefix of its id, or @last for the newest graph
     #[arg(long, default_value = "@last")]
     run: String,
 }
@@ -60,7 +60,7 @@ const CAPABILITIES: [&str; 5] = ["spawn-nodes", "write-code", "write-docs", "run
 struct Which {
     /// Its label, or its id
     node: String,
-    /// The run, a unique prefix of its id, or @last
+    /// The run, a unique prefix of its id, or @last for the newest graph
     #[arg(long, default_value = "@last")]
     run: String,
 }

@@ -47,7 +47,7 @@ impl Args {
 
 /// Where a run is on the server.
 fn place(run: &str) -> String {
-    format!("/api/runs/{run}")
+    format!("/run/{run}")
 }
 
 /// A link that logs a browser in, once, and shows it the start page or a run.

@@ -1,7 +1,7 @@
 //! `norma resume`: continues a paused run, or a stopped one from its tree.
 
 use super::run::JOBS_DEFAULT;
-use crate::error::Outcome;
+use crate::error::{Outcome, code};
 use crate::session::{Asks, Session};
 use crate::surroundings::Surroundings;
 use crate::text::out;
@@ -32,11 +32,15 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
-        let mut session = Session::open(here, Asks::of(self.no_wait, false))?;
         let Some(run) = &self.run else {
-            return resume_all(&mut session);
+            return resume_all(here, self.no_wait);
         };
-        let (run, jobs, budgets) = (session.reader()?.find_run(run)?, JOBS_DEFAULT, self.budget);
+        let run = here.reader()?.find_run(run)?;
+        if self.budget.is_empty() && here.reader()?.is_graph(&run)? {
+            return resume_graph(here, run);
+        }
+        let mut session = Session::open(here, Asks::of(self.no_wait, false))?;
+        let (jobs, budgets) = (JOBS_DEFAULT, self.budget);
         let view = session.carry_out(&match budgets.is_empty() {
             true => Start::Resume { run, jobs, approved_by: None },
             false => Start::Extend { run, budgets, jobs, by: session.person() },
@@ -45,15 +49,40 @@ impl Args {
     }
 }
 
-/// Resumes every paused run; answers the code of the first that did not succeed. One that is interrupted ends it.
-fn resume_all(session: &mut Session<'_>) -> Outcome<ExitCode> {
-    let paused = session.reader()?.open_runs()?.into_iter().filter(|(run, _)| run.status == Status::Paused);
-    let slugs: Vec<String> = paused.map(|(run, _)| run.id.slug().to_string()).collect();
-    if slugs.is_empty() && !session.here.json {
+/// A graph goes on until somebody says that it is done: nobody waits here for that, and whoever owns the state directory
+/// carries it on. One that was interrupted a server continues by itself, perhaps before it is asked to.
+fn resume_graph(here: &Surroundings, run: String) -> Outcome<ExitCode> {
+    let mut session = Session::open(here, Asks::AndLeaves)?;
+    let resumed = session.carry_out(&Start::Resume { run: run.clone(), jobs: JOBS_DEFAULT, approved_by: None });
+    let view = match resumed {
+        Err(error) if error.code == code::FAILED => {
+            let now = session.reader()?.run(&run)?.filter(|view| !view.status.is_terminal());
+            now.ok_or(error)?
+        }
+        resumed => resumed?,
+    };
+    session.finish(&view)
+}
+
+/// Resumes every paused run, graphs first; answers the code of the first that did not succeed. One that is interrupted ends
+/// it.
+fn resume_all(here: &Surroundings, no_wait: bool) -> Outcome<ExitCode> {
+    let graphs = left_graphs(here)?;
+    let has_graphs = !graphs.is_empty();
+    for graph in graphs {
+        resume_graph(here, graph)?;
+    }
+    // Whoever opens it as its owner finds what was left running, and pauses it.
+    let mut session = Session::open(here, Asks::of(no_wait, false))?;
+    let reader = session.reader()?;
+    let paused =
+        reader.open_runs()?.into_iter().filter(|(run, _)| run.status == Status::Paused && run.graph().is_none());
+    let others: Vec<String> = paused.map(|(run, _)| run.id.slug().to_string()).collect();
+    if others.is_empty() && !has_graphs && !here.json {
         out("no run is paused");
     }
     let mut failed = None;
-    for run in slugs {
+    for run in others {
         let view = session.carry_out(&Start::Resume { run, jobs: JOBS_DEFAULT, approved_by: None })?;
         let ended = session.finish(&view)?;
         if view.status != Status::Succeeded {
@@ -64,4 +93,13 @@ fn resume_all(session: &mut Session<'_>) -> Outcome<ExitCode> {
         }
     }
     Ok(failed.unwrap_or(ExitCode::SUCCESS))
+}
+
+/// The graphs that are paused, and those that somebody was carrying out who is gone.
+fn left_graphs(here: &Surroundings) -> Outcome<Vec<String>> {
+    let reader = here.reader()?;
+    let is_alone = !runner::is_owned(reader.layout());
+    let is_left = |status: Status| status == Status::Paused || (status == Status::Running && is_alone);
+    let open = reader.open_runs()?.into_iter().map(|(run, _)| run);
+    Ok(open.filter(|run| run.graph().is_some() && is_left(run.status)).map(|run| run.id.slug().to_string()).collect())
 }

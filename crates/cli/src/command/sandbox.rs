@@ -1,5 +1,9 @@
 //! `norma sandbox`: the sandbox by hand: run a program in it, or see what it would let through.
 
+mod job;
+
+pub(super) use job::cancel;
+
 use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
 use crate::text::safe;
@@ -26,7 +30,7 @@ const LIMITS: Limits = Limits {
 /// Run a program in the sandbox, or see what the sandbox lets through
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  norma sandbox run -- ls ~\n  norma sandbox run --write . --net example.org:443 -- make test\n  norma sandbox run --workspace --allow src -- cargo test\n  norma sandbox explain --write ."
+    after_help = "Examples:\n  norma sandbox run -- ls ~\n  norma sandbox run --write . --net example.org:443 -- make test\n  norma sandbox run --workspace --allow src -- cargo test\n  norma sandbox job job.json --backend e2b\n  norma sandbox explain --write ."
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -50,6 +54,8 @@ enum Verb {
         #[arg(last = true, required = true, value_name = "ARGV")]
         argv: Vec<String>,
     },
+    /// Run a SandboxJob on a backend, and print its SandboxResult
+    Job(job::Args),
     /// Print what a program would see, change, reach and use up, each line with its reason
     Explain {
         #[command(flatten)]
@@ -72,6 +78,7 @@ impl Args {
         match self.verb {
             Verb::Run { grants, workspace: true, allow, argv } => super::trial::run(here, &grants.net, &allow, &argv),
             Verb::Run { grants, argv, .. } => run(here, policy(here, &grants)?, &argv),
+            Verb::Job(args) => args.run(here),
             Verb::Explain { grants } => explain(here, &policy(here, &grants)?),
         }
     }

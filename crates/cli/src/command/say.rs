@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// End the turn that it is in, and have it read this first
     #[arg(long)]
     interrupt: bool,
-    /// The run, a unique prefix of its id, or @last
+    /// The run, a unique prefix of its id, or @last for the newest graph
     #[arg(long, default_value = "@last")]
     run: String,
 }

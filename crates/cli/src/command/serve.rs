@@ -97,6 +97,8 @@ impl Args {
         let _here = Noted::new(&context.layout, &whereabouts)?;
         self.announce(here, &server);
         take_over(&sender, &hosting);
+        // Recovery has read the whole log of every run that is open.
+        sandbox::give_memory_back();
         server.run().map_err(refused)?;
         drop(hosting);
         Ok(ExitCode::SUCCESS)

@@ -110,6 +110,13 @@ impl Now {
             self.needs_you.push(Needed { run_id, goal, kind, reasons, expires_at, commands });
         }
         match (view.status, run.waits_for()) {
+            (Status::Waiting, _) if run.intent().is_some_and(|intent| intent.questions().next().is_some()) => {
+                for (wait, commands) in crate::cause::questions(run) {
+                    let (kind, reasons, goal) = (wait.kind.to_string(), wait.reasons, view.goal.clone());
+                    let (run_id, expires_at) = (slug.clone(), wait.deadline);
+                    self.needs_you.push(Needed { run_id, goal, kind, reasons, expires_at, commands });
+                }
+            }
             (Status::Waiting, Some(wait)) if mine.is_empty() => {
                 let more = run.used_up().map_or_else(|| "NAME=N".to_owned(), |used| used.more());
                 let commands = match wait.kind {

@@ -43,6 +43,17 @@ pub(crate) fn batch(env: &TestEnvironment, items: &[Value], code: i32) -> Vec<Va
     serde_json::from_str(&output.raw).unwrap_or_else(|e| panic!("{e}: {}", output.raw))
 }
 
+/// A run of two items that have changed the same line, so that the second could not be merged; and its slug.
+pub(crate) fn conflicting() -> (TestEnvironment, String) {
+    let env = with_worker("echo $id > text");
+    env.write("text", "one\n");
+    env.commit("a line");
+    env.write("items.json", &json!([item("a", json!({})), item("b", json!({}))]).to_string());
+    env.norma(&["batch", "items.json", "--jobs", "1", "--json"]);
+    let slug = env.last()["run_id"].as_str().unwrap().to_owned();
+    (env, slug)
+}
+
 fn statuses(results: &[Value]) -> Vec<&str> {
     results.iter().map(|result| result["status"].as_str().unwrap()).collect()
 }

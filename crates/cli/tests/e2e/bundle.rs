@@ -263,6 +263,13 @@ fn the_contract_of_a_bundle_is_the_one_that_was_given() {
         (&json!("task_contract"), &json!("contract.json"))
     );
     assert_eq!(binding["runtime_binding"]["summary"]["runner"], "exec");
+    // Whoever looks at the run is shown the same, for reading only.
+    let shown: Value = serde_json::from_str(&env.norma(&["show", "@last", "--json"]).success().raw).unwrap();
+    assert_eq!(&shown["role_binding_read_model"], binding);
+    let case = &shown["workflow_case_read_model"];
+    assert_eq!(&case["role_binding_summary"], binding);
+    assert_eq!((&case["run_id"], &case["workflow_id"]), (&shown["run_id"], &shown["run_id"]));
+    assert_eq!((&case["access"], &case["execution_authority"]), (&json!("read-only"), &json!("task_contract")));
     crate::receipts::verifies_elsewhere(&env);
     for (file, bytes) in [("contract.json", "{}"), ("compiled_contract.json", given.as_str())] {
         let before = read(file);

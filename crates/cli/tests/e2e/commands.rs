@@ -110,6 +110,42 @@ fn policies_of_the_repository_count_instead_of_the_builtin_ones() {
 }
 
 #[test]
+fn policies_in_the_repository_s_own_directory_count_and_need_trust_and_no_second_opinion() {
+    let env = crate::batches::with_worker("echo more >> src/lib.txt");
+    let ban = |reason: &str| {
+        let rule =
+            json!({"name": "no-make", "reason": reason, "exec": ["make"], "match": ["make"], "not_match": ["cmake"]});
+        json!({"version": 1, "forbid": [rule]}).to_string()
+    };
+    env.write("policies/forbidden_actions.json", &ban("we use gradle"));
+    // Other documents of that directory are the repository's own business.
+    env.write("policies/privacy.json", "no policy of norma's");
+    let make = ["exec-check", "--origin", "contract", "--", "make"];
+    let denied = env.norma(&make);
+    denied.exits(1);
+    assert!(denied.to_string().contains("we use gradle"), "{denied}");
+    let items = json!([{"id": "a", "agent_id": "worker", "description": "x", "allowed_paths": ["src/lib.txt"]}]);
+    env.write("items.json", &items.to_string());
+    // They are trusted as those of the state directory are.
+    let untrusted = env.norma(&["batch", "items.json"]);
+    untrusted.exits(4);
+    for word in ["policies/forbidden_actions.json", "is not trusted", "norma trust"] {
+        assert!(untrusted.to_string().contains(word), "{untrusted}");
+    }
+    env.norma(&["trust"]).success();
+    env.norma(&["batch", "items.json"]).success();
+    // The same twice is fine; two opinions are none.
+    env.write(".norma/policies/forbidden_actions.json", &ban("we use gradle"));
+    env.norma(&make).exits(1);
+    env.write(".norma/policies/forbidden_actions.json", &ban("we use ninja"));
+    let refused = env.norma(&make);
+    refused.exits(4);
+    let said =
+        "policies/forbidden_actions.json and .norma/policies/forbidden_actions.json say different things; delete one";
+    assert!(refused.to_string().contains(said), "{refused}");
+}
+
+#[test]
 fn a_missing_policy_is_the_builtin_one_and_people_are_told() {
     let env = TestEnvironment::initialized();
     insta::assert_snapshot!(env.norma(&["exec-check", "--", "git", "status"]), @"

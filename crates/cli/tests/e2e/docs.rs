@@ -235,3 +235,13 @@ fn every_verb_and_flag_that_a_text_mentions_is_there() {
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
+
+#[test]
+fn the_entrypoints_of_the_specification_are_there() {
+    assert!(root().join("requirements-dev.txt").is_file());
+    for (script, command) in [("scripts/bootstrap.sh", "cargo build"), ("scripts/test.sh", "cargo xtask test")] {
+        let path = root().join(script);
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o111, 0o111, "{script}");
+        assert!(std::fs::read_to_string(&path).unwrap().contains(command), "{script}");
+    }
+}

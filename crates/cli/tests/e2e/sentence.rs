@@ -88,6 +88,9 @@ fn without_a_yes_the_contract_is_printed_and_nothing_is_written() {
     let planned: Value = serde_json::from_str(&planned.raw).unwrap();
     assert_eq!(planned["contract"]["allowed_paths"], json!(["src/lib.txt"]));
     assert_eq!((&planned["contract"]["agent_id"], &planned["base"]["uncommitted"]), (&json!("mine"), &json!(1)));
+    let role = &planned["role_contract_summary"];
+    assert_eq!(role["execution_authority"], json!("task_contract"));
+    assert_eq!(role["role_contract"]["identity"], json!({"role": "WORKER", "agent_id": "mine"}));
     assert!(!env.root.join(".norma").exists());
     assert_eq!((env.repository(), bytes_below(&env.root.join(".git"))), (files, git));
     // What was printed is a document that can be run.
@@ -252,7 +255,10 @@ fn a_wide_scope_needs_a_yes_of_its_own() {
 fn one_key_runs_edits_or_leaves() {
     let mut env = unseen("echo more >> src/lib.txt");
     let left = at_a_terminal(&env, "q", "'add a line to src/lib.txt'");
-    assert!(left.out().contains("r run · e edit · q leave") && left.out().contains("nothing was started"), "{left}");
+    assert!(
+        left.out().contains("r run · e edit · p pipeline · q leave") && left.out().contains("nothing was started"),
+        "{left}"
+    );
     assert!(!env.root.join(".norma").exists());
     let editor = env.dir.join("editor.sh");
     std::fs::write(&editor, "sed -i 's/src.lib.txt/README.md/; s/add a line to README.md/edited/' \"$1\"\n").unwrap();

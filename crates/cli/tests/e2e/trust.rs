@@ -150,7 +150,7 @@ fn a_broken_configuration_is_refused_with_every_violation() {
     });
     insta::assert_snapshot!(check(&env, &many.to_string()), @r#"
     ! error: $DIR/given.json is not a valid configuration:
-    !   /agent: unknown key, did you mean "agents"? expected "$schema", "agents", "budgets", "default_agent", "graph", "host", "landing", "limits", "mode", "prices", "sandbox", "scope", "server", "tls" or "workspace"
+    !   /agent: unknown key, did you mean "agents"? expected "$schema", "agents", "budgets", "connectors", "default_agent", "graph", "host", "intents", "landing", "limits", "mode", "pipeline", "prices", "sandbox", "scope", "server", "tls" or "workspace"
     !   /agents/do/type: expected "exec", "codex", "claude", "opencode", "gemini" or "acp", found "robot"
     !   /agents/plan/cmd: expected array, found string
     !   /budgets/max_iterations: expected at least 1, found 0

@@ -586,7 +586,9 @@ fn the_help_lists_every_verb() {
       contract     Check, make and activate contracts
       run          Run what you want in a sentence, a task, a contract, a goal, or every ready task
       batch        Run work items level by level, in parallel; each lands whole or leaves no trace
-      intent       Compile an intent into plan, patch and tests, or print the recorded result
+      intent       Carry out an intent, or only compile it into plan, patch and tests
+      pipeline     Plan, split, carry out, review, test, fix and merge what you want in a sentence
+      recipe       Make, check and fill templates of intents
       graph        Build a graph of agents that live, are talked to and hand work to each other
       node         Add, change, stop, start, reset and remove nodes of a graph
       edge         Draw and remove edges of a graph

@@ -67,7 +67,10 @@ fn a_limit_that_nobody_could_hold_is_refused() {
     env.write("items.json", &item("a", json!({"constraints": {"max_tool_ops": 1}})).to_string());
     let refused = env.norma(&["batch", "items.json"]);
     assert!(refused.code() != Some(0) && refused.raw_err.contains("/constraints/max_tool_ops"), "{refused}");
-    assert!(refused.raw_err.contains("without a sandbox, what an exec agent starts cannot be counted"), "{refused}");
+    assert!(
+        refused.raw_err.contains("outside of the native sandbox, what an exec agent starts cannot be counted"),
+        "{refused}"
+    );
     assert!(!env.root.join("new").exists());
     batch(&env, &[item("a", json!({}))], 0);
 }

@@ -1,6 +1,7 @@
 //! `agent_registry.v1`: who there is, in which role, with which rights at most. It is a policy: no contract gives an
 //! agent more than the registry does.
 
+use super::task_result::ProducerRole;
 use super::{AgentRole, Filesystem, OrNull};
 use crate::json::Violation;
 use crate::schema::JsonSchema;
@@ -76,8 +77,8 @@ pub enum RegistryVersion {
 pub struct RegisteredAgent {
     /// The name that contracts use for the agent.
     pub agent_id: String,
-    /// In which role.
-    pub role: AgentRole,
+    /// In which role; `ORCHESTRATOR` is norma itself, which no contract is assigned to.
+    pub role: ProducerRole,
     /// Its own settings, or empty.
     pub codex_home: String,
     /// What it may do at most.
@@ -209,6 +210,9 @@ mod tests {
         for role in [AgentRole::Searcher, AgentRole::Researcher] {
             assert_eq!(rights(role), (Filesystem::WorkspaceWrite, ShellRight::Never, NetworkRight::Allow), "{role}");
         }
+        let norma = registry.agents.iter().find(|agent| agent.role.as_str() == "ORCHESTRATOR").unwrap();
+        let rights = (norma.defaults.filesystem(), norma.defaults.shell(), norma.defaults.network);
+        assert_eq!(rights, (Filesystem::WorkspaceWrite, ShellRight::Never, NetworkRight::Deny));
         for name in (0..10).map(|number| format!("agent-{number}")).chain(["worker".to_owned()]) {
             assert!(registry.find(&name, AgentRole::Worker).is_some(), "{name}");
         }

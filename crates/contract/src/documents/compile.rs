@@ -6,7 +6,7 @@ use super::{AgentRegistry, AgentRole, task_contract, work_item};
 use crate::json::{self, Limits, Report, Violation};
 use crate::policy::{McpAllowlist, allowed_path_outside, is_trivial, split};
 use crate::work::{Item, NetworkRight};
-use crate::{AgentConfig, AgentType, RepoPath, schema};
+use crate::{AgentConfig, AgentType, Backend, Mode, RepoPath, ReviewTerms, SandboxConfig, refuses_agent, schema};
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -27,8 +27,10 @@ pub struct Terms<'a> {
     pub registry: &'a AgentRegistry,
     /// The agents of the configuration, by name.
     pub agents: &'a BTreeMap<String, AgentConfig>,
-    /// Whether agents are confined, so that norma sees what they start.
-    pub confined: bool,
+    /// What confines agents.
+    pub sandbox: &'a SandboxConfig,
+    /// How much the machine is trusted with.
+    pub mode: Mode,
     /// The tools that may be named.
     pub mcp: &'a McpAllowlist,
     /// The ids of the items that the batch has already, where these are added to one.
@@ -43,6 +45,8 @@ pub struct Terms<'a> {
     pub is_directory: &'a dyn Fn(&RepoPath) -> bool,
     /// Why a command may not be started, if it may not.
     pub refusal: &'a dyn Fn(&[String]) -> Option<String>,
+    /// Who reviews what an agent of this name changes.
+    pub reviewers: &'a dyn Fn(&str) -> Option<ReviewTerms>,
     /// Whether a conversation of this name with an agent of this type is kept, so that it can be continued.
     pub has_thread: &'a dyn Fn(&str, AgentType) -> bool,
 }
@@ -50,14 +54,22 @@ pub struct Terms<'a> {
 impl Terms<'_> {
     /// Whether norma counts the tool operations of who fills this role: by what is started in a sandbox, or by what a
     /// protocol tells.
-    pub(super) fn counts_tools(&self, agent_id: &str, role: AgentRole) -> bool {
+    pub(super) fn counts_tools(&self, agent_id: &str, role: AgentRole, asked: Option<Backend>) -> bool {
+        let confined = asked.unwrap_or(self.sandbox.backend) == Backend::Native;
         let kind = self.worker(agent_id, role).ok().and_then(|name| self.kind_of(&name));
-        self.confined || kind.is_some_and(|kind| kind != AgentType::Exec)
+        confined || kind.is_some_and(|kind| kind != AgentType::Exec)
     }
 
     /// What an entry of the configuration is.
     fn kind_of(&self, worker: &str) -> Option<AgentType> {
         self.agents.get(worker).map(|agent| agent.kind).or_else(|| AgentType::named(worker))
+    }
+
+    /// Why who fills this role cannot work on a backend, if it cannot. One that is nowhere is said of its name.
+    fn not_there(&self, backend: Backend, agent_id: &str, role: AgentRole) -> Option<String> {
+        let worker = self.worker(agent_id, role).ok()?;
+        let kind = self.kind_of(&worker)?;
+        refuses_agent(backend, kind)
     }
 
     /// Why who fills this role cannot continue a conversation, if it cannot.
@@ -67,7 +79,7 @@ impl Terms<'_> {
         if self.agents.get(&worker).is_some_and(|agent| agent.resume == Some(false)) {
             return Some(format!("agents.{worker}.resume is false, so it continues no conversation; leave it out"));
         }
-        if !self.confined {
+        if self.sandbox.backend != Backend::Native {
             let why = "conversations are kept beyond their run only where agents are confined; leave it out";
             return Some(why.to_owned());
         }
@@ -225,6 +237,26 @@ impl<'r> Problems<'r> {
     pub(super) fn wait(&mut self, pointer: &str, milliseconds: Option<u64>) -> u64 {
         let fits = milliseconds.filter(|milliseconds| *milliseconds <= WAIT_MS_MAX);
         self.take(pointer, fits.ok_or_else(|| "longer than a week".to_owned())).unwrap_or_default()
+    }
+
+    /// What confines an item, where its document says so at `at`. Whoever works there has to be able to; if nothing was
+    /// asked for, that is said of the agent's name.
+    pub(super) fn backend(
+        &mut self,
+        at: &str,
+        agent: &str,
+        asked: Option<Backend>,
+        (agent_id, role): (&str, AgentRole),
+        terms: &Terms<'_>,
+    ) -> Option<Backend> {
+        let pointer = format!("{at}/sandbox_backend");
+        let asked_for = |backend| terms.sandbox.may_be_asked_for(backend, terms.mode);
+        if let Some(Err(why)) = asked.map(asked_for) {
+            self.add(&pointer, why);
+        } else if let Some(why) = terms.not_there(asked.unwrap_or(terms.sandbox.backend), agent_id, role) {
+            self.add(if asked.is_some() { &pointer } else { agent }, why);
+        }
+        asked
     }
 
     pub(super) fn not_blank(&mut self, pointer: &str, text: &str) {

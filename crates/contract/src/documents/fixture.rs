@@ -95,7 +95,8 @@ pub(super) fn with_agents<T>(
     each(&Terms {
         registry: &registry,
         agents: &agents,
-        confined: true,
+        sandbox: &crate::SandboxConfig::default(),
+        mode: crate::Mode::Development,
         mcp: &mcp,
         present: &["here".to_owned()].into(),
         state_dir,
@@ -103,6 +104,7 @@ pub(super) fn with_agents<T>(
         is_directory: &|path| path.as_str() == "src",
         file: &file,
         refusal: &refusal,
+        reviewers: &|_| None,
         has_thread: &|thread, kind| thread == THREAD && kind == AgentType::Codex,
     })
 }

@@ -1,5 +1,9 @@
 //! `Plan.v0`: what is to be done, as nodes that wait for each other.
 
+mod node;
+
+pub use node::{NodeSpec, Work};
+
 use super::graph::Graph;
 use super::{Open, read_value};
 use crate::json::{self, Limits, Report, Violation};

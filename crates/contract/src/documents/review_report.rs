@@ -77,6 +77,17 @@ pub enum ReviewVerdict {
     Blocked,
 }
 
+impl ReviewVerdict {
+    /// The word as stored and shown.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ReviewVerdict::Pass => "PASS",
+            ReviewVerdict::Fail => "FAIL",
+            ReviewVerdict::Blocked => "BLOCKED",
+        }
+    }
+}
+
 /// Whether a change stays within what may change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -9,9 +9,10 @@ mod role_view;
 pub use bound::{schema_artifact, schema_of};
 pub use compile::{compile, read};
 pub use draft::Draft;
-pub use role_view::resolve as resolve_role;
+pub use role_view::{resolve as resolve_role, resolve_item as resolve_role_of_item};
 
 use super::{AgentRef, AgentRole, Filesystem, Grade, OrNull, ScopeTerms, Sha256};
+use crate::Backend;
 use crate::schema::JsonSchema;
 #[cfg(test)]
 use crate::schema::generate::{absent_is_not_null, one_or_more_or_null};
@@ -363,6 +364,9 @@ pub struct RuntimeOptions {
     /// Whether tests that cannot fail are refused; they are, unless this says false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict_acceptance: Option<bool>,
+    /// What confines the agent and the tests, in place of what the configuration says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_backend: Option<Backend>,
 }
 
 /// Runners that documents name.

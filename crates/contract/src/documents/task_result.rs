@@ -6,6 +6,7 @@ use crate::schema::JsonSchema;
 #[cfg(test)]
 use crate::schema::generate::absent_is_not_null;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -59,7 +60,7 @@ pub struct Producer {
 }
 
 /// A role of an agent, or norma itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ProducerRole {
     /// An agent.
@@ -68,8 +69,30 @@ pub enum ProducerRole {
     Orchestrator(Orchestrator),
 }
 
+impl ProducerRole {
+    /// The word as documents have it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ProducerRole::Agent(role) => role.as_str(),
+            ProducerRole::Orchestrator(Orchestrator::Orchestrator) => "ORCHESTRATOR",
+        }
+    }
+}
+
+impl PartialEq<AgentRole> for ProducerRole {
+    fn eq(&self, role: &AgentRole) -> bool {
+        *self == ProducerRole::Agent(*role)
+    }
+}
+
+impl fmt::Display for ProducerRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// The one word for norma itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Orchestrator {
     /// norma.

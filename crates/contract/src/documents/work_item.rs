@@ -6,6 +6,7 @@ mod batch;
 pub use batch::{Batch, ITEMS_MAX, compile_batch, read_batch};
 
 use super::{Grade, ScopeTerms};
+use crate::Backend;
 use crate::schema::JsonSchema;
 #[cfg(test)]
 use crate::schema::generate::absent_is_not_null;
@@ -59,6 +60,9 @@ pub struct WorkItem {
     /// Whether nothing at all may change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
+    /// What confines its agent and its tests, in place of what the configuration says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_backend: Option<Backend>,
 }
 
 /// How much a work item may come to.

@@ -391,11 +391,11 @@ fn decode_explains_enums() {
 fn the_type_has_the_last_word() {
     let sample = |budget: Value| json!({"name": "x", "budget": budget});
     for (value, expected) in [
-        (json!({"name": "x", "paths": ["../a"]}), r#"(document): path "../a" contains a `..` component"#),
-        (sample(json!({"turns": 1, "digest": "ABC"})), r#"(document): "ABC" is not 64 lowercase hex digits"#),
+        (json!({"name": "x", "paths": ["../a"]}), r#"/paths/0: path "../a" contains a `..` component"#),
+        (sample(json!({"turns": 1, "digest": "ABC"})), r#"/budget/digest: "ABC" is not 64 lowercase hex digits"#),
         (
             sample(json!({"turns": 1, "started": "today"})),
-            r#"(document): "today" is not an RFC 3339 time such as 2026-01-23T14:55:01.042Z"#,
+            r#"/budget/started: "today" is not an RFC 3339 time such as 2026-01-23T14:55:01.042Z"#,
         ),
     ] {
         assert_eq!(violations(value), [expected]);

@@ -54,7 +54,7 @@ pub const POLICY_FILES: [PolicyFile; 7] = [
     PolicyFile {
         name: AgentRegistry::FILE,
         default: AgentRegistry::BUILTIN,
-        earlier: &[],
+        earlier: &["3512a398b9faa2cfe0fdd99f9415124234ec16434336ff274c4617b02cc26b48"],
         check: |bytes| AgentRegistry::parse(bytes).map(drop),
     },
     PolicyFile {
@@ -78,7 +78,10 @@ pub const POLICY_FILES: [PolicyFile; 7] = [
     PolicyFile {
         name: "protected_paths.json",
         default: PROTECTED_PATHS_DEFAULT,
-        earlier: &["6068e0fe8f6454bb9e6183c7cf02339b86fc2be25ecc9ab08761d9e201a56072"],
+        earlier: &[
+            "6068e0fe8f6454bb9e6183c7cf02339b86fc2be25ecc9ab08761d9e201a56072",
+            "48593c34c3944886144f75b7bbe27604537b3270b125e6728098bd9f47c5fea2",
+        ],
         check: |bytes| ProtectedPaths::parse(bytes).map(drop),
     },
     PolicyFile {

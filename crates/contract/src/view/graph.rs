@@ -3,7 +3,7 @@
 //! name is norma's own and optional, so that a client which knows only the seed passes over it.
 
 use crate::schema::JsonSchema;
-use crate::{AgentType, Reason, RunId, Slug, Status, Timestamp, Workflow};
+use crate::{AgentType, Reason, RepoPath, RunId, Slug, Status, Timestamp, Workflow};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -51,12 +51,52 @@ pub struct RunGraph {
     /// norma's own: whether nodes, edges and artifacts were left out, since there are too many of them for a list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
+    /// norma's own: where people have drawn it. Only what was read whole says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layout: Option<GraphLayout>,
     /// By their id.
     pub nodes: BTreeMap<String, Node>,
     /// By their id.
     pub edges: BTreeMap<String, Edge>,
     /// By their id.
     pub artifacts: BTreeMap<String, Artifact>,
+}
+
+/// Where people have drawn a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GraphLayout {
+    /// Where nodes are that somebody has moved, by their id.
+    pub positions: BTreeMap<String, Position>,
+    /// What part of it was seen last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub viewport: Option<Viewport>,
+    /// When somebody last moved something.
+    pub updated_at: Timestamp,
+}
+
+/// A place on the canvas.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Position {
+    #[schemars(range(min = -1_000_000, max = 1_000_000))]
+    pub x: f64,
+    #[schemars(range(min = -1_000_000, max = 1_000_000))]
+    pub y: f64,
+}
+
+/// What part of the canvas is seen.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Viewport {
+    #[schemars(range(min = -1_000_000, max = 1_000_000))]
+    pub x: f64,
+    #[schemars(range(min = -1_000_000, max = 1_000_000))]
+    pub y: f64,
+    #[schemars(range(min = 0.01, max = 100))]
+    pub zoom: f64,
 }
 
 /// Where a run is.
@@ -160,12 +200,15 @@ pub struct Node {
     /// What takes the place of its role's prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_system_prompt: Option<String>,
-    /// norma's own: the kind of agent, where `provider` says only `custom`.
+    /// norma's own: the agent that takes its turns, by its name in the configuration; outside of graphs, its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<AgentType>,
+    pub agent: Option<String>,
     /// norma's own: the model, as the agent says, or else as it is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// norma's own: what it says that it changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scope: Vec<RepoPath>,
 }
 
 /// Whose command line takes the turns of a node.

@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::forward::Live;
 use crate::http::{Input, ResponseHead, request_bytes};
-use crate::outward::{Wire, connect, has_hung_up};
+use crate::outward::{Waiting, Wire, connect, has_hung_up};
 use crate::refusal::Refusal;
 
 /// A call that brought no usable answer.
@@ -58,7 +58,7 @@ impl Live {
         let socket = Arc::new(socket);
         connection.place.reaches(&socket);
         let tls = self.provider.tls.as_ref().map(|config| (config, endpoint.host.as_str()));
-        Wire::new(socket, client.clone(), tls, deadline)
+        Wire::new(socket, Waiting::Program(client.clone()), tls, deadline)
     }
 
     /// The bytes that go out, the only ones with the key in them.

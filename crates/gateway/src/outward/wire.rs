@@ -6,6 +6,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,12 +14,44 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
+/// Who waits for the answer. Once nobody does, the connection is given up.
+#[derive(Clone)]
+pub(crate) enum Waiting {
+    /// A program inside, until it hangs up.
+    Program(Arc<TcpStream>),
+    /// norma itself, until this becomes readable.
+    Norma(Arc<OwnedFd>),
+}
+
+impl Waiting {
+    fn watched(&self) -> PollFd<'_> {
+        match self {
+            Waiting::Program(socket) => PollFd::new(&**socket, PollFlags::RDHUP),
+            Waiting::Norma(stop) => PollFd::new(&**stop, PollFlags::IN),
+        }
+    }
+
+    /// Whether nobody waits any more within a while.
+    pub(crate) fn ends_within(&self, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let mut watched = [self.watched()];
+            match poll(&mut watched, Timespec::try_from(left).ok().as_ref()) {
+                Ok(ready) if ready > 0 => return true,
+                Err(rustix::io::Errno::INTR) if !left.is_zero() => {}
+                _ if left.is_zero() => return false,
+                _ => {}
+            }
+        }
+    }
+}
+
 /// A connection to the provider.
 pub(crate) struct Wire {
     socket: Arc<TcpStream>,
     tls: Option<Box<ClientConnection>>,
-    /// The program that the answer is for.
-    client: Arc<TcpStream>,
+    waiting: Waiting,
     /// How long one read or write may wait.
     pub(crate) patience: Duration,
 }
@@ -27,14 +60,14 @@ impl Wire {
     /// A plain connection, or one that speaks TLS after a handshake that has until the deadline.
     pub(crate) fn new(
         socket: Arc<TcpStream>,
-        client: Arc<TcpStream>,
+        waiting: Waiting,
         tls: Option<(&Arc<ClientConfig>, &str)>,
         deadline: Instant,
     ) -> io::Result<Wire> {
         // Waiting is done by `wait`, which can watch two connections.
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        let mut wire = Wire { socket, tls: None, client, patience: Duration::ZERO };
+        let mut wire = Wire { socket, tls: None, waiting, patience: Duration::ZERO };
         if let Some((config, host)) = tls {
             let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
             let connection = ClientConnection::new(config.clone(), name).map_err(io::Error::other)?;
@@ -63,7 +96,7 @@ impl Wire {
         let ready = if writes { PollFlags::OUT } else { PollFlags::IN };
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
-        let mut watched = [PollFd::new(&*self.socket, ready), PollFd::new(&*self.client, PollFlags::RDHUP)];
+        let mut watched = [PollFd::new(&*self.socket, ready), self.waiting.watched()];
         match poll(&mut watched, Some(&timeout)) {
             Err(rustix::io::Errno::INTR) => Ok(()),
             Err(problem) => Err(problem.into()),
@@ -112,21 +145,11 @@ impl Write for Wire {
 
 /// Whether the program inside has hung up. One that only says it will send no more counts as gone too: none of the
 /// agents' programs does that and then waits.
-pub(crate) fn has_hung_up(client: &TcpStream) -> bool {
+pub(crate) fn has_hung_up(client: &Arc<TcpStream>) -> bool {
     hangs_up_within(client, Duration::ZERO)
 }
 
 /// The same, waiting for it for a while.
-pub(crate) fn hangs_up_within(client: &TcpStream, pause: Duration) -> bool {
-    let until = Instant::now() + pause;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let mut watched = [PollFd::new(client, PollFlags::RDHUP)];
-        match poll(&mut watched, Timespec::try_from(left).ok().as_ref()) {
-            Ok(ready) if ready > 0 => return true,
-            Err(rustix::io::Errno::INTR) if !left.is_zero() => {}
-            _ if left.is_zero() => return false,
-            _ => {}
-        }
-    }
+pub(crate) fn hangs_up_within(client: &Arc<TcpStream>, pause: Duration) -> bool {
+    Waiting::Program(client.clone()).ends_within(pause)
 }

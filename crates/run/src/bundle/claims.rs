@@ -48,7 +48,7 @@ fn spoken(record: &Record<'_>) -> Option<Vec<ArtifactRef>> {
 
 fn claims(record: &Record<'_>) -> Vec<Claim> {
     match record.run.started.contract.workflow {
-        Workflow::Batch | Workflow::Graph => of_gates(record),
+        Workflow::Batch | Workflow::Graph | Workflow::Intent | Workflow::Pipeline => of_gates(record),
         Workflow::Pdca => vec![of_verdict(record)],
     }
 }
@@ -95,5 +95,7 @@ fn claim(id: &str, text: String, status: ClaimStatus) -> Claim {
 fn limitations(record: &Record<'_>) -> Vec<String> {
     let tested = record.kept.values().any(|kept| kept.tests.is_some());
     let tests = (!tested).then(|| format!("tests: {NOT_REQUESTED}, or not come to"));
-    [format!("review: {NOT_REQUESTED}")].into_iter().chain(tests).collect()
+    let reviewed = record.run.items().iter().any(|state| state.item.review.is_some());
+    let review = (!reviewed).then(|| format!("review: {NOT_REQUESTED}"));
+    review.into_iter().chain(tests).collect()
 }

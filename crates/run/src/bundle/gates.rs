@@ -11,7 +11,7 @@ use contract::{Fact, Item, ItemEnded};
 const DIFF: [Gate; 2] = [Gate::Scope, Gate::Merged];
 
 /// Everything that is neither scope nor tests.
-const POLICY: [Gate; 4] = [Gate::Inputs, Gate::Output, Gate::Admission, Gate::Outputs];
+const POLICY: [Gate; 5] = [Gate::Inputs, Gate::Output, Gate::Admission, Gate::Outputs, Gate::Contracts];
 
 /// Said of what nobody asked for.
 pub(super) const NOT_REQUESTED: &str = "not requested";
@@ -21,7 +21,7 @@ pub(super) fn of_items(items: &[(&Item, Option<&ItemEnded>)]) -> ResultGates {
     ResultGates {
         diff_gate: asked(items, &DIFF),
         policy_gate: asked(items, &POLICY),
-        review_gate: not_requested(),
+        review_gate: review(items),
         tests_gate: tests(items),
     }
 }
@@ -44,6 +44,11 @@ pub(super) fn of_changes(record: &Record<'_>) -> ResultGates {
 
 pub(super) fn not_requested() -> GateVerdict {
     verdict(vec![NOT_REQUESTED.to_owned()])
+}
+
+fn review(items: &[(&Item, Option<&ItemEnded>)]) -> GateVerdict {
+    let reviewed: Vec<_> = items.iter().filter(|(item, _)| item.review.is_some()).copied().collect();
+    if reviewed.is_empty() { not_requested() } else { asked(&reviewed, &[Gate::Review]) }
 }
 
 fn tests(items: &[(&Item, Option<&ItemEnded>)]) -> GateVerdict {

@@ -3,17 +3,12 @@
 use super::record::{Record, reference};
 use super::spoken::{Conversation, agreed};
 use super::words;
-use contract::documents::role_binding::{
-    BundleStatus, ExecutionAuthority, McpBinding, ReadModel, RoleBindingSummary, RuntimeNames, RuntimeSource,
-    RuntimeStatus, RuntimeSummary, SkillsBinding, Validation,
-};
+use contract::documents::role_binding::RoleBindingSummary;
 use contract::documents::run_manifest::{
     Integrity, ManifestModel, ManifestRepo, ManifestRunner, ManifestTask, Trace, Versions,
 };
-use contract::documents::task_contract::RoleContract;
-use contract::documents::{AgentRole, OrNull, TaskContract};
-use contract::documents::{ArtifactRef, RunManifest, Sha256};
-use contract::{AgentConfig, AgentType, CONTRACT_FILE, ManifestFile, Status};
+use contract::documents::{AgentRole, ArtifactRef, RunManifest, Sha256};
+use contract::{AgentType, ManifestFile, Status};
 use std::collections::BTreeMap;
 
 /// The version of the documents that norma writes.
@@ -35,7 +30,7 @@ pub fn manifest(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> 
         trace_id: record.trace_id(),
         diagnostic: None,
         runner: Some(ManifestRunner { name: Some("norma".to_owned()), mcp_only: None, profile: None }),
-        policy_pack: None,
+        policy_pack: record.given.as_ref().and_then(|given| given.policy_pack),
         repo: ManifestRepo {
             root: record.surroundings.repository.clone(),
             baseline_ref: started.base.commit.to_string(),
@@ -72,54 +67,7 @@ pub fn manifest(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> 
 /// What the task contract bound its role to. Nothing reads it but people and tools: what was carried out is the contract.
 fn role_binding(record: &Record<'_>) -> Option<RoleBindingSummary> {
     let (given, item) = (record.given.as_ref()?, &record.run.items().first()?.item);
-    let view = given.role_contract.as_ref();
-    let reference = |of: fn(&RoleContract) -> &OrNull<String>| view.map(of).cloned().unwrap_or_default();
-    let mcp = reference(|view| &view.mcp_bundle_ref);
-    Some(RoleBindingSummary {
-        authority: ReadModel::ContractDerivedReadModel,
-        source: CONTRACT_FILE.to_owned(),
-        execution_authority: ExecutionAuthority::TaskContract,
-        // norma gives agents no skills, whatever the contract refers to.
-        skills_bundle_ref: SkillsBinding {
-            status: BundleStatus::Unresolved,
-            reference: reference(|view| &view.skills_bundle_ref),
-            bundle_id: OrNull(None),
-            resolved_skill_set: Vec::new(),
-            validation: Validation::FailClosed,
-        },
-        mcp_bundle_ref: McpBinding {
-            status: if mcp.0.is_some() { BundleStatus::Resolved } else { BundleStatus::Unresolved },
-            reference: mcp,
-            resolved_mcp_tool_set: given.mcp_tool_set.clone(),
-            validation: Validation::FailClosed,
-        },
-        runtime_binding: runtime(given, &item.worker, record.run.worker_of(item)),
-    })
-}
-
-/// Runner, provider and model of the agent, each with where it is said.
-fn runtime(given: &TaskContract, name: &str, worker: Option<&AgentConfig>) -> RuntimeSummary {
-    let options = given.runtime_options.as_ref();
-    let configured = |field: &str, value: Option<String>| value.map(|value| (value, format!("agents.{name}.{field}")));
-    let asked = |field: &str, value: Option<String>| value.map(|value| (value, format!("runtime_options.{field}")));
-    let runner = asked("runner", options.and_then(|it| it.runner).map(|runner| runner.as_str().to_owned()))
-        .or_else(|| configured("type", worker.map(|worker| worker.kind.as_str().to_owned())));
-    let provider = asked("provider", options.and_then(|it| it.provider.clone()));
-    let model = configured("model", worker.and_then(|worker| worker.model.clone()));
-    let known = [&runner, &provider, &model].into_iter().flatten().count();
-    let source = |of: &Option<(String, String)>| of.as_ref().map_or("unresolved", |(_, source)| source).to_owned();
-    let summary = |of: Option<(String, String)>| OrNull(of.map(|(value, _)| value));
-    RuntimeSummary {
-        status: match known {
-            0 => RuntimeStatus::Unresolved,
-            3 => RuntimeStatus::ContractDerived,
-            _ => RuntimeStatus::PartiallyResolved,
-        },
-        authority_scope: ReadModel::ContractDerivedReadModel,
-        source: RuntimeSource { runner: source(&runner), provider: source(&provider), model: source(&model) },
-        summary: RuntimeNames { runner: summary(runner), provider: summary(provider), model: summary(model) },
-        capability: None,
-    }
+    Some(RoleBindingSummary::new(given, &item.worker, record.run.worker_of(item)))
 }
 
 /// The model, where all agents with a session say the same one.

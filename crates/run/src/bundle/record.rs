@@ -2,8 +2,8 @@
 
 use super::Tests;
 use super::spoken::{self, Conversation};
-use contract::documents::{ArtifactRef, Sha256, TaskContract};
-use contract::{CommitId, Event, Fact, ItemEnded, ManifestFile, Receipt, Timestamp};
+use contract::documents::{ArtifactRef, ReviewAnswer, Sha256, TaskContract};
+use contract::{CommitId, Event, Fact, GraphFact, IntentFact, ItemEnded, ManifestFile, Receipt, Role, Timestamp};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -38,6 +38,8 @@ pub struct Kept {
     pub tests: Option<Tests>,
     /// The answer that its contract binds to a schema, if its agent gave one.
     pub answer: Option<Value>,
+    /// What its reviewers answered.
+    pub reviews: Vec<Value>,
 }
 
 /// Where a run was carried out.
@@ -60,6 +62,8 @@ struct Times {
     ended: Option<Timestamp>,
     /// Where the run's line ended before it landed.
     before: Option<CommitId>,
+    /// When its last review was on record.
+    reviewed: Option<Timestamp>,
 }
 
 impl<'a> Record<'a> {
@@ -71,7 +75,7 @@ impl<'a> Record<'a> {
         kept: BTreeMap<u32, Kept>,
         surroundings: Surroundings,
     ) -> Record<'a> {
-        let times = times(events, run.started.base.commit);
+        let times = times(events, run.started.head().commit);
         let spoken = spoken::of(run, events, &files);
         Record { run, events, files, kept, surroundings, given: None, spoken, times }
     }
@@ -121,6 +125,27 @@ impl<'a> Record<'a> {
         self.times.get(&place)?.worked
     }
 
+    /// When the last review of an item was on record.
+    pub(super) fn reviewed_at(&self, place: u32) -> Option<Timestamp> {
+        self.times.get(&place)?.reviewed
+    }
+
+    /// Everything that reviewers found in an item's change, as its file has it; none where nobody looked at it.
+    pub(super) fn findings_of(&self, place: u32) -> Option<Vec<u8>> {
+        let reviews = &self.kept.get(&place)?.reviews;
+        let found =
+            |answer: &Value| ReviewAnswer::read(answer).map(|answer| answer.short().findings).unwrap_or_default();
+        let findings: Vec<_> = reviews.iter().flat_map(found).collect();
+        let mut bytes = serde_json::to_vec_pretty(&findings).expect("BUG: findings are plain data");
+        bytes.push(b'\n');
+        (!reviews.is_empty()).then_some(bytes)
+    }
+
+    /// The contract of an item of a pipeline, as it was written.
+    pub(super) fn contract_of(&self, place: u32) -> Option<&TaskContract> {
+        self.run.pipeline()?.task(place).ok()?.contract.as_deref()
+    }
+
     /// The commit that an item landed on.
     pub(super) fn before(&self, place: u32) -> Option<CommitId> {
         self.times.get(&place)?.before
@@ -164,12 +189,20 @@ fn times(events: &[Event], base: CommitId) -> BTreeMap<u32, Times> {
     let mut head = base;
     for event in events {
         match &event.fact {
+            Fact::StepCommitted(done) if done.step.role == Role::Reviewer => {
+                if let Some(place) = done.step.item {
+                    times.entry(place).or_default().reviewed = Some(event.ts);
+                }
+            }
             Fact::StepCommitted(done) => {
                 if let Some(place) = done.step.item {
                     times.entry(place).or_default().worked = Some(event.ts);
                 }
             }
-            Fact::ChangeProposed(proposed) => {
+            Fact::Graph(GraphFact::ChangeProposed(proposed)) => {
+                times.entry(proposed.added.index).or_default().worked = Some(event.ts);
+            }
+            Fact::Intent(IntentFact::PatchProposed(proposed)) => {
                 times.entry(proposed.added.index).or_default().worked = Some(event.ts);
             }
             Fact::ItemEnded(ended) => {

@@ -2,7 +2,7 @@
 
 use super::gates::NOT_REQUESTED;
 use super::record::Record;
-use super::subject::{NORMA, Subject};
+use super::subject::{NORMA, Reviewed, Subject};
 use super::{Piece, words};
 use crate::Flow;
 use crate::gate::acceptance::{TestStatus, total};
@@ -18,6 +18,7 @@ use contract::documents::{
 };
 use contract::work::TestCounts;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// What a complete bundle has besides the manifest's own list.
 const REPORTS: [&str; 3] = ["reports/task_result.json", "reports/evidence_bundle.json", "reports/work_report.json"];
@@ -51,18 +52,40 @@ fn failure(about: &Subject<'_>) -> Option<Failure> {
     (!about.succeeded()).then(|| Failure { message: Some(about.summary.clone()), hint })
 }
 
-/// No workflow has a reviewer yet, so there is nothing that one could have said.
+/// What reviewers said. Where several were asked, the report is of all of them: it passes if each of their items did.
 pub(super) fn review_report(about: &Subject<'_>) -> ReviewReport {
+    let given = || about.reviews.iter().filter_map(|it| it.reviews);
+    let who: BTreeSet<&str> = given().flat_map(|it| &it.given).map(|given| given.reviewer.as_str()).collect();
+    let blocking: Vec<String> = given().flat_map(|it| it.blocking()).map(|text| format!("blocking: {text}")).collect();
+    let passed = |it: &Reviewed<'_>| {
+        let quorum = it.item.review.as_ref().map_or(0, |terms| terms.quorum);
+        it.reviews.is_some_and(|reviews| reviews.fault.is_none() && reviews.passes() >= quorum)
+    };
+    let faults =
+        given().filter(|it| it.fault.is_some()).map(|_| "the reviewer changed what it was to judge".to_owned());
+    let silent = given().filter_map(|it| it.silent.as_ref()).map(|(_, why)| format!("no review: {why}"));
+    let mut violations: Vec<String> = blocking.into_iter().chain(faults).chain(silent).collect();
+    let words: Vec<String> = given().flat_map(|it| &it.given).map(|given| given.summary.clone()).collect();
+    let (verdict, summary) = match about.reviews.iter().all(passed) {
+        _ if who.is_empty() => (ReviewVerdict::Blocked, NOT_REQUESTED.to_owned()),
+        true => (ReviewVerdict::Pass, words.join("; ")),
+        false => (ReviewVerdict::Fail, words.join("; ")),
+    };
+    if who.is_empty() && violations.is_empty() {
+        violations.push(NOT_REQUESTED.to_owned());
+    }
+    let agent_id = if who.is_empty() { "none".to_owned() } else { who.into_iter().collect::<Vec<_>>().join(", ") };
+    let attempts = given().map(|it| it.turns.len() as u64).max();
     ReviewReport {
         run_id: about.run_id.clone(),
         task_id: Some(about.task_id.clone()),
-        attempt: None,
-        reviewer: Reviewer { role: ReviewerRole::Reviewer, agent_id: "none".to_owned(), codex_thread_id: None },
-        reviewed_at: about.until,
-        verdict: ReviewVerdict::Blocked,
-        summary: NOT_REQUESTED.to_owned(),
-        scope_check: ScopeCheck { passed: false, violations: vec![NOT_REQUESTED.to_owned()] },
-        evidence: Vec::new(),
+        attempt: attempts,
+        reviewer: Reviewer { role: ReviewerRole::Reviewer, agent_id, codex_thread_id: None },
+        reviewed_at: about.reviews.iter().filter_map(|it| it.at).max().unwrap_or(about.until),
+        verdict,
+        summary,
+        scope_check: ScopeCheck { passed: violations.is_empty(), violations: crate::bounded(violations) },
+        evidence: about.reviews.iter().filter_map(|it| it.findings.clone()).collect(),
         produced_diff: Some(false),
         notes: None,
     }

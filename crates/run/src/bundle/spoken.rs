@@ -7,7 +7,7 @@ use super::transcript::Part;
 use super::{Content, Piece};
 use crate::Run;
 use contract::documents::ArtifactRef;
-use contract::{AgentType, Event, Fact, ManifestFile, SessionEvent, StepCommitted, StepRef, Usage};
+use contract::{AgentType, Event, Fact, GraphFact, ManifestFile, SessionEvent, StepCommitted, StepRef, Usage};
 use std::collections::BTreeMap;
 
 /// All turns that one kind of agent took for one task.
@@ -51,8 +51,8 @@ pub(super) fn of(run: &Run, events: &[Event], files: &BTreeMap<String, ManifestF
                 let worker = done.step.node.and_then(|node| workers.get(&node).copied());
                 add(&mut all, kind_of(run, done.step, worker), done, opened);
             }
-            Fact::NodeAdded(added) => drop(workers.insert(added.node, &added.terms.worker)),
-            Fact::NodeChanged(changed) => drop(workers.insert(changed.node, &changed.new.worker)),
+            Fact::Graph(GraphFact::NodeAdded(added)) => drop(workers.insert(added.node, &added.terms.worker)),
+            Fact::Graph(GraphFact::NodeChanged(changed)) => drop(workers.insert(changed.node, &changed.new.worker)),
             _ => {}
         }
     }
@@ -82,6 +82,10 @@ fn kind_of(run: &Run, step: StepRef, worker: Option<&str>) -> AgentType {
         return agent.kind;
     }
     match step.item {
+        None if step.node.is_some() => {
+            let agent = contract.intent.as_ref().and_then(|terms| contract.workers.get(&terms.agent));
+            agent.map_or(AgentType::Exec, |agent| agent.kind)
+        }
         None => contract.agents[&step.role].kind,
         Some(place) => {
             let item = &run.items()[place as usize].item;

@@ -38,6 +38,19 @@ pub(super) struct Subject<'a> {
     pub(super) tests: Vec<Tried<'a>>,
     /// When the first of them can have begun.
     pub(super) tests_since: Timestamp,
+    /// What reviewers said, item by item.
+    pub(super) reviews: Vec<Reviewed<'a>>,
+}
+
+/// What reviewers said of an item.
+#[derive(Debug)]
+pub(super) struct Reviewed<'a> {
+    pub(super) item: &'a contract::Item,
+    pub(super) reviews: Option<&'a crate::Reviews>,
+    /// The file that has everything they found.
+    pub(super) findings: Option<ArtifactRef>,
+    /// When the last of them was on record.
+    pub(super) at: Option<Timestamp>,
 }
 
 impl<'a> Subject<'a> {
@@ -64,6 +77,7 @@ impl<'a> Subject<'a> {
             next_steps: next_steps(run),
             tests,
             tests_since: worked.unwrap_or_else(|| record.until()),
+            reviews: (0..run.items().len() as u32).filter_map(|place| reviewed(record, place)).collect(),
         }
     }
 
@@ -95,6 +109,7 @@ impl<'a> Subject<'a> {
             next_steps: NextSteps { suggested_action: action, notes: String::new() },
             tests: tried(record, place..place + 1),
             tests_since: record.worked_at(place).unwrap_or(until),
+            reviews: reviewed(record, place).into_iter().collect(),
         })
     }
 
@@ -126,7 +141,9 @@ fn producer(record: &Record<'_>, place: u32) -> Producer {
 fn head(run: &Run) -> String {
     match (run.landed(), &run.flow) {
         (Some(landing), _) => landing.commit.to_string(),
-        (None, Flow::Batch(_) | Flow::Graph(_)) => run.line().head.commit.to_string(),
+        (None, Flow::Batch(_) | Flow::Graph(_) | Flow::Intent(_) | Flow::Pipeline(_)) => {
+            run.line().head.commit.to_string()
+        }
         (None, Flow::Pdca(_)) if run.tree() == run.started.base.tree => run.started.base.commit.to_string(),
         (None, Flow::Pdca(_)) => run.tree().to_string(),
     }
@@ -135,7 +152,7 @@ fn head(run: &Run) -> String {
 fn gates_of_run(record: &Record<'_>) -> ResultGates {
     match &record.run.flow {
         Flow::Pdca(_) => gates::of_changes(record),
-        Flow::Batch(_) | Flow::Graph(_) => {
+        Flow::Batch(_) | Flow::Graph(_) | Flow::Intent(_) | Flow::Pipeline(_) => {
             let items: Vec<_> = record.run.items().iter().map(|state| (&*state.item, state.ended())).collect();
             gates::of_items(&items)
         }
@@ -144,6 +161,23 @@ fn gates_of_run(record: &Record<'_>) -> ResultGates {
 
 fn receipt(record: &Record<'_>, place: u32) -> Option<ArtifactRef> {
     record.reference("receipt", &format!("{}/RECEIPT.json", change_dir(place)))
+}
+
+/// What reviewers said of an item that somebody was to review.
+fn reviewed<'a>(record: &'a Record<'_>, place: u32) -> Option<Reviewed<'a>> {
+    let state = &record.run.items()[place as usize];
+    state.item.review.as_ref()?;
+    let findings = record.findings_of(place).map(|bytes| {
+        let path = findings_path(&state.item.id);
+        let (size, sha256) = (bytes.len() as u64, sha256(&bytes));
+        reference("findings", &path, &ManifestFile { path: path.clone(), size, blake3: sha256, sha256 })
+    });
+    Some(Reviewed { item: &state.item, reviews: state.reviews.as_deref(), findings, at: record.reviewed_at(place) })
+}
+
+/// Where everything is that reviewers found in a change.
+pub(super) fn findings_path(task: &str) -> String {
+    format!("reviews/{task}/findings.json")
 }
 
 /// The patch beside an item's result. Where nothing was changed it is empty, as git's would be.

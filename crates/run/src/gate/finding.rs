@@ -71,6 +71,12 @@ pub enum Rule {
     ReadOnly,
     /// Something else landed at the same path meanwhile.
     Conflict,
+    /// A contract that an agent wrote asks for what it may not, or is none.
+    Contract,
+    /// A reviewer blocks it, or gave no answer.
+    Review,
+    /// A reviewer changed what it was to judge.
+    ReviewerChanged,
 }
 
 /// One reason why a change may not be.

@@ -127,6 +127,8 @@ impl Odd {
 pub struct Scope {
     /// Files and directories; the whole tree if there are none.
     pub allowed_paths: Vec<RepoPath>,
+    /// What of them may not be changed all the same.
+    pub denied_paths: Vec<RepoPath>,
     /// Where anything may lie that no tree holds.
     pub scratch_paths: Arc<ScratchPaths>,
     /// Whether files may have binary content.
@@ -140,8 +142,8 @@ pub struct Scope {
 impl Scope {
     /// The scope of a contract, with the scratch paths of the policy and the version of the rules it is bound to.
     pub fn new(contract: &contract::Scope, scratch_paths: Arc<ScratchPaths>, rules: u32) -> Scope {
-        let contract::Scope { allowed_paths, allow_binary, named_by_git } = contract.clone();
-        Scope { allowed_paths, scratch_paths, allow_binary, named_by_git, rules }
+        let contract::Scope { allowed_paths, denied_paths, allow_binary, named_by_git } = contract.clone();
+        Scope { allowed_paths, denied_paths, scratch_paths, allow_binary, named_by_git, rules }
     }
 
     /// Whether a change is judged by what it brings, and not by what was there before.
@@ -155,7 +157,10 @@ impl Scope {
     }
 
     fn allows(&self, path: &RepoPath) -> bool {
-        self.allowed_paths.is_empty() || self.allowed_paths.iter().any(|allowed| path.is_within(allowed))
+        let is_allowed =
+            self.allowed_paths.is_empty() || self.allowed_paths.iter().any(|allowed| path.is_within(allowed));
+        // What is refused is refused in every spelling.
+        is_allowed && !self.denied_paths.iter().any(|denied| lies_within(path, denied))
     }
 }
 
@@ -351,7 +356,13 @@ impl Judge<'_> {
         if self.scope.allowed_paths.len() > LISTED_MAX {
             names.push("…");
         }
-        names.join(", ")
+        let mut listed = names.join(", ");
+        if !self.scope.denied_paths.is_empty() {
+            let denied: Vec<&str> = self.scope.denied_paths.iter().take(LISTED_MAX).map(RepoPath::as_str).collect();
+            let outside = if listed.is_empty() { "anything" } else { &listed };
+            listed = format!("{outside} but {}", denied.join(", "));
+        }
+        listed
     }
 }
 

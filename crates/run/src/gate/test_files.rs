@@ -169,7 +169,7 @@ mod tests {
 
     fn command(argv: &[&str]) -> TestCommand {
         let argv = argv.iter().map(|word| (*word).to_owned()).collect();
-        TestCommand { name: "t".to_owned(), argv, must_pass: true }
+        TestCommand { name: "t".to_owned(), argv, must_pass: true, of_whole: false }
     }
 
     #[test]

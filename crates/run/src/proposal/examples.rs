@@ -18,14 +18,14 @@ fn facts(files: &[(&str, &str)], programs: &[&str], installed: &[&str]) -> Facts
 
 #[track_caller]
 fn check_tests(facts: &Facts, expected: &[&str], note: &str) {
-    let Proposal { tests, notes, .. } = propose("do it", facts);
+    let Proposal { tests, notes, .. } = propose("do it", facts, None);
     assert_eq!(tests, expected, "{notes:?}");
     assert!(notes.concat().contains(note) && (note.is_empty() == notes.is_empty()), "{notes:?}");
 }
 
 #[track_caller]
 fn check_scope(sentence: &str, facts: &Facts, expected: &[&str]) {
-    let Proposal { allow, because, .. } = propose(sentence, facts);
+    let Proposal { allow, because, .. } = propose(sentence, facts, None);
     assert_eq!(allow, expected, "{because}");
 }
 
@@ -37,6 +37,26 @@ const PYTHON: [(&str, &str); 6] = [
     ("tests/test_parser.py", "def test_it():\n    pass\n"),
     ("docs/index.md", ""),
 ];
+
+#[test]
+fn a_file_is_meant_whatever_case_it_is_named_in() {
+    let facts = facts(&PYTHON, &["python3"], &[]);
+    check_scope("fixed typo in readme.md", &facts, &["README.md"]);
+    check_scope("say more in Docs/Index.md", &facts, &["docs/index.md"]);
+}
+
+#[test]
+fn tests_that_are_named_after_what_is_wanted_bring_what_they_test() {
+    let rust = [
+        (".gitignore", ""),
+        ("Cargo.lock", ""),
+        ("Cargo.toml", "[package]\nname = \"slug\"\n"),
+        ("src/lib.rs", ""),
+        ("tests/punctuation.rs", ""),
+    ];
+    let Proposal { allow, .. } = propose("slugify must drop punctuation", &facts(&rust, &["cargo"], &[]), None);
+    assert!(allow.contains(&"src/lib.rs".to_owned()), "{allow:?}");
+}
 
 #[test]
 fn python_is_tested_by_what_is_installed() {
@@ -117,7 +137,7 @@ fn wide_python() -> Facts {
 #[test]
 fn what_the_sentence_names_may_change_with_its_tests() {
     let python = wide_python();
-    check_scope("make the parser faster", &python, &["src/calc/parser.py", "tests"]);
+    check_scope("make the parser faster", &python, &["src/calc/parser.py", "tests/test_parser.py"]);
     check_scope("fix src/calc/printer.py", &python, &["src/calc/printer.py", "tests"]);
     check_scope("fix printer.py, please", &python, &["src/calc/printer.py", "tests"]);
     check_scope("update the README", &python, &["README.md"]);
@@ -141,14 +161,98 @@ fn a_scope_that_would_need_an_approval_is_not_proposed() {
 fn owners_and_history_connect_words_with_files() {
     let mut python = wide_python();
     python.owners = Some("# who\n/src/calc/ @org/arithmetic-team\n* @org/everybody\n".to_owned());
-    check_scope("let arithmetic handle floats", &python, &["src/calc", "tests"]);
+    let owned = ["src/calc/parser.py", "src/calc/printer.py", "tests/test_parser.py"];
+    check_scope("let arithmetic handle floats", &python, &owned);
     python.owners = None;
     python.history = vec![
         Commit {
             subject: "Round numbers half even".into(),
             files: vec!["src/calc/printer.py".into(), "gone.py".into()],
+            ..Commit::default()
         },
-        Commit { subject: "Round corners".into(), files: vec!["README.md".into()] },
+        Commit { subject: "Round corners".into(), files: vec!["README.md".into()], ..Commit::default() },
     ];
-    check_scope("numbers must round half away from zero", &python, &["src/calc/printer.py", "tests"]);
+    check_scope("numbers must round half away from zero", &python, &["src/calc/printer.py", "README.md"]);
+}
+
+/// A repository in which every module has sources, tests and a page, and whose commits say which module they are about as
+/// people do: by its name, by a scope in front, by an identifier, or by words that an earlier commit used. The newest first.
+fn made(seed: u64) -> (Facts, Vec<Commit>) {
+    const MODULES: [&str; 24] = [
+        "parser", "printer", "lexer", "cache", "router", "session", "cookie", "logger", "config", "template", "mailer",
+        "queue", "worker", "index", "search", "upload", "image", "theme", "locale", "backup", "report", "chart",
+        "export", "import",
+    ];
+    let mut state = seed;
+    let mut draw = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut files: Vec<String> = vec!["README.md".into(), "CHANGELOG.md".into(), "Makefile".into()];
+    for module in MODULES {
+        files.extend(["mod", "read", "write"].map(|part| format!("src/{module}/{part}.rs")));
+        files.push(format!("tests/{module}_test.rs"));
+        files.push(format!("docs/{module}.md"));
+    }
+    files.sort();
+    let history = (0..240).map(|_| {
+        let (module, part) = (MODULES[draw(MODULES.len())], ["mod", "read", "write"][draw(3)]);
+        let subject = match draw(5) {
+            0 => format!("{module}: handle empty input"),
+            1 => format!("fix({module}): {part} twice"),
+            2 => format!("Make the {module} faster"),
+            3 => format!("Let {module}_{part} fail early"),
+            _ => "Tidy up".to_owned(),
+        };
+        let mut files = vec![format!("src/{module}/{part}.rs")];
+        files.extend((draw(2) == 0).then(|| format!("tests/{module}_test.rs")));
+        files.extend((draw(4) == 0).then(|| "CHANGELOG.md".to_owned()));
+        Commit { subject, files, added: Vec::new() }
+    });
+    let history = history.collect();
+    (Facts { files, ..Facts::default() }, history)
+}
+
+#[test]
+fn most_commits_are_covered_by_a_tenth_of_the_tree() {
+    let (mut facts, commits) = made(7);
+    let (mut covered, tried) = (0, 80);
+    for at in 0..tried {
+        facts.history = commits[at + 1..].to_vec();
+        let Proposal { allow, .. } = propose(&commits[at].subject, &facts, None);
+        let within = |file: &String| allow.iter().any(|path| holds(path, file));
+        let held = facts.files.iter().filter(|file| within(file)).count();
+        assert!(held * 100 <= facts.files.len() * usize::from(SHARE_PERCENT), "{held}: {}", commits[at].subject);
+        covered += usize::from(commits[at].files.iter().all(within));
+    }
+    assert!(covered * 100 >= tried * 60, "{covered} of {tried}");
+}
+
+#[test]
+fn a_protected_file_is_proposed_only_where_the_sentence_means_it() {
+    let mut python = wide_python();
+    python.files.push(".github/workflows/build.yml".into());
+    python.files.sort();
+    python.protected.insert(".github/workflows/build.yml".into());
+    let commit = |subject: &str| Commit {
+        subject: subject.into(),
+        files: vec![".github/workflows/build.yml".into(), "src/calc/parser.py".into()],
+        ..Commit::default()
+    };
+    python.history = vec![commit("Read floats"), commit("Read numbers")];
+    let proposed = |sentence: &str| propose(sentence, &python, None).allow;
+    let protected = ".github/workflows/build.yml".to_owned();
+    assert!(!proposed("make the parser faster").contains(&protected));
+    assert!(proposed("run the workflow on arm, too").contains(&protected));
+    assert!(proposed("let CI run on arm").contains(&protected));
+}
+
+#[test]
+fn the_text_of_files_speaks_for_them() {
+    let mut python = wide_python();
+    python.mentions.insert("half_even".into(), vec!["src/calc/printer.py".into()]);
+    let Proposal { allow, because, is_a_guess, .. } = propose("half_even must round down", &python, None);
+    assert_eq!((allow, because.as_str()), (vec!["src/calc/printer.py".to_owned()], "they speak of what you want"));
+    assert!(!is_a_guess);
+    assert_eq!(searched("let half_even() round like bankersRound, please"), ["half_even", "round", "bankersRound"]);
 }

@@ -1,15 +1,22 @@
-//! Which files may change: those that the sentence names, by path, by name or by directory; else those that owners or
-//! earlier commits connect with its words; else the sources; else the whole tree. Tests go with what they test.
+//! Which files may change: those that the sentence names by their path; else those that it points at most strongly, as far
+//! as they are a small share of the tree; else the sources; else the whole tree. Tests go with what they test.
 
-use super::words::{looks_like_a_file, tokens, words};
-use super::{Facts, holds, is_test, is_wide, name, parent};
-use std::collections::{BTreeMap, BTreeSet};
+use super::rank::{Evidence, Ranked, bare_stem, rank};
+use super::words::{looks_like_a_file, tokens};
+use super::{Facts, SHARE_PERCENT, holds, is_test, is_wide, parent};
+use std::collections::BTreeSet;
 
-/// A word that names more files than this names none of them in particular.
+/// A name that more files have than this means none of them in particular.
 const NAMED_MAX: usize = 8;
 
-/// How many words of a sentence a commit must share with it.
-const SHARED_WORDS_MIN: usize = 2;
+/// However small the repository is, this many files may be proposed.
+const FILES_MIN: usize = 5;
+
+/// However large it is, no more: nobody reads a longer list.
+const ENTRIES_MAX: usize = 100;
+
+/// A directory for new files takes no more than this share of what may be proposed.
+const DIRECTORY_PERCENT_MAX: usize = 50;
 
 /// Endings of files that are written by hand.
 const SOURCES: &[&str] = &[
@@ -17,38 +24,125 @@ const SOURCES: &[&str] = &[
     "swift", "scala", "ex", "exs", "sh", "lua", "vue", "svelte", "html", "css",
 ];
 
+/// Endings of other files that a sentence may ask for.
+const WRITTEN: &[&str] = &["md", "rst", "txt", "json", "yaml", "yml", "toml", "xml", "sql", "csv", "ini", "cfg"];
+
 /// Directories in which tests of a whole project lie.
 const TEST_DIRECTORIES: [&str; 4] = ["tests", "test", "spec", "__tests__"];
 
-/// One way to connect a sentence with paths.
-type Find = fn(&str, &Facts) -> BTreeSet<String>;
+/// A proposed scope.
+pub(super) struct Scope {
+    /// The likeliest first; none means the whole tree.
+    pub(super) allow: Vec<String>,
+    pub(super) because: &'static str,
+    /// Whether nothing but habit speaks for it, so that somebody should be asked.
+    pub(super) is_a_guess: bool,
+}
 
-/// The paths, and where they come from; no path means the whole tree.
-pub(super) fn propose(sentence: &str, facts: &Facts) -> (Vec<String>, String) {
-    let levels: [(Find, &str); 4] = [
-        (named_paths, "you named it"),
-        (named_files, "named after what you want"),
-        (owned, "by CODEOWNERS"),
-        (in_history, "as in earlier commits about it"),
-    ];
-    for (find, because) in levels {
-        let found = find(sentence, facts);
-        if found.is_empty() {
-            continue;
-        }
-        for allow in [with_tests(&found, facts), found.into_iter().collect()] {
+impl Scope {
+    fn guess(allow: Vec<String>, because: &'static str) -> Scope {
+        Scope { allow, because, is_a_guess: true }
+    }
+}
+
+/// Proposes a scope that holds at most this share of the tree, where the sentence names no path.
+pub(super) fn propose(sentence: &str, facts: &Facts, share_percent: Option<u8>) -> Scope {
+    let named = named_paths(sentence, facts);
+    // A new file at the root may be meant, or something else that is written like one.
+    let is_meant = |path: &String| path.contains('/') || is_there(path, facts);
+    if share_percent.is_none() && named.iter().any(is_meant) {
+        for allow in [with_tests(&named, facts), named.into_iter().collect()] {
             if !is_wide(&allow, facts) {
-                return (allow, because.to_owned());
+                return Scope { allow, because: "you named it", is_a_guess: false };
             }
         }
         // More than half of a small repository: nothing is said by it.
-        return (Vec::new(), "a small repository".to_owned());
+        return Scope::guess(Vec::new(), "a small repository");
     }
-    let sources = sources(facts);
-    match sources.is_empty() || is_wide(&sources, facts) {
-        true => (Vec::new(), "nothing narrower is named".to_owned()),
-        false => (sources, "where the sources and tests are".to_owned()),
+    let ranked = rank(sentence, facts);
+    let (mut allow, best) = likeliest(&ranked, &named, facts, share_percent);
+    if share_percent.is_none() && !allow.is_empty() && allow.iter().all(|path| is_test(path)) {
+        allow.splice(0..0, tested(&ranked, facts));
     }
+    let new: Vec<String> = named.into_iter().filter(|path| !is_there(path, facts)).collect();
+    let because = match best {
+        _ if !new.is_empty() => Some("you named it"),
+        Some(evidence) => because(&evidence),
+        None => None,
+    };
+    allow.splice(0..0, new);
+    match (allow.is_empty(), because) {
+        (false, Some(because)) => Scope { allow, because, is_a_guess: false },
+        (false, None) if !facts.history.is_empty() => Scope::guess(allow, "what changes most often here"),
+        _ => {
+            let sources = sources(facts);
+            match sources.is_empty() || is_wide(&sources, facts) {
+                true => Scope::guess(Vec::new(), "nothing narrower is named"),
+                false => Scope::guess(sources, "where the sources and tests are"),
+            }
+        }
+    }
+}
+
+/// What tests are about, where only they were found: they are named after what is wanted more often than sources are.
+fn tested(ranked: &Ranked<'_>, facts: &Facts) -> Option<String> {
+    let is_source =
+        |file: &str| !is_test(file) && file.rsplit_once('.').is_some_and(|(_, ending)| SOURCES.contains(&ending));
+    let best = ranked.files.iter().map(|(file, _)| *file).find(|file| is_source(file));
+    let any = || facts.files.iter().map(String::as_str).find(|file| is_source(file));
+    best.or_else(any).map(str::to_owned)
+}
+
+/// What speaks most for the best of the files; nothing if it is habit.
+fn because(evidence: &Evidence) -> Option<&'static str> {
+    let kinds = [
+        (evidence.named, "named after what you want"),
+        (evidence.owned, "by CODEOWNERS"),
+        (evidence.history, "as in earlier commits about it"),
+        (evidence.text, "they speak of what you want"),
+    ];
+    let best = kinds.into_iter().max_by(|(a, _), (b, _)| a.total_cmp(b));
+    best.filter(|_| evidence.said() > evidence.sum() / 2.0).map(|(_, because)| because)
+}
+
+/// As many of the likeliest files, and of the directories in which new ones may be made, as may be proposed; and the evidence
+/// for the best of them.
+fn likeliest(
+    ranked: &Ranked<'_>,
+    named: &BTreeSet<String>,
+    facts: &Facts,
+    share_percent: Option<u8>,
+) -> (Vec<String>, Option<Evidence>) {
+    let all = facts.files.len();
+    let (share, least) = share_percent.map_or((SHARE_PERCENT, FILES_MIN), |share| (share, 1));
+    let most = (all * usize::from(share) / 100).max(least.min(all / 2));
+    let entries_max = if share_percent.is_some() { usize::MAX } else { ENTRIES_MAX };
+    let is_file = |path: &str| facts.files.binary_search_by(|file| file.as_str().cmp(path)).is_ok();
+    let here = named.iter().filter(|path| is_file(path)).map(|path| (f64::MAX, path.as_str()));
+    let files = ranked.files.iter().map(|(file, evidence)| (evidence.sum(), *file));
+    let fits = |(directory, _): &&(String, f64)| {
+        !directory.is_empty() && (1..=most * DIRECTORY_PERCENT_MAX / 100).contains(&below(directory, facts).count())
+    };
+    let directories = ranked.directories.iter().filter(fits).map(|(directory, weight)| (*weight, directory.as_str()));
+    let mut candidates: Vec<(f64, &str)> = here.chain(files).chain(directories).collect();
+    candidates.sort_by(|(a, one), (b, other)| b.total_cmp(a).then(one.cmp(other)));
+    let (mut held, mut allow) = (BTreeSet::new(), Vec::<String>::new());
+    for (_, path) in candidates {
+        let adds: Vec<&str> = match is_file(path) {
+            true => vec![path],
+            false => below(path, facts).filter(|file| !held.contains(file)).collect(),
+        };
+        let is_held = is_file(path) && held.contains(path);
+        if is_held || held.len() + adds.len() > most || allow.len() >= entries_max {
+            continue;
+        }
+        if !is_file(path) {
+            allow.retain(|other| !holds(path, other));
+        }
+        held.extend(adds);
+        allow.push(path.to_owned());
+    }
+    (allow, ranked.files.first().map(|(_, evidence)| *evidence))
 }
 
 /// What the sentence spells as a path: a file or directory that is there, or a new file.
@@ -61,7 +155,7 @@ fn named_paths(sentence: &str, facts: &Facts) -> BTreeSet<String> {
             continue;
         }
         let there = existing(path, facts);
-        match there.is_empty() && looks_like_a_file(path) && has_directory(parent(path), facts) {
+        match there.is_empty() && could_be_made(path, facts) {
             true => drop(found.insert(path.to_owned())),
             false => found.extend(there),
         }
@@ -69,77 +163,27 @@ fn named_paths(sentence: &str, facts: &Facts) -> BTreeSet<String> {
     found
 }
 
-/// The files and directories whose path ends so; exactly this one where it is there.
+/// Whether a path is one of a new file: `import.meta` is written like one, but is none.
+fn could_be_made(path: &str, facts: &Facts) -> bool {
+    let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let is_known = SOURCES.contains(&ending) || WRITTEN.contains(&ending);
+    looks_like_a_file(path) && has_directory(parent(path), facts) && is_known
+}
+
+/// The files and directories whose path ends so; exactly this one where it is there. People do not mind case in a sentence.
 fn existing(path: &str, facts: &Facts) -> Vec<String> {
-    if has_directory(path, facts) || facts.files.iter().any(|file| file == path) {
+    if is_there(path, facts) {
         return vec![path.to_owned()];
     }
-    let ends = |whole: &str| whole.strip_suffix(path).is_some_and(|before| before.ends_with('/'));
+    let ends = |whole: &str| {
+        let rest = whole.len().checked_sub(path.len()).filter(|at| whole.is_char_boundary(*at));
+        rest.is_some_and(|at| whole[at..].eq_ignore_ascii_case(path) && (at == 0 || whole[..at].ends_with('/')))
+    };
     let files: Vec<String> = facts.files.iter().filter(|file| ends(file)).cloned().collect();
     let directories: BTreeSet<String> =
         facts.files.iter().flat_map(|file| above(file)).filter(|dir| ends(dir)).collect();
     let found: Vec<String> = if files.is_empty() { directories.into_iter().collect() } else { files };
     if found.len() > NAMED_MAX { Vec::new() } else { found }
-}
-
-/// Files and directories that have a word of the sentence for a name.
-fn named_files(sentence: &str, facts: &Facts) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for word in words(sentence) {
-        let singular = word.strip_suffix('s').unwrap_or(&word);
-        let is_named = |file: &&String| {
-            let bare = bare_stem(file);
-            bare == word || bare == singular
-        };
-        let files: Vec<&String> = facts.files.iter().filter(is_named).collect();
-        let sources: Vec<&String> = files.iter().copied().filter(|file| !is_test(file)).collect();
-        // A test alone is named where what it tests is not: the sentence means something else.
-        if !sources.is_empty() && sources.len() <= NAMED_MAX {
-            found.extend(sources.into_iter().cloned());
-            continue;
-        }
-        let directories: BTreeSet<String> =
-            facts.files.iter().flat_map(|file| above(file)).filter(|dir| name(dir).to_lowercase() == word).collect();
-        if files.is_empty() && directories.len() <= NAMED_MAX {
-            found.extend(directories.into_iter().filter(|dir| !is_test(&format!("{dir}/x"))));
-        }
-    }
-    found
-}
-
-/// What a team or a line of CODEOWNERS that a word names owns.
-fn owned(sentence: &str, facts: &Facts) -> BTreeSet<String> {
-    let (words, mut found) = (words(sentence), BTreeSet::new());
-    for line in facts.owners.iter().flat_map(|text| text.lines()) {
-        let mut parts = line.split('#').next().unwrap_or_default().split_whitespace();
-        let Some(pattern) = parts.next() else { continue };
-        let path = pattern.trim_matches('/').trim_end_matches("/*").trim_end_matches("/**");
-        let team = |owner: &str| owner.rsplit('/').next().unwrap_or_default().trim_start_matches('@').to_lowercase();
-        let is_named = parts.map(team).any(|team| team.split(['-', '_']).any(|part| words.iter().any(|it| it == part)));
-        let is_there = !path.contains('*') && facts.files.iter().any(|file| holds(path, file));
-        if is_named && is_there {
-            found.insert(path.to_owned());
-        }
-    }
-    found
-}
-
-/// The files of earlier commits whose subjects share words with the sentence, as far as they are still there.
-fn in_history(sentence: &str, facts: &Facts) -> BTreeSet<String> {
-    let wanted = words(sentence);
-    let mut counts: BTreeMap<&String, usize> = BTreeMap::new();
-    for commit in &facts.history {
-        let said = words(&commit.subject);
-        if wanted.iter().filter(|word| said.contains(word)).count() < SHARED_WORDS_MIN {
-            continue;
-        }
-        for file in commit.files.iter().filter(|file| facts.files.binary_search(file).is_ok()) {
-            *counts.entry(file).or_default() += 1;
-        }
-    }
-    let mut ranked: Vec<(&String, usize)> = counts.into_iter().collect();
-    ranked.sort_by_key(|(file, count)| (usize::MAX - count, *file));
-    ranked.into_iter().take(NAMED_MAX).map(|(file, _)| file.clone()).collect()
 }
 
 /// The directories with sources, and the sources at the root.
@@ -172,12 +216,13 @@ fn with_tests(found: &BTreeSet<String>, facts: &Facts) -> Vec<String> {
     all.iter().filter(|path| !inside(path)).cloned().collect()
 }
 
-/// The name of a file without its endings and without what says that it is a test.
-fn bare_stem(path: &str) -> String {
-    let name = name(path).to_lowercase();
-    let stem = name.trim_start_matches('.').split('.').next().unwrap_or_default();
-    let stem = stem.strip_prefix("test_").unwrap_or(stem);
-    stem.strip_suffix("_test").unwrap_or(stem).to_owned()
+/// The files that lie in a directory.
+fn below<'f>(directory: &'f str, facts: &'f Facts) -> impl Iterator<Item = &'f str> {
+    facts.files.iter().map(String::as_str).filter(move |file| holds(directory, file))
+}
+
+fn is_there(path: &str, facts: &Facts) -> bool {
+    has_directory(path, facts) || facts.files.iter().any(|file| file == path)
 }
 
 fn has_directory(path: &str, facts: &Facts) -> bool {

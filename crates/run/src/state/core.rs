@@ -129,12 +129,11 @@ pub struct Core {
 
 impl Core {
     pub(super) fn new(started: &RunStarted) -> Core {
-        let head = ItemBase { commit: started.base.commit, tree: started.tree };
         Core {
             steps: PersistentVec::default(),
             open: Vec::new(),
             tree: started.tree,
-            line: Line { head, receipt: started.receipt },
+            line: Line { head: started.head(), receipt: started.receipt },
             receipts: Arc::default(),
             landing: None,
             landed: None,

@@ -20,6 +20,8 @@ impl Run {
         match &self.flow {
             Flow::Batch(state) => &state.items,
             Flow::Graph(state) => &state.changes,
+            Flow::Intent(state) => &state.items.items,
+            Flow::Pipeline(state) => &state.items.items,
             Flow::Pdca(_) => &NO_ITEMS,
         }
     }
@@ -27,7 +29,7 @@ impl Run {
     fn pdca(&self) -> Option<&pdca::State> {
         match &self.flow {
             Flow::Pdca(state) => Some(state),
-            Flow::Batch(_) | Flow::Graph(_) => None,
+            Flow::Batch(_) | Flow::Graph(_) | Flow::Intent(_) | Flow::Pipeline(_) => None,
         }
     }
 
@@ -36,6 +38,8 @@ impl Run {
         match &self.flow {
             Flow::Batch(state) => state.contract_digest(&self.started),
             Flow::Graph(state) => state.contract_digest(&self.started),
+            Flow::Intent(state) => state.contract_digest(&self.started),
+            Flow::Pipeline(state) => state.items.contract_digest(&self.started),
             Flow::Pdca(_) => self.started.contract_digest,
         }
     }
@@ -56,7 +60,7 @@ impl Run {
     pub fn worker_of(&self, item: &Item) -> Option<&AgentConfig> {
         match &self.flow {
             Flow::Batch(state) => state.worker(&self.started, &item.worker),
-            Flow::Graph(_) => self.started.contract.workers.get(&item.worker),
+            Flow::Graph(_) | Flow::Intent(_) | Flow::Pipeline(_) => self.started.contract.workers.get(&item.worker),
             Flow::Pdca(_) => None,
         }
     }

@@ -2,6 +2,7 @@
 //! lets into the log only with an approval that was granted and not used; everything else is asked and answered here.
 
 use super::{Core, Outcome, Run};
+use crate::workflow::Flow;
 use contract::{
     Answered, ApprovalId, ApprovalWait, Budgets, CHOICE_MORE, CHOICE_STOP, Event, Fact, RULES_GUARDED_TESTS, Status,
     StepRef, Timestamp, TreeId, Wait, WaitId, WaitKind,
@@ -46,7 +47,8 @@ impl Run {
     }
 
     pub(super) fn ask(&mut self, wait: &Wait) -> Outcome {
-        if wait.kind == WaitKind::Approval {
+        let of_plan = self.intent().is_some_and(|intent| intent.may_ask(&wait.id));
+        if wait.kind == WaitKind::Approval && !of_plan {
             return Err("approvals are asked for by facts of their own".into());
         }
         // Asked again under its name it is the same question: the run was resumed before somebody had answered.
@@ -61,6 +63,9 @@ impl Run {
                 self.hold(wait.kind);
             }
         }
+        if of_plan {
+            self.flow.intent()?.note_asked(wait)?;
+        }
         self.core.waits.insert(wait.id.clone(), wait.clone());
         Ok(())
     }
@@ -72,7 +77,9 @@ impl Run {
 
     pub(super) fn take_answer(&mut self, said: &Answered, ts: Timestamp) -> Outcome {
         let wait = self.core.waits.get(&said.wait).ok_or_else(|| format!("nobody asked {}", said.wait))?;
-        if wait.deadline.is_some_and(|deadline| ts >= deadline) {
+        // What counts without an answer to a plan's question is a fact of its own: whichever comes first holds.
+        let of_plan = self.intent().is_some_and(|intent| intent.asked_by(&said.wait).is_some());
+        if !of_plan && wait.deadline.is_some_and(|deadline| ts >= deadline) {
             return Err(format!("{} could be answered until {}", said.wait, wait.deadline.unwrap_or_default()));
         }
         let kind = require_choice(wait, said)?;
@@ -89,6 +96,9 @@ impl Run {
             (WaitKind::Budget, _) => return Err("more of a budget says how much, and nothing else does".into()),
             (_, Some(_)) => return Err("budgets are raised only where a budget was asked about".into()),
             (_, None) => {}
+        }
+        if let Flow::Intent(intent) = &mut self.flow {
+            intent.note_answered(said)?;
         }
         self.core.waits.remove(&said.wait);
         Arc::make_mut(&mut self.core.answers).push(Arc::new(said.clone()));
@@ -118,7 +128,8 @@ fn require_choice(wait: &Wait, said: &Answered) -> Result<WaitKind, String> {
         false => wait.choices.contains(&said.choice),
     };
     match wait.kind {
-        WaitKind::Approval => Err("an approval is used by a fact of its own".into()),
+        // One that is on the audit log has no choices of its own.
+        WaitKind::Approval if wait.choices.is_empty() => Err("an approval is used by a fact of its own".into()),
         _ if !fits => Err(format!("{} cannot be answered by {:?}", wait.id, said.choice)),
         kind => Ok(kind),
     }

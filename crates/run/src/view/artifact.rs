@@ -1,10 +1,11 @@
 //! Artifacts: the files of a turn and of a change, as far as their being there follows from the log. Every turn that is on
-//! record has exactly one diff; one that changed nothing has an empty one, for which there is no file.
+//! record has exactly one diff; one that changed nothing has an empty one, which is a file only for turns of nodes.
 
 use super::Projector;
+use contract::graph::CONTEXT_PACK;
 use contract::id::derived_uuid;
 use contract::view::graph::{Artifact, ArtifactKind, ArtifactMetadata};
-use contract::{AgentType, Role, StepCommitted, Timestamp};
+use contract::{AgentType, Role, RunId, StepCommitted, Timestamp};
 
 /// A file below the run's directory.
 pub(super) struct File<'f> {
@@ -28,11 +29,21 @@ impl Diff {
     }
 }
 
+/// The id of a file below the run's directory.
+pub fn artifact_id(run: &RunId, dir: &str, path: &str) -> String {
+    derived_uuid(run, &["artifact", dir, path])
+}
+
+/// The id of what a turn changed.
+pub fn diff_id(run: &RunId, step: u32) -> String {
+    derived_uuid(run, &["diff", &step.to_string()])
+}
+
 impl Projector {
     pub(super) fn artifact(&self, node_id: &str, file: &File<'_>, ts: Timestamp) -> Artifact {
         let File { kind, dir, path, step, change } = file;
         Artifact {
-            id: derived_uuid(&self.id, &["artifact", dir, path]),
+            id: artifact_id(&self.id, dir, path),
             run_id: self.id,
             node_id: node_id.to_owned(),
             kind: *kind,
@@ -60,7 +71,7 @@ impl Projector {
     }
 
     pub(super) fn diff_id(&self, step: u32) -> String {
-        derived_uuid(&self.id, &["diff", &step.to_string()])
+        diff_id(&self.id, step)
     }
 
     /// Where the run lies outside of its repository, its directory is absolute already.
@@ -74,7 +85,7 @@ impl Projector {
 
 /// The files that a turn on record has left, besides its diff.
 pub(super) fn of_turn(done: &StepCommitted, kind: Option<AgentType>) -> Vec<(ArtifactKind, &'static str)> {
-    use ArtifactKind::{Log, Prompt, Report, Transcript};
+    use ArtifactKind::{Contextpack, Log, Prompt, Report, Transcript};
     let mut files = vec![(Log, "logs/stdout.txt"), (Log, "logs/stderr.txt")];
     let was_told = !matches!(
         done.process,
@@ -90,6 +101,9 @@ pub(super) fn of_turn(done: &StepCommitted, kind: Option<AgentType>) -> Vec<(Art
     }
     if done.step.role == Role::Check && done.end == contract::TurnEnd::Answered {
         files.extend([(Report, "verdict.json"), (Report, "scorecard.md")]);
+    }
+    if done.step.node.is_some() && done.end == contract::TurnEnd::Answered {
+        files.push((Contextpack, CONTEXT_PACK));
     }
     files.push((Report, "output.json"));
     files

@@ -133,7 +133,10 @@ impl Projector {
     }
 
     pub(super) fn question_asked(&mut self, wait: &Wait, out: &mut Out) {
-        let place = wait.about.map_or_else(|| self.first_open(), |step| self.place(step));
+        let place = match wait.about {
+            Some(step) => self.place(step),
+            None => self.asking_node(&wait.id.0).unwrap_or_else(|| self.first_open()),
+        };
         let Some(node_id) = self.nodes.get(place).map(|state| state.node.id.clone()) else { return };
         let question_id = wait.id.to_string();
         if self.waiting.contains_key(&question_id) {

@@ -43,8 +43,13 @@ impl Projector {
             Fact::ChangeStarted { .. } => self.change_run(out, |run| run.phase = Phase::Verify),
             Fact::PatchApplied(applied) => self.patch_applied(applied, out),
             Fact::ChangeDropped(dropped) => self.change_dropped(dropped, out),
-            Fact::GateFailed { item, gate, findings } => self.gate_failed(*item, *gate, false, findings, out),
-            Fact::PolicyViolation { item, gate, findings } => self.gate_failed(*item, *gate, true, findings, out),
+            Fact::GateFailed { item, gate, findings } => {
+                self.gate_failed(self.node_of_item(*item), *gate, false, findings, out);
+            }
+            Fact::PolicyViolation { item, node, gate, findings } => {
+                let place = item.map(|item| self.node_of_item(item)).or(node.map(|place| place as usize));
+                self.gate_failed(place.unwrap_or(usize::MAX), *gate, true, findings, out);
+            }
             Fact::ItemEnded(ended) if self.is_graph() => self.graph_change_ended(ended, out),
             Fact::ItemEnded(ended) => self.item_ended(ended, out),
             Fact::ApprovalAsked { step, wait } => self.approval_asked(*step, wait, out),
@@ -53,23 +58,9 @@ impl Projector {
             Fact::Asked(wait) => self.question_asked(wait, out),
             Fact::Answered(said) => self.question_answered(said, out),
             Fact::Landed(_) | Fact::LandingDeclined(_) => self.change_run(out, |_| ()),
-            Fact::NodeAdded(_)
-            | Fact::NodeChanged(_)
-            | Fact::NodeHeld { .. }
-            | Fact::NodeReset { .. }
-            | Fact::NodeRemoved { .. }
-            | Fact::EdgeSet(_)
-            | Fact::EdgeRemoved { .. }
-            | Fact::MessageSent(_)
-            | Fact::HandoffSent(_)
-            | Fact::NodeWished { .. }
-            | Fact::NodeAsked(_)
-            | Fact::NodeAnswered(_)
-            | Fact::ModeChanged(_)
-            | Fact::PhaseChanged(_)
-            | Fact::DoneMarked { .. }
-            | Fact::ChangeProposed(_)
-            | Fact::RunStalled(_) => self.graph_fact(&event.fact, out),
+            Fact::Graph(fact) => self.graph_fact(fact, out),
+            Fact::Intent(fact) => self.intent_fact(fact, out),
+            Fact::Pipeline(fact) => self.pipeline_fact(fact, out),
             Fact::WorkSaved { .. }
             | Fact::OutputSchemaEnforced { .. }
             | Fact::ChangeInterrupted { .. }
@@ -96,6 +87,7 @@ impl Projector {
         let contract = &started.contract;
         self.run_dir = started.run_dir.as_str().into();
         self.workers = Arc::new(contract.workers.clone());
+        self.intent_agent = contract.intent.as_ref().map(|terms| terms.agent.as_str().into());
         self.protocol_retries = contract.limits.protocol_retries.unwrap_or_default();
         let (mode, global_mode) = match &contract.graph {
             Some(graph) => (graph.mode, graph.global_mode),
@@ -118,6 +110,7 @@ impl Projector {
             message: None,
             seq: None,
             partial: false,
+            layout: None,
             nodes: BTreeMap::new(),
             edges: BTreeMap::new(),
             artifacts: BTreeMap::new(),
@@ -141,12 +134,12 @@ impl Projector {
         }
     }
 
-    fn edge(&self, from: String, to: String, kind: EdgeKind, label: &str) -> Edge {
+    pub(super) fn edge(&self, from: String, to: String, kind: EdgeKind, label: &str) -> Edge {
         let id = derived_uuid(&self.id, &["edge", &from, &to]);
         Edge { id, from, to, bidirectional: false, kind, label: label.to_owned() }
     }
 
-    fn item_added(&mut self, added: &ItemAdded, out: &mut Out) {
+    pub(super) fn item_added(&mut self, added: &ItemAdded, out: &mut Out) {
         let item = &added.item;
         let needs: Arc<[u32]> = item.needs.iter().filter_map(|name| self.places.get(name).copied()).collect();
         if let Some(agent) = added.addition.as_ref().and_then(|addition| addition.agent.as_ref()) {
@@ -199,7 +192,7 @@ impl Projector {
             state.touch(ts);
             state.connect(ConnectionStatus::Connected);
         });
-        if step.node.is_some() {
+        if step.node.is_some() && self.is_graph() {
             self.take_inbox(place, out);
         }
     }
@@ -252,18 +245,18 @@ impl Projector {
 
     fn step_committed(&mut self, done: &StepCommitted, out: &mut Out) {
         let (place, ts) = (self.place(done.step), out.ts);
-        let Some(node) = self.nodes.get(place).map(|state| state.node.clone()) else { return };
+        let Some((node, kind)) = self.nodes.get(place).map(|state| (state.node.clone(), state.kind)) else { return };
         let status = match done.end {
             TurnEnd::Answered => None,
             TurnEnd::Interrupted => Some(MessageEnd::Interrupted),
             TurnEnd::Failed | TurnEnd::ProtocolError | TurnEnd::TimedOut => Some(MessageEnd::Failed),
         };
-        if done.step.node.is_some() {
+        if done.step.node.is_some() && self.is_graph() {
             let gives_back = self.gives_back(place, done);
             self.close_node_turn(place, gives_back, done.end == TurnEnd::ProtocolError, out);
         }
         self.close(place, status, &done.summary, out);
-        for (kind, path) in artifact::of_turn(done, node.agent) {
+        for (kind, path) in artifact::of_turn(done, kind) {
             let file = File { kind, dir: &done.dir, path, step: Some(done.step.index), change: None };
             self.tell_artifact(self.artifact(&node.id, &file, ts), out);
         }
@@ -283,7 +276,8 @@ impl Projector {
             state.last = Some(last);
         });
         // What a worker left is judged next, unless others still work.
-        let judged = !self.is_loop() && !self.is_graph() && status.is_none() && self.open == 0;
+        let judged =
+            !self.is_loop() && !self.is_graph() && done.step.item.is_some() && status.is_none() && self.open == 0;
         self.change_run(out, |run| run.phase = if judged { Phase::Verify } else { run.phase });
     }
 
@@ -329,7 +323,7 @@ impl Projector {
     fn step_lost(&mut self, step: StepRef, out: &mut Out) {
         let (place, ts) = (self.place(step), out.ts);
         let summary = "interrupted";
-        if step.node.is_some() {
+        if step.node.is_some() && self.is_graph() {
             self.close_node_turn(place, true, false, out);
         }
         self.close(place, Some(MessageEnd::Interrupted), "The turn was interrupted before anything was kept.", out);
@@ -408,8 +402,8 @@ impl Projector {
         }
     }
 
-    fn gate_failed(&mut self, item: u32, gate: Gate, violation: bool, findings: &[String], out: &mut Out) {
-        let (place, ts) = (self.node_of_item(item), out.ts);
+    fn gate_failed(&mut self, place: usize, gate: Gate, violation: bool, findings: &[String], out: &mut Out) {
+        let ts = out.ts;
         self.tell_gate(place, gate, violation, findings, out);
         let summary = short(&format!("{gate}: {}", findings.join("; ")));
         self.progress(place, out, |state| {

@@ -14,7 +14,7 @@ use contract::view::graph::{
     Connection, ConnectionStatus, Message, Node, NodeStatus, Resolution, ResolutionStatus, Session,
 };
 use contract::view::stream::StreamBody;
-use contract::{AgentType, Fact, ItemEnded, ItemStatus, NodeTerms, RunId, StepCommitted, Timestamp, TurnEnd};
+use contract::{AgentType, GraphFact, ItemEnded, ItemStatus, NodeTerms, RunId, StepCommitted, Timestamp, TurnEnd};
 use serde_json::{Map, json};
 use std::sync::Arc;
 
@@ -45,8 +45,9 @@ fn shown(run: &RunId, terms: &NodeTerms, kind: Option<AgentType>, ts: Timestamp)
         }),
         inbox_count: Some(0),
         custom_system_prompt: terms.custom_system_prompt.clone(),
-        agent: kind,
+        agent: Some(terms.worker.clone()),
         model: terms.model.clone(),
+        scope: terms.scope.clone(),
     }
 }
 
@@ -60,41 +61,41 @@ fn show(node: &mut Node, terms: &NodeTerms, kind: Option<AgentType>) {
 
 impl Projector {
     /// A fact that only a graph has.
-    pub(super) fn graph_fact(&mut self, fact: &Fact, out: &mut Out) {
+    pub(super) fn graph_fact(&mut self, fact: &GraphFact, out: &mut Out) {
         match fact {
-            Fact::NodeAdded(added) => self.node_added(added, out),
-            Fact::NodeChanged(changed) => self.node_changed(changed, out),
-            Fact::NodeHeld { node, held, .. } => self.node_held(*node as usize, *held, out),
-            Fact::NodeReset { node, .. } => self.progress(*node as usize, out, |state| {
+            GraphFact::NodeAdded(added) => self.node_added(added, out),
+            GraphFact::NodeChanged(changed) => self.node_changed(changed, out),
+            GraphFact::NodeHeld { node, held, .. } => self.node_held(*node as usize, *held, out),
+            GraphFact::NodeReset { node, .. } => self.progress(*node as usize, out, |state| {
                 state.node.session.session_id = String::new();
                 state.node.summary = "reset: its conversation begins anew".to_owned();
             }),
-            Fact::NodeRemoved { node, .. } => self.node_removed(*node as usize, out),
-            Fact::EdgeSet(set) => self.edge_set(set, out),
-            Fact::EdgeRemoved { edge, .. } => {
+            GraphFact::NodeRemoved { node, .. } => self.node_removed(*node as usize, out),
+            GraphFact::EdgeSet(set) => self.edge_set(set, out),
+            GraphFact::EdgeRemoved { edge, .. } => {
                 out.tell(StreamBody::EdgeDeleted { edge_id: edge.clone() });
                 self.change_run(out, |_| ());
             }
-            Fact::MessageSent(message) => self.message_sent(message, out),
-            Fact::HandoffSent(sent) => self.handoff_sent(sent, out),
-            Fact::NodeAsked(asked) => self.node_asked(asked, out),
-            Fact::NodeAnswered(answered) => self.node_answered(answered, out),
-            Fact::ModeChanged(ModeChanged { new: (mode, global_mode), .. }) => {
+            GraphFact::MessageSent(message) => self.message_sent(message, out),
+            GraphFact::HandoffSent(sent) => self.handoff_sent(sent, out),
+            GraphFact::NodeAsked(asked) => self.node_asked(asked, out),
+            GraphFact::NodeAnswered(answered) => self.node_answered(answered, out),
+            GraphFact::ModeChanged(ModeChanged { new: (mode, global_mode), .. }) => {
                 self.change_run(out, |run| (run.mode, run.global_mode) = (*mode, *global_mode));
             }
-            Fact::PhaseChanged(PhaseChanged { new, .. }) => self.change_run(out, |run| run.phase = *new),
-            Fact::DoneMarked { node: Some(node), .. } => {
+            GraphFact::PhaseChanged(PhaseChanged { new, .. }) => self.change_run(out, |run| run.phase = *new),
+            GraphFact::DoneMarked { node: Some(node), .. } => {
                 self.progress(*node as usize, out, |state| {
                     state.node.summary = short(&format!("done: {}", state.node.summary))
                 });
             }
-            Fact::DoneMarked { node: None, .. } => self.change_run(out, |_| ()),
-            Fact::ChangeProposed(proposed) => {
+            GraphFact::DoneMarked { node: None, .. } => self.change_run(out, |_| ()),
+            GraphFact::ChangeProposed(proposed) => {
                 Arc::make_mut(&mut self.proposed_by).push(proposed.node);
                 self.progress(proposed.node as usize, out, |state| state.node.summary = "change is judged".to_owned());
             }
-            Fact::RunStalled(stalled) => self.stalled(stalled, out),
-            _ => {}
+            GraphFact::RunStalled(stalled) => self.stalled(stalled, out),
+            GraphFact::NodeWished { .. } => {}
         }
     }
 
@@ -103,9 +104,10 @@ impl Projector {
     }
 
     fn node_added(&mut self, added: &NodeAdded, out: &mut Out) {
-        let node = shown(&self.id, &added.terms, self.kind_of(&added.terms), out.ts);
+        let kind = self.kind_of(&added.terms);
+        let node = shown(&self.id, &added.terms, kind, out.ts);
         self.touch(self.nodes.len()..self.nodes.len() + 1, out);
-        self.nodes.push(Arc::new(NodeState::of_graph(node.clone())));
+        self.nodes.push(Arc::new(NodeState::of_graph(node.clone(), kind)));
         self.change_run_and_nodes(out, vec![node], |_| ());
     }
 
@@ -113,6 +115,7 @@ impl Projector {
         let (kind, is_other) = (self.kind_of(&changed.new), changed.old.worker != changed.new.worker);
         self.change_node(changed.node as usize, out, |state| {
             show(&mut state.node, &changed.new, kind);
+            state.kind = kind;
             if is_other {
                 state.node.session.session_id = String::new();
             }

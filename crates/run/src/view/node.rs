@@ -2,6 +2,7 @@
 //! that a turn is given (`spec.rs`), so a node never shows more than its agent has.
 
 use crate::workflow::graph::rights::permissions_mode;
+use contract::documents::plan::{NodeSpec, Work};
 use contract::view::graph::{
     Capabilities, Connection, ConnectionStatus, Node, NodeStatus, Permissions, Provider, Session,
 };
@@ -14,6 +15,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub(super) struct NodeState {
     pub(super) node: Node,
+    /// The kind of its agent.
+    pub(super) kind: Option<AgentType>,
     /// What it is asked for.
     pub(super) goal: Arc<str>,
     /// The places of the items that it needs.
@@ -72,11 +75,13 @@ impl NodeState {
             Role::Do => ("Do", "implementer"),
             Role::Check => ("Check", "reviewer"),
             Role::Act => ("Act", "implementer"),
-            Role::Worker | Role::Node => ("Worker", "implementer"),
+            Role::Reviewer => ("Reviewer", "reviewer"),
+            Role::Pm | Role::TechLead => ("Planner", "planner"),
+            Role::Worker | Role::Node | Role::Decide | Role::Execute => ("Worker", "implementer"),
         };
         let node =
             node(run, super::node_id(run, step), (label.to_owned(), template.to_owned()), agent, (works, shell), ts);
-        NodeState::new(node, Arc::clone(goal), Arc::default())
+        NodeState::new(node, agent, Arc::clone(goal), Arc::default())
     }
 
     pub(super) fn of_item(
@@ -98,17 +103,37 @@ impl NodeState {
             node.summary = summary;
             node.connection = Some(connection(ConnectionStatus::Disconnected, None));
         }
-        NodeState { ended, ..NodeState::new(node, item.goal.as_str().into(), needs) }
+        NodeState { ended, ..NodeState::new(node, agent, item.goal.as_str().into(), needs) }
     }
 
-    fn new(node: Node, goal: Arc<str>, needs: Arc<[u32]>) -> NodeState {
+    /// A node of a plan.
+    pub(super) fn of_plan(
+        run: &RunId,
+        spec: &NodeSpec,
+        place: u32,
+        agent: Option<&AgentConfig>,
+        ts: Timestamp,
+    ) -> NodeState {
+        let id = super::plan::plan_node_id(run, place);
+        let by_agent = match &spec.work {
+            Work::Turn | Work::Decision { by_agent: true, .. } => agent,
+            _ => None,
+        };
+        let names = (spec.id.clone(), spec.kind.as_str().to_owned());
+        let node = node(run, id, names, by_agent, (false, ShellRight::Never), ts);
+        let needs = spec.awaits().map(|place| super::plan::BEFORE_PLAN as u32 + place).collect();
+        NodeState { briefed: true, ..NodeState::new(node, by_agent, spec.id.as_str().into(), needs) }
+    }
+
+    fn new(node: Node, agent: Option<&AgentConfig>, goal: Arc<str>, needs: Arc<[u32]>) -> NodeState {
         let (turn, last, removed) = (None, None, false);
-        NodeState { node, goal, needs, briefed: false, turn, last, ended: false, removed, protocol_errors: 0 }
+        let kind = agent.map(|agent| agent.kind);
+        NodeState { node, kind, goal, needs, briefed: false, turn, last, ended: false, removed, protocol_errors: 0 }
     }
 
     /// A node that somebody made; what it is asked for is sent to it.
-    pub(super) fn of_graph(node: Node) -> NodeState {
-        NodeState { briefed: true, ..NodeState::new(node, Arc::from(""), Arc::default()) }
+    pub(super) fn of_graph(node: Node, kind: Option<AgentType>) -> NodeState {
+        NodeState { briefed: true, kind, ..NodeState::new(node, None, Arc::from(""), Arc::default()) }
     }
 
     /// More waits for its next turn.
@@ -118,8 +143,14 @@ impl NodeState {
 
     /// Has it be at work, or not.
     pub(super) fn connect(&mut self, status: ConnectionStatus) {
-        let heard = self.node.connection.as_ref().and_then(|before| before.last_output_at);
-        self.node.connection = Some(connection(status, heard));
+        let before = self.node.connection.as_ref();
+        let heard = before.and_then(|before| before.last_output_at);
+        // Whoever starts or ends a turn was alive then.
+        let alive = match status {
+            ConnectionStatus::Connected | ConnectionStatus::Idle => Some(self.node.last_activity_at),
+            ConnectionStatus::Disconnected => before.and_then(|before| before.last_heartbeat_at),
+        };
+        self.node.connection = Some(Connection { last_heartbeat_at: alive, ..connection(status, heard) });
     }
 
     /// It did something.
@@ -172,8 +203,9 @@ fn node(
         connection: Some(connection(ConnectionStatus::Idle, None)),
         inbox_count: Some(0),
         custom_system_prompt: None,
-        agent: kind,
+        agent: kind.map(|kind| kind.as_str().to_owned()),
         model: agent.and_then(|agent| agent.model.clone()),
+        scope: Vec::new(),
     }
 }
 

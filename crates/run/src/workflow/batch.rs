@@ -9,8 +9,8 @@ use crate::items::queues::Queues;
 use crate::items::{self, ItemStage, ItemState, Items, Worked};
 use crate::state::{Core, OpenTurn, Outcome, StepRecord};
 use contract::{
-    Addition, AgentConfig, Digest, ItemAdded, ItemBase, ItemEnded, ItemStatus, Reason, Role, RunStarted, Status,
-    StepCommitted, StepRef, TurnEnd,
+    Addition, AgentConfig, Digest, ItemAdded, ItemBase, ItemEnded, ItemStatus, PipelineFact, Reason, Role, RunStarted,
+    Status, StepCommitted, StepRef, TurnEnd,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,12 +26,20 @@ pub struct State {
     pub level_base: Option<(u32, ItemBase)>,
     /// Agents that came with items which were added, by name.
     pub agents: Arc<BTreeMap<String, AgentConfig>>,
+    /// The place of an item whose reviewer changed something.
+    fault: Option<u32>,
 }
 
 /// The law: how facts change the state of a batch.
 impl State {
     pub(super) fn new() -> State {
-        State { items: Items::default(), queues: Queues::default(), level_base: None, agents: Arc::default() }
+        State {
+            items: Items::default(),
+            queues: Queues::default(),
+            level_base: None,
+            agents: Arc::default(),
+            fault: None,
+        }
     }
 
     pub(crate) fn add(&mut self, core: &Core, started: &RunStarted, added: &ItemAdded) -> Outcome {
@@ -56,7 +64,7 @@ impl State {
         Ok(())
     }
 
-    fn add_later(&mut self, started: &RunStarted, added: &ItemAdded) -> Outcome {
+    pub(super) fn add_later(&mut self, started: &RunStarted, added: &ItemAdded) -> Outcome {
         let Some(Addition { contract, agent }) = &added.addition else {
             return Err("items come in their order, and no more than there are".into());
         };
@@ -123,15 +131,23 @@ impl State {
             return Err(format!("step {} cannot come next", step.dir_name()));
         }
         let state = self.item(step.item.ok_or("a turn of a batch is about an item")?)?;
+        if let Some(worked) = state.in_review() {
+            return match turn.base.as_ref() == Some(&worked.base) {
+                true => self.change_item_of(step, |state| state.open(turn)),
+                false => Err("a reviewer is shown what was worked on".into()),
+            };
+        }
         if !state.needs.iter().all(|need| self.items[*need as usize].succeeded()) {
             return Err(format!("item {} needs what has not succeeded", state.item.id));
         }
         let level = state.level;
-        let on_line = |base: &&ItemBase| {
-            **base == core.line.head || self.level_base.as_ref().is_some_and(|(_, started)| started == *base)
+        let own_start = state.start.is_some();
+        let on_line = |base: &&ItemBase| match state.start.as_deref() {
+            Some(start) => start == *base,
+            None => **base == core.line.head || self.level_base.as_ref().is_some_and(|(_, started)| started == *base),
         };
         let base = turn.base.as_ref().filter(on_line).cloned().ok_or("an item starts from the run's line")?;
-        if self.level_base.as_ref().is_none_or(|(started, _)| *started != level) {
+        if !own_start && self.level_base.as_ref().is_none_or(|(started, _)| *started != level) {
             self.level_base = Some((level, base));
         }
         self.change_item_of(step, |state| state.open(turn))
@@ -164,8 +180,38 @@ impl State {
         })
     }
 
+    /// Applies what is said of reviews.
+    pub(crate) fn review(&mut self, fact: &PipelineFact) -> Outcome {
+        let place = fact.item();
+        self.item(place)?;
+        let mut fault = false;
+        self.items.update(place as usize, |state| {
+            let state = Arc::make_mut(state);
+            match fact {
+                PipelineFact::ReviewAsked { .. } => state.ask_for_review(),
+                PipelineFact::ReviewResult(given) => state.take_review(given),
+                PipelineFact::ReviewerGateResult { step, passed, after, .. } => {
+                    fault = !passed;
+                    state.require_reviewer_gate(*step, *passed, *after)
+                }
+                _ => Err("only a pipeline has contracts that agents write".into()),
+            }
+        })?;
+        if fault {
+            self.fault = Some(place);
+        }
+        Ok(())
+    }
+
+    /// The item whose reviewer changed something.
+    pub fn fault(&self) -> Option<&str> {
+        self.fault.map(|place| self.items[place as usize].item.id.as_str())
+    }
+
     pub(super) fn require_protocol_error(&self, step: StepRef) -> Outcome {
-        let last = self.item(step.item.unwrap_or(u32::MAX))?.turns.last();
+        let state = self.item(step.item.unwrap_or(u32::MAX))?;
+        let of_review = state.reviews.as_ref().and_then(|reviews| reviews.turns.last());
+        let last = if step.role == Role::Reviewer { of_review } else { state.turns.last() };
         match last.is_some_and(|turn| turn.step == step && turn.end == TurnEnd::ProtocolError) {
             true => Ok(()),
             false => Err("no protocol error is expected here".into()),
@@ -175,6 +221,11 @@ impl State {
     /// Only an answer that counts was checked against a schema, and only to the one that its contract binds.
     pub(crate) fn require_enforced(&self, step: StepRef, sha256: &Digest) -> Outcome {
         let state = self.item(step.item.unwrap_or(u32::MAX))?;
+        if step.role == Role::Reviewer {
+            let last = state.reviews.as_ref().and_then(|reviews| reviews.turns.last());
+            let answered = last.is_some_and(|turn| turn.step == step && turn.end == TurnEnd::Answered);
+            return if answered { Ok(()) } else { Err("no answer was held to this schema here".into()) };
+        }
         let bound = state.item.output_schema.as_ref().is_some_and(|schema| schema.sha256 == *sha256);
         let answered = |turn: &Arc<StepRecord>| turn.step == step && turn.end == TurnEnd::Answered;
         match bound && state.turns.last().is_some_and(answered) {
@@ -186,7 +237,7 @@ impl State {
     /// What an agent asks for it asks for in its turn.
     pub(crate) fn require_working(&self, place: u32) -> Outcome {
         match self.item(place)?.stage {
-            ItemStage::Working(_) => Ok(()),
+            ItemStage::Working(_) | ItemStage::InReview(_, Some(_)) => Ok(()),
             _ => Err(format!("nobody works on item {place}")),
         }
     }
@@ -221,7 +272,7 @@ impl State {
 
     /// Whether every item has come to its end.
     pub(super) fn is_judged(&self, started: &RunStarted) -> bool {
-        !self.items.is_empty() && self.is_complete(started) && self.level().is_none()
+        !self.items.is_empty() && self.is_complete(started) && self.level().is_none() && self.fault.is_none()
     }
 
     pub(super) fn passed(&self) -> bool {
@@ -231,6 +282,11 @@ impl State {
     /// The level that is being worked on; none when all have come to their end.
     fn level(&self) -> Option<u32> {
         self.items.summary().level()
+    }
+
+    /// Whether an item has not come to its end.
+    pub(crate) fn has_open(&self) -> bool {
+        self.level().is_some()
     }
 
     /// The first item from this place on about which something can be done: its level is being worked on, and what must end
@@ -251,6 +307,12 @@ impl State {
 
     pub(super) fn base_for(&self, core: &Core, place: u32) -> Option<ItemBase> {
         let state = self.items.get(place as usize)?;
+        if let Some(worked) = state.in_review() {
+            return Some(worked.base.clone());
+        }
+        if let Some(start) = &state.start {
+            return Some((**start).clone());
+        }
         let waited = state.reconciles() || state.follows;
         Some(match &self.level_base {
             Some((level, base)) if *level == state.level && !waited => base.clone(),
@@ -291,6 +353,10 @@ pub(super) fn due<'r>(run: &'r Run, state: &'r State, place: u32) -> Box<dyn Ite
     if run.core.landed.is_some() {
         return Box::new(std::iter::once(end(run, state)));
     }
+    if let Some(item) = state.fault().filter(|_| run.core.open.is_empty()) {
+        let message = format!("a reviewer of {item} changed what it was to judge");
+        return Box::new(std::iter::once(over(Status::Failed, Some(Reason::SystemFault), message)));
+    }
     if state.level().is_none() {
         return Box::new(std::iter::once(if run.has_to_land() { Due::Land } else { end(run, state) }));
     }
@@ -322,8 +388,11 @@ fn due_of(run: &Run, place: u32, item: &ItemState) -> Due {
     if item.is_to_be_judged() {
         return Due::Item { item: place };
     }
-    let (index, attempt) = (run.next_index(), item.turns.len() as u32 + 1);
-    Due::Turn(StepRef { index, role: Role::Worker, iteration: 1, attempt, item: Some(place), node: None })
+    let (role, attempt) = match item.needs_reviewer() {
+        true => (Role::Reviewer, item.review_attempt()),
+        false => (item.role, item.turns.len() as u32 + 1),
+    };
+    Due::Turn(StepRef { index: run.next_index(), role, iteration: 1, attempt, item: Some(place), node: None })
 }
 
 /// The end of the run: that of its only item, or whether all of them succeeded.
@@ -348,7 +417,7 @@ fn end(run: &Run, state: &State) -> Due {
     over(status, reason, message)
 }
 
-fn status_of(status: ItemStatus) -> Status {
+pub(super) fn status_of(status: ItemStatus) -> Status {
     match status {
         ItemStatus::Success => Status::Succeeded,
         ItemStatus::Failure => Status::Failed,

@@ -60,12 +60,23 @@ fn spent_on(run: &Run) -> Vec<String> {
             let of_role = |role: Role| run.core.steps.iter().filter(move |record| record.step.role == role);
             Role::PDCA.into_iter().filter_map(|role| spent(role.as_str(), of_role(role))).collect()
         }
-        Flow::Batch(state) => state.items.iter().filter_map(|item| spent(&item.item.id, item.turns.iter())).collect(),
+        Flow::Intent(state) => {
+            let items = state.items.items.iter().filter_map(|item| spent(&item.item.id, item.turns.iter()));
+            let of_node = |place: u32| run.core.steps.iter().filter(move |record| record.step.node == Some(place));
+            let nodes = state.nodes().iter().zip(0..);
+            items.chain(nodes.filter_map(|(node, place)| spent(&node.spec.id, of_node(place)))).collect()
+        }
+        Flow::Batch(state) => spent_on_items(state),
+        Flow::Pipeline(state) => spent_on_items(&state.items),
         Flow::Graph(state) => {
             let of_node = |place: u32| run.core.steps.iter().filter(move |record| record.step.node == Some(place));
             state.present().filter_map(|(place, node)| spent(&node.terms.label, of_node(place))).collect()
         }
     }
+}
+
+fn spent_on_items(state: &super::batch::State) -> Vec<String> {
+    state.items.iter().filter_map(|item| spent(&item.item.id, item.turns.iter())).collect()
 }
 
 fn spent<'r>(on: &str, turns: impl Iterator<Item = &'r Arc<StepRecord>>) -> Option<String> {

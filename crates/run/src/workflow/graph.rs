@@ -5,9 +5,12 @@
 //! Here is the state and its part of the law. What is due is in [`due`], what an answer leads to in [`outcome`], what a node
 //! may do in [`rights`], and when a run counts as stalled in [`stall`].
 
+pub mod calls;
 pub(super) mod due;
 pub mod edit;
+pub mod fork;
 pub mod outcome;
+pub mod references;
 pub mod rights;
 mod stall;
 
@@ -20,7 +23,7 @@ use contract::graph::{
 };
 use contract::view::graph::{Edge, GlobalMode, MessageRole, Phase, RunMode};
 use contract::{
-    Addition, ApprovalId, Digest, Fact, GraphTerms, ItemBase, ItemEnded, ItemStatus, NodeTerms, Reason, Role,
+    Addition, ApprovalId, Digest, GraphFact, GraphTerms, ItemBase, ItemEnded, ItemStatus, NodeTerms, Reason, Role,
     RunStarted, StepCommitted, StepRef, Taken, Timestamp, TreeId, TurnEnd,
 };
 use stall::Repeats;
@@ -282,38 +285,37 @@ impl State {
     }
 
     /// Applies a fact that only a graph has.
-    pub(crate) fn apply(&mut self, core: &Core, started: &RunStarted, fact: &Fact, ts: Timestamp) -> Outcome {
+    pub(crate) fn apply(&mut self, core: &mut Core, started: &RunStarted, fact: &GraphFact, ts: Timestamp) -> Outcome {
         if core.has_begun_to_land() {
             return Err("a graph that begins to land changes no more".into());
         }
         match fact {
-            Fact::NodeAdded(added) => self.add_node(started, added),
-            Fact::NodeChanged(changed) => self.change_node(started, changed),
-            Fact::NodeHeld { node, held, .. } => self.update(*node, |state| {
+            GraphFact::NodeAdded(added) => self.add_node(started, added),
+            GraphFact::NodeChanged(changed) => self.change_node(started, changed),
+            GraphFact::NodeHeld { node, held, .. } => self.update(*node, |state| {
                 (state.held, state.idle_prompts) = (*held, 0);
                 Ok(())
             }),
-            Fact::NodeReset { node, .. } => self.update(*node, |state| {
+            GraphFact::NodeReset { node, .. } => self.update(*node, |state| {
                 (state.session, state.repeats) = (state.session + 1, Repeats::default());
                 Ok(())
             }),
-            Fact::NodeRemoved { node, .. } => self.remove_node(*node),
-            Fact::EdgeSet(set) => self.set_edge(set),
-            Fact::EdgeRemoved { edge, .. } => match Arc::make_mut(&mut self.edges).remove(edge) {
+            GraphFact::NodeRemoved { node, .. } => self.remove_node(*node),
+            GraphFact::EdgeSet(set) => self.set_edge(set),
+            GraphFact::EdgeRemoved { edge, .. } => match Arc::make_mut(&mut self.edges).remove(edge) {
                 Some(_) => Ok(()),
                 None => Err(format!("there is no edge {edge}")),
             },
-            Fact::MessageSent(message) => self.send(message, ts),
-            Fact::HandoffSent(sent) => self.hand_over(sent),
-            Fact::NodeWished { step, wish } => self.wish(*step, wish),
-            Fact::NodeAsked(asked) => self.ask(asked),
-            Fact::NodeAnswered(answered) => self.answer(answered),
-            Fact::ModeChanged(changed) => self.change_mode(changed),
-            Fact::PhaseChanged(changed) => self.change_phase(changed),
-            Fact::DoneMarked { node, by } => self.mark_done(*node, by),
-            Fact::ChangeProposed(proposed) => self.propose(started, proposed),
-            Fact::RunStalled(stalled) => self.stall(stalled),
-            _ => Err("a graph has no such fact".into()),
+            GraphFact::MessageSent(message) => self.send(message, ts),
+            GraphFact::HandoffSent(sent) => self.hand_over(sent),
+            GraphFact::NodeWished { step, wish } => self.wish(*step, wish),
+            GraphFact::NodeAsked(asked) => self.ask(core, asked),
+            GraphFact::NodeAnswered(answered) => self.answer(answered),
+            GraphFact::ModeChanged(changed) => self.change_mode(changed),
+            GraphFact::PhaseChanged(changed) => self.change_phase(changed),
+            GraphFact::DoneMarked { node, by } => self.mark_done(*node, by),
+            GraphFact::ChangeProposed(proposed) => self.propose(started, proposed),
+            GraphFact::RunStalled(stalled) => self.stall(stalled),
         }
     }
 
@@ -454,9 +456,10 @@ impl State {
         Ok(())
     }
 
-    fn ask(&mut self, asked: &NodeAsked) -> Outcome {
+    fn ask(&mut self, core: &mut Core, asked: &NodeAsked) -> Outcome {
         let wished = self.wishes.get_mut(&asked.step.index).ok_or("nobody wished for that")?;
         Arc::make_mut(wished).approval = Some(asked.wait.approval);
+        core.asked.insert(asked.wait.approval);
         Ok(())
     }
 
@@ -478,10 +481,12 @@ impl State {
     /// Phases follow each other; new work leads back to the second one.
     fn change_phase(&mut self, changed: &PhaseChanged) -> Outcome {
         use Phase::{Boot, DocsSync, Done, Execute, Verify};
-        let follows = match (changed.old, changed.new) {
-            (Boot, Execute | Verify) | (Execute, Verify) | (Verify, Execute | DocsSync | Done) => true,
-            (DocsSync, Execute | Verify | Done) => true,
-            _ => false,
+        let follows = match changed.old {
+            Boot => matches!(changed.new, Execute | Verify),
+            Execute => changed.new == Verify,
+            Verify => matches!(changed.new, Execute | DocsSync | Done),
+            DocsSync => matches!(changed.new, Execute | Verify | Done),
+            Done => false,
         };
         if changed.old != self.phase || !follows {
             return Err(format!("{:?} does not follow {:?}", changed.new, self.phase));
@@ -672,6 +677,14 @@ impl State {
         match last.is_some_and(|record| record.end == TurnEnd::ProtocolError) {
             true => Ok(()),
             false => Err("no protocol error is expected here".into()),
+        }
+    }
+
+    /// Whether a node is in a turn, even one that was removed meanwhile.
+    pub(super) fn require_at_work(&self, place: u32) -> Outcome {
+        match self.nodes.get(place as usize).is_some_and(|node| node.turn.is_some()) {
+            true => Ok(()),
+            false => Err(format!("node {place} is not at work")),
         }
     }
 

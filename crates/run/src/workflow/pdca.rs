@@ -292,7 +292,9 @@ fn after_answer(run: &Run, state: &State, step: StepRef, patch: bool) -> Due {
         Role::Check => turn(run, Role::Act, step.iteration),
         Role::Act if patch => Due::Change { change: state.changes + 1, step },
         Role::Act => next_iteration(run, state),
-        Role::Worker | Role::Node => Due::Nothing,
+        Role::Worker | Role::Node | Role::Decide | Role::Execute | Role::Pm | Role::TechLead | Role::Reviewer => {
+            Due::Nothing
+        }
     }
 }
 

@@ -36,7 +36,8 @@ fn digest(byte: u8) -> Digest {
 }
 
 pub(crate) fn item(id: &str, ends: Ends) -> Item {
-    let test = TestCommand { name: "unit".into(), argv: vec!["make".into(), "test".into()], must_pass: true };
+    let test =
+        TestCommand { name: "unit".into(), argv: vec!["make".into(), "test".into()], must_pass: true, of_whole: false };
     Item {
         id: id.into(),
         agent_id: format!("agent-of-{id}"),
@@ -59,6 +60,8 @@ pub(crate) fn item(id: &str, ends: Ends) -> Item {
         output_schema: None,
         forbidden_actions: Vec::new(),
         audit_only: false,
+        sandbox_backend: None,
+        review: None,
         thread: None,
         submitted: digest(9),
     }
@@ -180,7 +183,7 @@ impl Ended {
         let tests = if ends == Ends::TestsFailed { tests } else { Value::Null };
         let tests = Tests::read(json!({ "tests": tests }).to_string().as_bytes()).expect("its own form");
         let receipt = receipt(&self.history, ended);
-        self.kept.insert(place, Kept { receipt, tests, answer: None });
+        self.kept.insert(place, Kept { receipt, tests, answer: None, reviews: Vec::new() });
     }
 
     fn finish(&mut self) {
@@ -512,7 +515,7 @@ fn what_was_said_with_agents_is_in_a_directory_for_each_task() {
 /// Nobody can say of an answer that it was checked against a schema but right after it was given, and only to the bound one.
 #[test]
 fn an_answer_was_held_to_the_schema_that_its_contract_binds_or_to_none() {
-    let bound = OutputSchema { uri: "schemas/own.json".into(), sha256: digest(1), text: "{}".into() };
+    let bound = OutputSchema { uri: "schemas/own.json".into(), sha256: digest(1), text: "{}".into(), optional: false };
     let items =
         vec![Item { output_schema: Some(bound.clone()), ..item("bound", Ends::Landed) }, item("free", Ends::Landed)];
     let contract = Contract { workflow: Workflow::Batch, task_id: None, items, ..history::contract(budgets(3), 0) };

@@ -1,12 +1,14 @@
 //! Graphs that people build: which node gets a turn, what it is told, where its results go, and what can never be on record.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot make its world stops there")]
+
 use crate::added::success;
 use crate::history::{self, History, budgets, commit, committed, end, tree};
 use crate::items_property::agent;
 use contract::graph::{EdgeInput, GraphEdit, NodeAnswered, NodeAsked, NodeInput, NodeResult, NodeWishes, StallLimits};
 use contract::view::graph::{EdgeKind, GlobalMode, Phase, Provider, ResolutionStatus, RunMode};
 use contract::{
-    ApprovalId, ApprovalWait, Contract, Fact, GraphTerms, ItemEnded, ItemStatus, Reason, RepoPath, Status,
+    ApprovalId, ApprovalWait, Contract, Fact, GraphFact, GraphTerms, ItemEnded, ItemStatus, Reason, RepoPath, Status,
     StepCommitted, StepRef, Taken, Timestamp, TurnEnd, Workflow,
 };
 use run::workflow::graph::edit::EditProblem;
@@ -127,7 +129,7 @@ impl Graph {
         let result: NodeResult = serde_json::from_value(result).unwrap();
         let tree = Some(made.map_or(shown, tree));
         let at = Timestamp::default();
-        let ended = Ended { step, at, summary, ok: true, reason: None, result: &result, tree };
+        let ended = Ended { step, at, summary, ok: true, reason: None, result: &result, refused: &[], tree };
         let led = outcome::led_to(self.run(), &ended);
         let summary = summary.to_owned();
         let done = StepCommitted { summary, tree, ..committed(step, TurnEnd::Answered, false) };
@@ -289,7 +291,7 @@ fn work_is_handed_over_along_edges_only() {
     assert_eq!(graph.due(), ["B"], "what was refused waits for the next turn of A");
     assert_eq!(
         graph.inbox(0),
-        ["handoff 2 was refused: there is no edge to C", "handoff 3 was refused: there is no node \"nobody\""]
+        ["handoff 2 was refused: there is no edge to C", "handoff 3 was refused: there is no node nobody"]
     );
     graph.say("B", "and?", false);
     graph.turn(1, "B is done", json!({}));
@@ -344,7 +346,7 @@ fn an_orchestrator_that_says_the_same_again_and_again_stalls_the_run() {
     let Some(Due::Stall(stalled)) = graph.run().due().next() else { panic!("{:?}", graph.run().next()) };
     assert_eq!((stalled.node, stalled.evidence.summaries.len()), (0, 3));
     assert!(stalled.evidence.output_hash.is_some() && stalled.evidence.diff_hash.is_none());
-    graph.history.record(Fact::RunStalled(stalled));
+    graph.history.record(Fact::Graph(GraphFact::RunStalled(stalled)));
     assert_eq!(graph.run().due().count(), 0);
     graph.history.record(Fact::RunPaused(end(Some(Reason::Stalled))));
     graph.say("O", "try something else", false);
@@ -406,7 +408,7 @@ fn a_graph_without_changes_needs_none_and_phases_follow_each_other() {
         .events
         .iter()
         .filter_map(|event| match &event.fact {
-            Fact::PhaseChanged(changed) => Some(changed.new),
+            Fact::Graph(GraphFact::PhaseChanged(changed)) => Some(changed.new),
             _ => None,
         })
         .collect();
@@ -448,7 +450,7 @@ fn what_an_agent_asks_for_waits_for_a_person_and_nobody_else_does() {
     let approval: ApprovalId = "0190b0a0-0000-7000-8000-000000000001".parse().unwrap();
     let wait =
         ApprovalWait { approval, reasons: vec!["command: make install".into()], expires_at: Timestamp::default() };
-    graph.history.record(Fact::NodeAsked(Box::new(NodeAsked { step, wait })));
+    graph.history.record(Fact::Graph(GraphFact::NodeAsked(Box::new(NodeAsked { step, wait }))));
     graph.say("B", "hello", false);
     assert_eq!((graph.due(), graph.run().status), (vec!["B"], Status::Running));
     let wished = graph.run().graph().unwrap().wishes.values().next().unwrap().clone();
@@ -460,7 +462,7 @@ fn what_an_agent_asks_for_waits_for_a_person_and_nobody_else_does() {
     }
     assert_eq!(graph.inbox(0), ["approval answered: modified\nargv: [\"make\",\"check\"]"]);
     assert_eq!(graph.due(), ["A", "B"]);
-    graph.history.refuse(Fact::NodeAnswered(Box::new(answered)));
+    graph.history.refuse(Fact::Graph(GraphFact::NodeAnswered(Box::new(answered))));
 }
 
 #[test]
@@ -516,7 +518,9 @@ fn changes_of_a_node_are_on_record_with_what_was_and_another_agent_begins_anew()
     };
     graph.edit(patch(json!({"label": "A", "agent": "other"})));
     assert_eq!((graph.node(0).session, graph.node(0).terms.worker.as_str()), (1, "other"));
-    let Fact::NodeChanged(changed) = &graph.history.events.last().unwrap().fact else { panic!("it is on record") };
+    let Fact::Graph(GraphFact::NodeChanged(changed)) = &graph.history.events.last().unwrap().fact else {
+        panic!("it is on record")
+    };
     assert_eq!((changed.old.worker.as_str(), changed.new.worker.as_str()), ("custom", "other"));
     let before = graph.history.events.len();
     graph.edit(patch(json!({"label": "A"})));

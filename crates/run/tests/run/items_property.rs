@@ -42,7 +42,8 @@ fn random_item(script: &mut Script<'_>, number: u8) -> Item {
         made.agent_id = "agent-0".to_owned();
     }
     if script.pick_or_first(3) == 2 {
-        made.tests = vec![TestCommand { name: "unit".into(), argv: vec!["make".into()], must_pass: true }];
+        made.tests =
+            vec![TestCommand { name: "unit".into(), argv: vec!["make".into()], must_pass: true, of_whole: false }];
     }
     made
 }
@@ -66,7 +67,7 @@ fn could_happen(run: &Run) -> Vec<Next> {
         Due::End { .. } => Some(Next::End),
         Due::Ask(wait) => Some(Next::Ask(wait)),
         Due::Change { .. } | Due::Approval | Due::Pause { .. } | Due::Nothing => None,
-        Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) => None,
+        Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) | Due::FollowUp { .. } | Due::Plan | Due::Questions(_) => None,
     });
     open.chain(due).collect()
 }
@@ -103,7 +104,7 @@ fn is_judged(run: &Run, place: u32, state: &ItemState) -> Option<bool> {
     let starts = match &state.stage {
         ItemStage::Waiting => true,
         ItemStage::Worked(worked) => !worked.held,
-        ItemStage::Working(_) | ItemStage::Ended(_) => false,
+        ItemStage::Working(_) | ItemStage::InReview(..) | ItemStage::Ended(_) => false,
     };
     let free = others().filter(waits_for).all(|(_, other)| other.ended().is_some());
     if judged { Some(true) } else { (starts && free).then_some(false) }

@@ -13,7 +13,7 @@ fn what_a_bound_schema_refers_to_can_be_found_in_the_whole() {
         "$defs": {"name": {"type": "string"}}});
     let text = bound.to_string();
     let sha256 = contract::hash::sha256(text.as_bytes());
-    let output_schema = Some(OutputSchema { uri: "x".to_owned(), sha256, text });
+    let output_schema = Some(OutputSchema { uri: "x".to_owned(), sha256, text, optional: false });
     let item = Item { output_schema, ..item("a", Ends::Landed) };
     let schema = Schema::compile(answer_schema(Role::Worker, Some(&item)).to_string().as_bytes()).unwrap();
     let answer = |a: serde_json::Value| {

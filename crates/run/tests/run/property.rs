@@ -46,7 +46,9 @@ pub(crate) fn played(script: &[u8], max_iterations: u32, retries: u32) -> Histor
             Due::Land => play_landing(&mut history, &mut script),
             Due::End { .. } => drop(history.finish()),
             Due::Item { .. } | Due::Approval | Due::Ask(_) | Due::Pause { .. } | Due::Nothing => break,
-            Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) => break,
+            Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) | Due::FollowUp { .. } | Due::Plan | Due::Questions(_) => {
+                break;
+            }
         }
     }
     history

@@ -74,6 +74,7 @@ impl Greeter {
             read: installed(program, &self.launch.args),
             home: Some(home_overlay(&self.home_inside, &self.home)),
             door: matches!(self.access, Access::Gateway(..)).then_some(DOOR),
+            tools: None,
         }
     }
 
@@ -102,6 +103,7 @@ fn brief<'b>(cwd: &'b str, home: &'b str, args: &'b [String]) -> Brief<'b> {
         home,
         extra_write: &[],
         rights: Rights::default(),
+        tools: None,
         output_schema: None,
         resume: None,
         used: contract::Usage::default(),

@@ -10,6 +10,7 @@ mod saving;
 pub(crate) mod spool;
 mod talk;
 mod threads;
+pub mod tools;
 
 use crate::context::Context;
 use crate::process::{End, Limits, Outcome, Talk};
@@ -30,11 +31,11 @@ use ongoing::{Known, Ongoing, Place};
 use run::TurnRights;
 use run::prompt::blocks;
 use run::redact::Redactor;
-use sandbox::{Overlay, Root, Upper};
+use sandbox::{Overlay, Placed, Root, Upper};
 use saving::Saving;
 pub(crate) use saving::Work;
 use serde_json::Value;
-use session::{Brief, Exit, Kind, Launch, Mode, ModelPlace, Rights, launch};
+use session::{Brief, Exit, Kind, Launch, Mode, ModelPlace, Rights, ToolServer, launch};
 use spool::{Exchanges, Spool};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -70,6 +71,8 @@ struct Terms {
     step_dir: String,
     rights: Rights,
     schema: Value,
+    /// Tools of norma's own, for a node of a graph.
+    tools: Option<ToolServer>,
     args: Vec<String>,
     /// Variables that the configuration says.
     own_env: BTreeMap<String, String>,
@@ -95,6 +98,8 @@ pub(crate) struct Engaged {
     spool: Option<Spool>,
     /// What waits for the agent outside of any sandbox.
     free_door: Option<TcpListener>,
+    /// Norma's program, where the sandbox has it.
+    tools: Option<Placed>,
 }
 
 /// What the sandbox of a known agent has besides what every agent's has.
@@ -112,6 +117,8 @@ pub(crate) struct Extra {
     pub(crate) home: Option<Overlay>,
     /// Where norma itself answers.
     pub(crate) door: Option<u16>,
+    /// A program of norma's own that it may start.
+    pub(crate) tools: Option<Placed>,
 }
 
 /// How a conversation is kept.
@@ -200,6 +207,7 @@ impl Engaging<'_> {
         };
         prompt.sent = sent;
         let told = Told::new(&access, agent, port, &context.user_env);
+        let (norma, tools) = tools::norma_inside(&context.supervisor.program, inside.filter(|_| spec.node.is_some()));
         let terms = Terms {
             kind,
             mode: if spec.interactive { Mode::Live } else { Mode::OneShot },
@@ -211,6 +219,7 @@ impl Engaging<'_> {
             step_dir: order.request.paths.step_dir.clone(),
             rights: rights(&spec.rights),
             schema: spec.answer_schema(),
+            tools: spec.node.as_ref().map(|_| tools::server(&norma, &order.request.paths.step_dir)),
             args: told.args,
             own_env: told.own_env,
             prompt,
@@ -230,7 +239,7 @@ impl Engaging<'_> {
             continued: item.thread.clone(),
             redactor,
         });
-        let engaged = Engaged { terms, launch, home, place: kept, continues, lasting, spool, free_door };
+        let engaged = Engaged { terms, launch, home, place: kept, continues, lasting, spool, free_door, tools };
         Ok(Engagement::Ready(Box::new(engaged)))
     }
 }
@@ -414,6 +423,7 @@ impl Terms {
             home: &self.home,
             extra_write,
             rights: self.rights.clone(),
+            tools: self.tools.as_ref(),
             output_schema: Some(&self.schema),
             resume: self.ongoing.as_ref().map(|ongoing| &*ongoing.known.id),
             used: self.used_before(),
@@ -438,6 +448,7 @@ impl Engaged {
             read: installed(program, &self.launch.args),
             home: Some(home),
             door: matches!(self.terms.access, Access::Gateway(..)).then_some(DOOR),
+            tools: self.tools.clone(),
         }
     }
 
@@ -478,7 +489,8 @@ impl Engaged {
         let saving = work.zip(ongoing::home(&self.home.dir)).map(|(work, home)| {
             Saving::new(work, self.place.clone(), home, self.terms.prompt.clone(), self.terms.used_before())
         });
-        let form = Form { item: order.spec.item.clone(), schema: self.terms.schema.clone() };
+        let form =
+            Form { role: order.spec.step.role, item: order.spec.item.clone(), schema: self.terms.schema.clone() };
         let (brief, mode) = (self.terms.brief(&step_dir), self.terms.mode);
         let talk = Conversation::open(&brief, mode, &prompt, form, spool, (order.witness, saving));
         Ok((talk.map_err(failed)?, answering))

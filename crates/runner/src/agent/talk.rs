@@ -5,8 +5,8 @@ use super::saving::Saving;
 use super::spool::{Side, Spool};
 use crate::process::{Talk, Wake};
 use crate::world::{Answered, Witness};
-use contract::Item;
 use contract::session::{Decision, Permission, SessionEvent};
+use contract::{Item, Role};
 use run::turn::answer_problems;
 use serde_json::Value;
 use session::{Act, Answered as TurnAnswered, Brief, Mode, Session, limits};
@@ -42,6 +42,8 @@ pub(crate) struct Conversation<'a> {
 
 /// What an answer has to be.
 pub(super) struct Form {
+    /// Who answers.
+    pub(super) role: Role,
     /// The item that is carried out, which may bind it.
     pub(super) item: Option<Arc<Item>>,
     /// As the agent is told.
@@ -54,7 +56,8 @@ impl Form {
     fn once_more(&self, answered: &TurnAnswered, denied: Option<&str>) -> Option<(String, String)> {
         let (why, told) = match answered {
             TurnAnswered::With(answer) => {
-                let problems = answer_problems(self.item.as_deref(), answer.as_deref().unwrap_or_default().as_bytes());
+                let problems =
+                    answer_problems(self.role, self.item.as_deref(), answer.as_deref().unwrap_or_default().as_bytes());
                 if problems.is_empty() {
                     return None;
                 }

@@ -43,6 +43,8 @@ pub enum Side {
     Candidate,
     /// The baseline's.
     Baseline,
+    /// Everything as it was before the change, for a test of the whole that fails after it.
+    Before,
 }
 
 /// What one command came to.
@@ -61,6 +63,9 @@ pub struct CommandOutcome {
     pub program_sha256: Option<Digest>,
     /// Whether the change is refused if it fails.
     pub must_pass: bool,
+    /// Whether that is so only where it passes without the change.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_whole: bool,
     /// What it came to.
     pub status: TestStatus,
     /// The number for it; none if it was not tried.
@@ -120,6 +125,14 @@ impl Acceptance {
         Some(ReceiptTests { status: Some(self.status), commands, ..counted.unwrap_or_default() })
     }
 
+    /// The tests of the whole that were tried on the change and did not pass.
+    pub(crate) fn failed_of_whole(&self) -> Vec<&Vec<String>> {
+        let failed = |it: &&CommandOutcome| {
+            it.of_whole && it.tests != Side::Before && matches!(it.status, TestStatus::Fail | TestStatus::Error)
+        };
+        self.commands.iter().filter(failed).map(|it| &it.argv).collect()
+    }
+
     /// What is put on record beside the files.
     pub fn report(&self) -> Value {
         serde_json::to_value(self).expect("BUG: what tests came to is plain data")
@@ -127,14 +140,23 @@ impl Acceptance {
 
     /// What follows from what each command came to.
     pub(crate) fn conclude(&mut self, plan: &Plan) {
-        let decides = |command: &&CommandOutcome| !(plan.guarded && command.tests == Side::Baseline);
         let commands = &self.commands;
-        self.status = verdict(commands.iter().filter(decides).map(|command| (command.must_pass, command.status)));
+        let passed_before = |command: &CommandOutcome| {
+            let same = |it: &&CommandOutcome| it.tests == Side::Before && it.argv == command.argv;
+            commands.iter().find(same).is_some_and(|it| it.status == TestStatus::Pass)
+        };
+        let counts = |command: &&CommandOutcome| {
+            command.tests != Side::Before
+                && (!command.of_whole || command.status == TestStatus::Pass || passed_before(command))
+        };
+        let decides = |command: &&CommandOutcome| !(plan.guarded && command.tests == Side::Baseline);
+        let judged = commands.iter().filter(counts).filter(decides);
+        self.status = verdict(judged.map(|command| (command.must_pass, command.status)));
         // With two versions of the tests, most of them are the same tests.
         let first = commands.first().map(|command| command.tests);
         let of_first = commands.iter().filter(|command| Some(command.tests) == first);
         self.counts = total(of_first.map(|command| command.counts));
-        let (deciding, others): (Vec<_>, Vec<_>) = commands.iter().partition(decides);
+        let (deciding, others): (Vec<_>, Vec<_>) = commands.iter().filter(counts).partition(decides);
         let findings =
             |of: Vec<&CommandOutcome>| of.into_iter().filter_map(CommandOutcome::finding).collect::<Vec<_>>();
         let (impossible, of_base) = (plan.impossible.iter().cloned(), findings(others));
@@ -150,7 +172,11 @@ impl CommandOutcome {
     /// Why the change is refused because of it; none if it is not.
     fn finding(&self) -> Option<Finding> {
         let why = self.why.as_ref().filter(|_| self.must_pass)?;
-        let with = if self.tests == Side::Baseline { " with the baseline's tests" } else { "" };
+        let with = match (self.tests, self.of_whole) {
+            (Side::Baseline, _) => " with the baseline's tests",
+            (_, true) => ", a test of the whole that passes without this change",
+            _ => "",
+        };
         Some(Finding::whole(Rule::TestsFailed, format!("{}{with}: {why}", self.name.escape_debug())))
     }
 }
@@ -163,6 +189,8 @@ pub(crate) struct Plan {
     guarded: bool,
     /// Why the base's tests cannot be tried.
     pub(crate) impossible: Option<Finding>,
+    /// The tree without the change.
+    pub(crate) before: ObjectId,
 }
 
 impl Plan {
@@ -172,8 +200,8 @@ impl Plan {
         item.tests.iter().filter(move |test| !(once && only_looks(&test.argv)))
     }
 
-    fn new(sides: Vec<(Side, ObjectId)>, guarded: bool) -> Plan {
-        Plan { sides, guarded, impossible: None }
+    fn new(sides: Vec<(Side, ObjectId)>, guarded: bool, before: ObjectId) -> Plan {
+        Plan { sides, guarded, impossible: None, before }
     }
 }
 
@@ -188,7 +216,7 @@ pub(crate) fn plan(
 ) -> Result<Plan> {
     let policy = item.tests_policy;
     let guarded = policy == TestsPolicy::Guarded && rules >= RULES_GUARDED_TESTS;
-    let alone = || Ok(Plan::new(vec![(Side::Candidate, candidate)], guarded));
+    let alone = || Ok(Plan::new(vec![(Side::Candidate, candidate)], guarded, base));
     if policy == TestsPolicy::Candidate || guarded && item.tests.iter().all(|test| only_looks(&test.argv)) {
         return alone();
     }
@@ -201,15 +229,15 @@ pub(crate) fn plan(
             let message = format!("the baseline's tests cannot be put back into the change: {problem}");
             let sides = if guarded { vec![(Side::Candidate, candidate)] } else { Vec::new() };
             let impossible = Some(Finding::whole(Rule::TestsFailed, message));
-            return Ok(Plan { impossible, ..Plan::new(sides, guarded) });
+            return Ok(Plan { impossible, ..Plan::new(sides, guarded, base) });
         }
     };
     match policy {
         TestsPolicy::Both | TestsPolicy::Guarded if baseline != candidate => {
-            Ok(Plan::new(vec![(Side::Candidate, candidate), (Side::Baseline, baseline)], guarded))
+            Ok(Plan::new(vec![(Side::Candidate, candidate), (Side::Baseline, baseline)], guarded, base))
         }
         TestsPolicy::Candidate | TestsPolicy::Both | TestsPolicy::Guarded => alone(),
-        TestsPolicy::Baseline => Ok(Plan::new(vec![(Side::Baseline, baseline)], guarded)),
+        TestsPolicy::Baseline => Ok(Plan::new(vec![(Side::Baseline, baseline)], guarded, base)),
     }
 }
 

@@ -2,6 +2,7 @@
 //! that proposed it. Nothing is started and nothing is recorded here, so that whoever replays a run judges it the way it
 //! was judged.
 
+use super::contracts;
 use super::difference::Difference;
 use super::fixtures;
 use super::judged::{Judged, Proposal, Refusal};
@@ -14,8 +15,8 @@ use crate::git::{Entry, MODE_GITLINK, Objects, id};
 use crate::{Error, Result};
 use contract::work::Gate;
 use contract::{
-    Digest, Item, ItemStatus, RULES_CHANGE_SIZE, RULES_COUNTED_OPS, RULES_RESULT, Reason, Receipt, StepRef, TreeId,
-    TurnEnd,
+    Digest, Item, ItemStatus, RULES_CHANGE_SIZE, RULES_COUNTED_OPS, RULES_RESULT, Reason, Receipt, Role, StepRef,
+    TreeId, TurnEnd,
 };
 use run::gate::admission::{self, Weight};
 use run::gate::budget::{Sizes, over_budget, risky};
@@ -35,6 +36,9 @@ const EVENTS: &str = "events.jsonl";
 const OUTCOME: &str = "session/outcome.json";
 const SANDBOX: &str = "sandbox.json";
 const WORKSPACE: &str = "workspace.json";
+
+/// What its agent answered.
+const OUTPUT: &str = "output.json";
 
 /// What the gates read.
 pub(crate) struct Gates<'g> {
@@ -61,7 +65,7 @@ impl Left {
     /// What a turn left, before it goes on record.
     pub(crate) fn of(step: StepRef, evidence: &Preparing) -> Result<Left> {
         let mut files = Vec::new();
-        for name in [EVENTS, OUTCOME, SANDBOX, WORKSPACE] {
+        for name in [EVENTS, OUTCOME, SANDBOX, WORKSPACE, OUTPUT] {
             files.extend(evidence.read(name, TOOL_BYTES_MAX)?.map(|bytes| (name, bytes)));
         }
         Ok(Left { step, files })
@@ -91,6 +95,8 @@ impl Gates<'_> {
             Gate::Scope => self.scope(judged),
             Gate::Admission => self.admission(judged),
             Gate::Outputs => self.outputs(judged),
+            Gate::Contracts => self.contracts(judged),
+            Gate::Review => Ok(self.review(judged)),
             Gate::Tests | Gate::Merged | Gate::Tools => unreachable!("BUG: {gate} is not asked about a proposal"),
         }
     }
@@ -179,6 +185,8 @@ impl Gates<'_> {
         let changes = judged.change.paths.clone();
         let observed = match judged.worked() {
             None => Observed { changes, ..Observed::default() },
+            // What lay about in a turn that was about something else is judged there.
+            Some(worked) if !judged.is_of_turn(worked) => Observed { changes, ..Observed::default() },
             Some(worked) => {
                 let found = self.lying_about(worked)?;
                 let left_out = found.as_ref().and_then(LyingAbout::left_out);
@@ -248,7 +256,9 @@ impl Gates<'_> {
     }
 
     fn within_constraints(&self, judged: &mut Judged, worked: &Worked) -> Result<Option<Refusal>> {
-        self.read_tool_ops(judged, worked)?;
+        if judged.is_of_turn(worked) {
+            self.read_tool_ops(judged, worked)?;
+        }
         let weight = Weight {
             files: judged.change.paths.len() as u64,
             tool_ops: judged.tool_ops,
@@ -272,6 +282,68 @@ impl Gates<'_> {
         let missing = self.missing_outputs(&judged.item.clone(), judged.candidate()?)?;
         let passed = judged.asked(Gate::Outputs, &missing);
         Ok((!passed).then(|| judged.failed(Reason::OutputMissing)))
+    }
+
+    /// Whether what a role of a pipeline wrote can be carried out.
+    fn contracts(&self, judged: &mut Judged) -> Result<Option<Refusal>> {
+        let Some(step) = self.writer(judged) else { return Ok(None) };
+        let answer = self.answer(step)?;
+        let written = contracts::of(self, &answer);
+        let findings: Vec<Finding> = written.err().unwrap_or_default().iter().map(contracts::finding).collect();
+        let passed = judged.asked(Gate::Contracts, &findings);
+        Ok((!passed).then(|| judged.denied(Reason::PolicyViolation)))
+    }
+
+    /// The turn in which contracts were written, where this is one.
+    fn writer(&self, judged: &Judged) -> Option<StepRef> {
+        let step = judged.worked()?.step;
+        matches!(step.role, Role::Pm | Role::TechLead).then_some(step)
+    }
+
+    /// What the agent of a turn answered.
+    pub(crate) fn answer(&self, step: StepRef) -> Result<serde_json::Value> {
+        let path = self.run_dir.join("steps").join(step.dir_name()).join(OUTPUT);
+        let bytes = match self.left.filter(|left| left.step == step).and_then(|left| left.file(OUTPUT)) {
+            Some(bytes) => bytes,
+            None => std::fs::read(&path).map_err(|source| Error::io("read", &path, source))?,
+        };
+        let answer: serde_json::Value = serde_json::from_slice(&bytes).map_err(|error| {
+            let why = format!("{} cannot be read: {error}", path.display());
+            store::Error::Damaged { log: self.run.id.slug().to_string(), why }
+        })?;
+        Ok(answer["result"].clone())
+    }
+
+    /// Whether reviewers are to look at it, and have not all done so.
+    pub(crate) fn needs_review(&self, judged: &Judged) -> bool {
+        let state = judged.place.and_then(|place| self.run.items().get(place as usize));
+        judged.item.review.is_some() && judged.worked().is_some() && state.is_some_and(|state| !state.is_reviewed())
+    }
+
+    /// Whether reviewers let it pass, and left everything as it was.
+    fn review(&self, judged: &mut Judged) -> Option<Refusal> {
+        let terms = judged.item.review.clone()?;
+        let state = &self.run.items()[judged.place? as usize];
+        let reviews = state.reviews.as_deref().cloned().unwrap_or_default();
+        if reviews.fault.is_some() {
+            let what = "the reviewer changed what it was to judge";
+            judged.asked(Gate::Review, &[Finding::whole(Rule::ReviewerChanged, what)]);
+            return Some(judged.failed(Reason::SystemFault));
+        }
+        if let Some((reason, why)) = &reviews.silent {
+            judged.asked(Gate::Review, &[Finding::whole(Rule::Review, format!("no review: {why}"))]);
+            return Some(judged.failed(*reason));
+        }
+        let mut findings = Vec::new();
+        if reviews.passes() < terms.quorum {
+            findings.extend(reviews.blocking().map(|text| Finding::whole(Rule::Review, text)));
+            if findings.is_empty() {
+                let words: Vec<&str> = reviews.given.iter().map(|given| given.summary.as_str()).collect();
+                findings.push(Finding::whole(Rule::Review, format!("not passed: {}", words.join("; "))));
+            }
+        }
+        let passed = judged.asked(Gate::Review, &findings);
+        (!passed).then(|| judged.failed(Reason::ReviewFailed))
     }
 
     /// What lay about in the workspace besides the change when the agent was done.

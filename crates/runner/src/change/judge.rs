@@ -13,6 +13,7 @@ use crate::git::id;
 use contract::work::Gate;
 use contract::{Item, TreeId};
 use run::gate::ORDER;
+use std::sync::Arc;
 
 /// What came of the tests of a change.
 pub(crate) enum Tried {
@@ -33,6 +34,8 @@ pub(crate) enum Verdict {
     Passed,
     /// One of them did not.
     Refused(Refusal),
+    /// Every one before the review passed: reviewers are to look at it.
+    NeedsReview,
     /// norma was asked to stop: nothing is known.
     Interrupted,
 }
@@ -57,7 +60,12 @@ pub(crate) fn judge(gates: &Gates<'_>, judged: &mut Judged, try_tests: &mut TryT
     for gate in ORDER {
         if gate == Gate::Tests {
             let (tree, base) = (judged.candidate()?, judged.on);
-            return test(judged, tree, base, try_tests);
+            // Those of the whole are tried on the tree that becomes part of it.
+            let item = without_whole(&judged.item);
+            return test(judged, &item, tree, base, try_tests);
+        }
+        if gate == Gate::Review && gates.needs_review(judged) {
+            return Ok(Verdict::NeedsReview);
         }
         if let Some(refusal) = gates.ask(gate, judged)? {
             return Ok(Verdict::Refused(refusal));
@@ -70,18 +78,20 @@ pub(crate) fn judge(gates: &Gates<'_>, judged: &mut Judged, try_tests: &mut TryT
 /// that is judged and tested again.
 pub(crate) fn bring_onto_line(gates: &Gates<'_>, judged: &mut Judged, try_tests: &mut TryTests<'_>) -> Result<OnLine> {
     let before = gates.run.line().head.tree;
-    let after = match gates.put_on_line(judged)? {
-        Put::AsItIs => judged.candidate()?,
+    let (after, is_tested) = match gates.put_on_line(judged)? {
+        Put::AsItIs => (judged.candidate()?, !judged.item.tests.iter().any(|test| test.of_whole)),
         Put::Refused(refusal) => return Ok(OnLine::Refused(refusal)),
-        Put::Onto(tree) => {
-            judged.gates.retain(|result| result.gate != Gate::Tests);
-            match test(judged, tree, before, try_tests)? {
-                Verdict::Passed => tree,
-                Verdict::Refused(refusal) => return Ok(OnLine::Refused(refusal)),
-                Verdict::Interrupted => return Ok(OnLine::Interrupted),
-            }
-        }
+        Put::Onto(tree) => (tree, false),
     };
+    if !is_tested {
+        judged.gates.retain(|result| result.gate != Gate::Tests);
+        let item = judged.item.clone();
+        match test(judged, &item, after, before, try_tests)? {
+            Verdict::Passed => {}
+            Verdict::Refused(refusal) => return Ok(OnLine::Refused(refusal)),
+            Verdict::NeedsReview | Verdict::Interrupted => return Ok(OnLine::Interrupted),
+        }
+    }
     if !judged.needs_approval() {
         return Ok(OnLine::At(Landed::new(before, after)));
     }
@@ -105,12 +115,21 @@ pub(crate) fn bring_onto_line(gates: &Gates<'_>, judged: &mut Judged, try_tests:
     })
 }
 
-fn test(judged: &mut Judged, tree: TreeId, base: TreeId, try_tests: &mut TryTests<'_>) -> Result<Verdict> {
-    let item = judged.item.clone();
+/// An item without the tests of the whole that it is a part of.
+fn without_whole(item: &Arc<Item>) -> Arc<Item> {
+    if !item.tests.iter().any(|test| test.of_whole) {
+        return item.clone();
+    }
+    let mut item = (**item).clone();
+    item.tests.retain(|test| !test.of_whole);
+    Arc::new(item)
+}
+
+fn test(judged: &mut Judged, item: &Item, tree: TreeId, base: TreeId, try_tests: &mut TryTests<'_>) -> Result<Verdict> {
     if item.tests.is_empty() {
         return Ok(Verdict::Passed);
     }
-    let refused = match try_tests(&item, tree, base)? {
+    let refused = match try_tests(item, tree, base)? {
         Tried::Interrupted => return Ok(Verdict::Interrupted),
         Tried::Ran(acceptance) => judged.tested(acceptance),
         Tried::Passed => {

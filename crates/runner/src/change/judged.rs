@@ -5,7 +5,7 @@ use super::receipt::{Ending, Landed};
 use crate::Result;
 use crate::change::acceptance::Acceptance;
 use contract::receipt::LeftOut;
-use contract::work::{Constraints, Gate, GateResult, Rights, TestsPolicy, ToolOpsSource};
+use contract::work::{Gate, GateResult, ToolOpsSource};
 use contract::{BudgetExceeded, Item, ItemBase, ItemStatus, Reason, StepRef, TreeId};
 use run::gate::Finding;
 use run::{Run, Worked};
@@ -163,6 +163,12 @@ impl Judged {
         }
     }
 
+    /// Whether it was made in the turn that proposed it. A patch is only text in the answer of a turn that was about
+    /// something else.
+    pub(crate) fn is_of_turn(&self, worked: &Worked) -> bool {
+        worked.step.item.is_none() || worked.step.item == self.place
+    }
+
     /// What each gate said, as the log has it.
     pub(crate) fn results(&self) -> Vec<GateResult> {
         self.gates.iter().map(Asked::result).collect()
@@ -246,29 +252,13 @@ impl Judged {
 /// The terms of a loop's changes, in the form that every change is judged by.
 fn loop_terms(run: &Run) -> Item {
     let contract = &run.started.contract;
+    let id = contract.task_id.map_or_else(|| "goal".to_owned(), |task| format!("task-{task}"));
+    let timeout_ms = u64::from(contract.limits.step_seconds) * 1000;
+    let (goal, submitted) = (contract.goal.clone(), run.started.contract_digest);
     Item {
-        id: contract.task_id.map_or_else(|| "goal".to_owned(), |task| format!("task-{task}")),
         agent_id: "act".to_owned(),
         role: "ACT".to_owned(),
-        worker: String::new(),
-        goal: contract.goal.clone(),
-        needs: Vec::new(),
         scope: contract.scope.clone(),
-        read_only: false,
-        rights: Rights::default(),
-        input_files: Vec::new(),
-        output_files: Vec::new(),
-        artifacts: Vec::new(),
-        tests: Vec::new(),
-        tests_policy: TestsPolicy::default(),
-        constraints: Constraints::default(),
-        timeout_ms: u64::from(contract.limits.step_seconds) * 1000,
-        retries: 0,
-        retry_backoff_ms: 0,
-        output_schema: None,
-        forbidden_actions: Vec::new(),
-        audit_only: false,
-        thread: None,
-        submitted: run.started.contract_digest,
+        ..Item::of_run(id, String::new(), goal, timeout_ms, submitted)
     }
 }

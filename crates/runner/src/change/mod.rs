@@ -3,6 +3,8 @@
 //! receipt, and one entry of the log.
 
 pub(crate) mod acceptance;
+pub(crate) mod conflict;
+pub(crate) mod contracts;
 mod difference;
 mod fixtures;
 mod gates;

@@ -55,9 +55,9 @@ pub(crate) fn refusals(ending: &Ending) -> Vec<Fact> {
     let fact = |result: &GateResult| {
         let (gate, findings) = (result.gate, result.findings.clone());
         match gate {
-            Gate::Scope => Fact::PolicyViolation { item, gate, findings },
+            Gate::Scope => Fact::PolicyViolation { item: Some(item), node: None, gate, findings },
             Gate::Merged if ending.reason == Some(Reason::PolicyViolation) => {
-                Fact::PolicyViolation { item, gate, findings }
+                Fact::PolicyViolation { item: Some(item), node: None, gate, findings }
             }
             _ => Fact::GateFailed { item, gate, findings },
         }

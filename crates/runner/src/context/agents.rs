@@ -2,10 +2,11 @@
 //! registry. Both files change as one, and trust with them: whoever typed the program has chosen it. Settings that were
 //! not trusted before are not changed, since trusting them would trust what somebody else wrote beside it.
 
-use crate::context::policy::{load_policies, read};
+use crate::context::policy::{load_policies, policy_path, read};
 use crate::context::trust::invalid;
 use crate::{Context, Error, Result, Settings};
 use contract::documents::agent_registry::{ApprovalPolicy, Defaults, Platform, RegisteredAgent};
+use contract::documents::task_result::ProducerRole;
 use contract::documents::{AgentRegistry, AgentRole};
 use contract::work::NetworkRight;
 use contract::{AgentConfig, AgentType, Config, Policies};
@@ -125,7 +126,7 @@ impl AgentChange {
         }
         if let Some(registry) = &self.registry {
             context.trust.trust(&self.between)?;
-            store::write_whole(&layout.policies().join(AgentRegistry::FILE), registry)?;
+            store::write_whole(&policy_path(layout, AgentRegistry::FILE), registry)?;
         }
         context.trust.trust(&self.after)?;
         Ok(store::write_whole(&path, &self.config)?)
@@ -143,6 +144,7 @@ fn registered(name: &str, role: AgentRole) -> RegisteredAgent {
         network: NetworkRight::Deny,
     });
     let (agent_id, codex_home) = (name.to_owned(), String::new());
+    let role = ProducerRole::Agent(role);
     RegisteredAgent { agent_id, role, codex_home, defaults, description: None, capabilities: None }
 }
 

@@ -14,10 +14,10 @@ pub fn check_sandbox(config: &SandboxConfig, mode: Mode, sandbox: &Sandbox) -> R
         let hint = "production mode comes from \"mode\" in config.json or from NORMA_MODE";
         return Err(Error::environment(format!("sandbox_unavailable: {why}"), hint));
     }
-    if config.backend == Backend::None {
-        return Ok(());
+    match config.backend {
+        Backend::Native => level(sandbox).map(drop),
+        Backend::None | Backend::Microsandbox | Backend::E2b => Ok(()),
     }
-    level(sandbox).map(drop)
 }
 
 /// The level at which agents are confined here.

@@ -2,8 +2,10 @@
 //! that is trusted. It is the user's by where it lies, so nothing has to be trusted first. It has the form of a
 //! repository's, and may leave everything out.
 
+use crate::context::policy::own_policies;
 use crate::context::trust::{Settings, invalid, trusted_settings};
 use crate::{Context, Error, Result, load_policies};
+use contract::policy::POLICY_FILES;
 use contract::{Config, Policies};
 use serde_json::{Value, json};
 use std::io::{ErrorKind, Read};
@@ -29,6 +31,11 @@ pub fn own_settings(context: &Context) -> Result<Settings> {
     settings.refuse_plain_secrets().map(|()| settings)
 }
 
+/// The user's own configuration, for whoever is in no repository.
+pub fn own_config(path: &Path) -> Result<Config> {
+    read(path).map(|(config, _)| config)
+}
+
 /// The trusted settings of the repository, else the user's own. A configuration that was named must be good by itself.
 pub fn settings_in_force(context: &Context, named: Option<&Path>) -> Result<InForce> {
     let layout = &context.layout;
@@ -38,9 +45,10 @@ pub fn settings_in_force(context: &Context, named: Option<&Path>) -> Result<InFo
     if named.is_some() || trusted.is_ok() || is_broken {
         return Ok(InForce { settings: trusted?, unused: None });
     }
-    let policies = layout.policies();
-    let ignored: Vec<String> =
-        [layout.config(), policies].into_iter().filter(|path| path.exists()).map(|path| layout.shown(&path)).collect();
+    let own = POLICY_FILES.iter().map(|file| own_policies(layout).join(file.name)).find(|path| path.exists());
+    let own = own.map(|_| own_policies(layout));
+    let places = [layout.config(), layout.policies()].into_iter().filter(|path| path.exists()).chain(own);
+    let ignored: Vec<String> = places.map(|path| layout.shown(&path)).collect();
     let unused = match ignored.is_empty() || is_built_in(context) {
         true => None,
         false => Some(format!("{} not trusted, so not used; read it: norma trust --show", ignored.join(" and "))),

@@ -1,21 +1,24 @@
 //! The policy files of a state directory: read once when a run starts, all of them, and never from where an agent
 //! can write. What cannot be read or is not valid is never taken for a default: nothing starts then.
 
+use crate::git::{ObjectId, Objects};
 use crate::{Error, Result};
 use contract::json::Violation;
-use contract::policy::{POLICY_FILES, PolicyViolation};
+use contract::policy::{POLICY_FILES, PolicyFile, PolicyViolation};
 use contract::{Policies, RepoPath, RoleName};
 use run::Run;
 use run::gate::Finding;
+use run::gate::policy::Extent;
 use run::gate::scope::{self, IgnoredPath, Observed, Scope};
 use run::prompt::Templates;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use store::Layout;
 
 /// A policy is at most this large; the document's own limit names it.
@@ -35,6 +38,16 @@ impl<'a> Rules<'a> {
         Rules { policies, state_dir: layout.state_in_repository(), version }
     }
 
+    /// All of them.
+    pub(crate) fn policies(&self) -> &'a Policies {
+        self.policies
+    }
+
+    /// Where norma's own directory is, if it is in the repository.
+    pub(crate) fn state_dir(&self) -> Option<&RepoPath> {
+        self.state_dir.as_ref()
+    }
+
     /// Whether the scope gate has something against an ignored file, wherever it lies.
     pub(crate) fn denies_ignored(&self, scope: &contract::Scope, path: &[u8]) -> bool {
         let ignored = vec![IgnoredPath { path: path.to_vec() }];
@@ -48,29 +61,36 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// Reads every policy. One without a file is the built-in one, so that older state directories keep working.
+/// How many files a tree has, and how many of them a scope holds.
+pub fn extent(objects: &Objects, tree: ObjectId, allowed_paths: &[RepoPath]) -> Result<Extent> {
+    let mut extent = Extent::default();
+    objects.walk(tree, &mut |path, _, _| {
+        let within = |allowed: &RepoPath| {
+            let rest = path.strip_prefix(allowed.as_str().as_bytes());
+            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
+        extent.files += 1;
+        extent.allowed += u64::from(allowed_paths.iter().any(within));
+    })?;
+    Ok(extent)
+}
+
+/// Reads every policy, from the state directory and from the repository's own `policies/`. One without a file is the built-in
+/// one, so that older state directories keep working; a file that is the built-in one says nothing either.
 pub fn load_policies(layout: &Layout) -> Result<Policies> {
-    let dir = layout.policies();
-    let entries = match std::fs::read_dir(&dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Policies::built_in()),
-        Err(source) => return Err(Error::io("read", &dir, source)),
-    };
-    let mut found = BTreeMap::new();
+    let (dir, own) = (layout.policies(), own_policies(layout));
     let mut problems = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(|source| Error::io("read", &dir, source))?.path();
-        // Notes beside the policies are the user's own.
-        if path.extension().is_none_or(|extension| extension != "json") {
-            continue;
-        }
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        match read(&path) {
-            Ok(bytes) => drop(found.insert(name, bytes)),
-            Err(error) => {
-                let violation = Violation::document(format!("could not be read: {error}"));
-                problems.push(PolicyViolation { file: name, violation });
+    let mut found = read_policies(&dir, |_| true, &mut problems)?;
+    // A repository may keep other things under that name.
+    for (name, bytes) in read_policies(&own, |name| policy_file(name).is_some(), &mut problems)? {
+        match found.get(&name).filter(|other| !is_built_in(&name, other)) {
+            Some(_) if is_built_in(&name, &bytes) => {}
+            Some(other) if !same_document(other, &bytes) => {
+                let (here, there) = (layout.shown(&own.join(&name)), layout.shown(&dir.join(&name)));
+                let message = format!("{here} and {there} say different things; delete one of them");
+                problems.push(PolicyViolation { file: name, violation: Violation::document(message) });
             }
+            _ => drop(found.insert(name, bytes)),
         }
     }
     problems.sort_by(|one, other| one.file.cmp(&other.file));
@@ -81,6 +101,72 @@ pub fn load_policies(layout: &Layout) -> Result<Policies> {
             Err(unusable(&layout.shown(&dir), &problems))
         }
     }
+}
+
+/// The policies of a directory, by their names; what cannot be read is told.
+fn read_policies(
+    dir: &Path,
+    is_meant: fn(&str) -> bool,
+    problems: &mut Vec<PolicyViolation>,
+) -> Result<BTreeMap<String, Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(found);
+        }
+        Err(source) => return Err(Error::io("read", dir, source)),
+    };
+    for entry in entries {
+        let path = entry.map_err(|source| Error::io("read", dir, source))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // Notes beside the policies are the user's own.
+        if path.extension().is_none_or(|extension| extension != "json") || !is_meant(&name) {
+            continue;
+        }
+        match read(&path) {
+            Ok(bytes) => drop(found.insert(name, bytes)),
+            Err(error) => {
+                let violation = Violation::document(format!("could not be read: {error}"));
+                problems.push(PolicyViolation { file: name, violation });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The repository's own policies, as its users commit them.
+pub(crate) fn own_policies(layout: &Layout) -> PathBuf {
+    layout.root.join("policies")
+}
+
+/// The file that a policy is read from: the repository's own, unless the state directory says something itself.
+pub(crate) fn policy_path(layout: &Layout, name: &str) -> PathBuf {
+    let (usual, own) = (layout.policies().join(name), own_policies(layout).join(name));
+    let says = |path: &Path| read(path).is_ok_and(|bytes| !is_built_in(name, &bytes));
+    if !says(&usual) && says(&own) { own } else { usual }
+}
+
+fn policy_file(name: &str) -> Option<&'static PolicyFile> {
+    POLICY_FILES.iter().find(|file| file.name == name)
+}
+
+fn is_built_in(name: &str, bytes: &[u8]) -> bool {
+    let is_earlier = |file: &PolicyFile| file.earlier.contains(&contract::hash::sha256(bytes).to_string().as_str());
+    policy_file(name)
+        .is_some_and(|file| bytes == file.default.as_bytes() || bytes == file.written().as_bytes() || is_earlier(file))
+}
+
+/// Whether two files say the same, however they are written.
+fn same_document(one: &[u8], other: &[u8]) -> bool {
+    let said = |bytes: &[u8]| {
+        let mut document: Option<Value> = serde_json::from_slice(bytes).ok();
+        if let Some(Value::Object(members)) = &mut document {
+            members.remove("$schema");
+        }
+        document
+    };
+    one == other || (said(one).is_some() && said(one) == said(other))
 }
 
 /// Reads what the user wants models to be told, below `templates/`. A file of another name is refused: whoever wrote it

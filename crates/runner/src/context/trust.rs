@@ -13,6 +13,7 @@ use contract::{AgentConfig, AuditHead, Config, Digest, Mode, Policies, SandboxCo
 use run::Run;
 use run::redact::Redactor;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use store::Layout;
@@ -42,6 +43,17 @@ struct Kept {
     /// Digests of contracts that were started here, newest last.
     #[serde(default)]
     contracts: Vec<Digest>,
+    /// Trusted recipes, by id and version.
+    #[serde(default)]
+    recipes: BTreeMap<String, KeptRecipe>,
+}
+
+/// A recipe as it was trusted.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct KeptRecipe {
+    sha256: Digest,
+    /// From then on that version never changes.
+    stable: bool,
 }
 
 impl Trust {
@@ -79,6 +91,28 @@ impl Trust {
             list.extend(digest);
         }
         self.write("trust.json", &kept)
+    }
+
+    /// Whether exactly this recipe is trusted.
+    pub fn trusts_recipe(&self, reference: &str, sha256: &Digest) -> bool {
+        self.kept().recipes.get(reference).is_some_and(|kept| kept.sha256 == *sha256)
+    }
+
+    /// Trusts a recipe from now on. A version that was trusted as stable is that version for ever: another text under the
+    /// same name is refused with the digest of the one that counts.
+    pub fn trust_recipe(
+        &self,
+        reference: &str,
+        sha256: Digest,
+        stable: bool,
+    ) -> Result<std::result::Result<(), Digest>> {
+        let _alone = self.alone()?;
+        let mut kept = self.kept();
+        if let Some(before) = kept.recipes.get(reference).filter(|before| before.stable && before.sha256 != sha256) {
+            return Ok(Err(before.sha256));
+        }
+        kept.recipes.insert(reference.to_owned(), KeptRecipe { sha256, stable });
+        self.write("trust.json", &kept).map(Ok)
     }
 
     /// Whether a run under this contract was started here: only such a run is continued, since a

@@ -5,7 +5,7 @@ use crate::Result;
 use crate::change::{self, Ending, Made};
 use crate::git::{id, recorded};
 use crate::record::{Driver, Pending};
-use contract::{CommitId, Digest, ItemStatus};
+use contract::{CommitId, Digest, Fact, ItemStatus};
 use store::{Preparing, Writing, crash, now};
 
 /// Puts the end of a change on its way to the disk, held for the intent of what follows. `sealed` is the record of its
@@ -36,10 +36,20 @@ pub(crate) fn finish(driver: &mut Driver<'_, '_>, ending: Ending, sealed: Option
     let writing = if is_success { Writing::Later } else { Writing::AtOnce };
     let mut facts = change::refusals(&ending);
     let made = Made::new(&receipt, sha256, commit, evidence.evidence());
-    facts.push(change::end(&driver.run, ending, &receipt, made));
+    let end = change::end(&driver.run, ending, &receipt, made);
+    let told = match &end {
+        Fact::ItemEnded(ended) => run::workflow::pipeline::told_at_end(&driver.run, ended),
+        _ => Vec::new(),
+    };
+    facts.push(end);
+    facts.extend(told);
     let points = ["change.before_rename", "change.after_rename"];
+    if writing == Writing::AtOnce || !evidence.is_small() {
+        // A directory that is there is rolled forward after a crash, and what it names must be there with it.
+        driver.objects.sync()?;
+    }
     let prepared = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, writing, points)?;
-    let pending = driver.submit_patient(prepared.facts, prepared.files);
+    let pending = driver.submit_with_objects(prepared.facts, prepared.files)?;
     for pending in sealed.into_iter().chain([pending]) {
         driver.shared.hold(pending);
     }
@@ -57,7 +67,5 @@ fn state_hashes(driver: &mut Driver<'_, '_>, ending: &Ending) -> Result<(Digest,
 fn commit(driver: &mut Driver<'_, '_>, ending: &Ending, receipt: &Digest) -> Result<Option<CommitId>> {
     let Some(spec) = change::commit(&driver.run, ending, receipt) else { return Ok(None) };
     let commit = driver.objects.commit(&spec)?;
-    // Durable before it can be mentioned.
-    driver.objects.sync()?;
     Ok(Some(recorded(commit)))
 }

@@ -8,10 +8,11 @@ use crate::Result;
 use crate::change::{self, Judged, OnLine, Verdict, bring_onto_line};
 use crate::record::{Driver, Pending};
 use crate::turn;
-use contract::{Fact, StepRef, TurnEnd};
-use run::Due;
+use contract::pipeline::Stage;
+use contract::{Fact, PipelineFact, StepRef, TurnEnd};
+use run::{Due, Run};
 use std::time::Duration;
-use store::crash;
+use store::{Attached, crash};
 
 /// Has an item's agent take a turn, and judges what it left.
 pub(crate) fn work_on(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
@@ -46,9 +47,30 @@ pub(crate) fn judge(driver: &mut Driver<'_, '_>, place: u32, mut sealed: Option<
             judged.asks = judged.needs_approval();
             driver.shared.state().claims.keep_judged(place, judged);
         }
+        Verdict::NeedsReview => {
+            if let Some(sealed) = sealed.take() {
+                driver.shared.settle(sealed)?;
+            }
+            return driver.record(ask_for_review(&driver.run, place), Vec::new());
+        }
         Verdict::Interrupted => {}
     }
     sealed.map_or(Ok(()), |sealed| driver.shared.settle(sealed))
+}
+
+/// Has reviewers look at what an item's agent left.
+fn ask_for_review(run: &Run, place: u32) -> Vec<Fact> {
+    let task = run.pipeline().and_then(|state| state.task(place).ok());
+    let (task_id, to) = (run.items()[place as usize].item.id.clone(), Stage::S3);
+    let moved = task.map(|task| PipelineFact::StateTransition { item: place, task_id, from: task.stage, to });
+    [PipelineFact::ReviewAsked { item: place }].into_iter().chain(moved).map(Fact::Pipeline).collect()
+}
+
+/// Has a reviewer look at what an item's agent left. The change is judged by the next free worker.
+pub(crate) fn review(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
+    let Some((step, opened)) = open(driver, place) else { return Ok(()) };
+    let sealed = turn::carry_out(driver, step, opened)?;
+    driver.shared.settle(sealed)
 }
 
 /// Brings a judged change onto the run's line.
@@ -80,7 +102,7 @@ fn open(driver: &mut Driver<'_, '_>, place: u32) -> Option<(StepRef, Pending)> {
             return None;
         }
         opened = Some(step);
-        Some((vec![Fact::StepStarted { step, base: Some(run.base_for(place)), taken: None }], Vec::new()))
+        Some((vec![Fact::StepStarted { step, base: Some(run.base_for(place)), taken: None }], Attached::default()))
     })?;
     driver.run = run;
     Some((opened?, pending))

@@ -9,12 +9,12 @@ use crate::turn;
 use contract::graph::{NodeAsked, NodeMessage, PhaseChanged};
 use contract::id::derived_uuid;
 use contract::view::graph::{MessageRole, Phase};
-use contract::{Fact, ItemBase, StepRef, Taken, TreeId};
+use contract::{Fact, GraphFact, ItemBase, StepRef, Taken, TreeId};
 use run::gate::Finding;
 use run::workflow::graph::outcome::NORMA;
 use run::workflow::graph::{Input, NodeState, rights};
 use run::{Due, Run};
-use store::crash;
+use store::{Attached, crash};
 
 /// What a node stands on in its next turn.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,7 +56,7 @@ fn open(driver: &mut Driver<'_, '_>, place: u32) -> Result<Option<(StepRef, Pend
                 return None;
             }
             opened = Some(step);
-            Some((intent(run, place, step, &stand), Vec::new()))
+            Some((intent(run, place, step, &stand), Attached::default()))
         });
         match submitted {
             Some((pending, run)) => {
@@ -80,14 +80,14 @@ fn intent(run: &Run, place: u32, step: StepRef, stand: &Stand) -> Vec<Fact> {
     let mut facts = Vec::new();
     if state.phase == Phase::Boot {
         let why = "the first turn starts".to_owned();
-        facts.push(Fact::PhaseChanged(PhaseChanged { old: Phase::Boot, new: Phase::Execute, why }));
+        facts.push(Fact::Graph(GraphFact::PhaseChanged(PhaseChanged { old: Phase::Boot, new: Phase::Execute, why })));
     }
     let inbox = state.node(place).map(|node| node.inbox.clone()).unwrap_or_default();
     let mut inputs: Vec<String> = inbox.iter().map(|input| input.id().to_owned()).collect();
     if !stand.set_aside.is_empty() {
         let told = set_aside(run, place, step, &stand.set_aside);
         inputs.push(told.id.clone());
-        facts.push(Fact::MessageSent(Box::new(told)));
+        facts.push(Fact::Graph(GraphFact::MessageSent(Box::new(told))));
     }
     let taken = Some(Box::new(Taken { tree: stand.tree, inputs }));
     facts.push(Fact::StepStarted { step, base: Some(stand.base.clone()), taken });
@@ -171,7 +171,7 @@ pub(super) fn note(driver: &mut Driver<'_, '_>, due: Due) -> Result<()> {
         Due::Advance(_) => advance(driver),
         Due::AskFor(step) => ask_for(driver, step),
         Due::Stall(stalled) => {
-            driver.record(vec![Fact::RunStalled(stalled)], Vec::new())?;
+            driver.record(vec![Fact::Graph(GraphFact::RunStalled(stalled))], Vec::new())?;
             // Whatever else is at work ends too: a run that is paused does nothing.
             driver.control.request(Stop::Interrupt);
             driver.shared.wake();
@@ -187,7 +187,7 @@ fn advance(driver: &mut Driver<'_, '_>) -> Result<()> {
             Due::Advance(facts) => Some(facts),
             _ => None,
         })?;
-        Some((facts, Vec::new()))
+        Some((facts, Attached::default()))
     });
     let Some((pending, run)) = submitted else { return Ok(()) };
     driver.run = run;
@@ -200,7 +200,7 @@ fn ask_for(driver: &mut Driver<'_, '_>, step: StepRef) -> Result<()> {
     let wait = approval::ask(driver.store, &driver.run, approval::reasons_of_wish(&driver.run, &wished))?;
     let submitted = driver.shared.submit_if(driver.store, |run| {
         let open = run.graph()?.wishes.get(&step.index)?.approval.is_none();
-        open.then(|| (vec![Fact::NodeAsked(Box::new(NodeAsked { step, wait }))], Vec::new()))
+        open.then(|| (vec![Fact::Graph(GraphFact::NodeAsked(Box::new(NodeAsked { step, wait })))], Attached::default()))
     });
     let Some((pending, run)) = submitted else { return Ok(()) };
     driver.run = run;

@@ -18,7 +18,7 @@ pub(crate) fn judge_and_apply(driver: &mut Driver<'_, '_>, change: u32, step: St
     let mut judged = Judged::of_patch(&driver.run, change, step, patch);
     let ending = match with_gates(driver, &mut None, |gates, try_tests| judge(gates, &mut judged, try_tests))? {
         Verdict::Refused(refusal) => judged.ends(refusal),
-        Verdict::Interrupted => return Ok(()),
+        Verdict::NeedsReview | Verdict::Interrupted => return Ok(()),
         Verdict::Passed => {
             let after = judged.candidate()?;
             // Durable before it can be mentioned.

@@ -59,6 +59,8 @@ const OPENS_NO_FILE: &[&str] = &[
     // With --cached, as it is used here.
     "diff-index",
     "for-each-ref",
+    // Of a tree, as it is used here.
+    "grep",
     "init",
     "log",
     "ls-files",

@@ -30,6 +30,7 @@
 pub(crate) mod blob;
 mod checkout;
 mod command;
+mod committed;
 mod configured;
 mod contents;
 pub(crate) mod index_file;

@@ -3,14 +3,15 @@
 //! It borrows the user's objects through `objects/info/alternates` and never lends any, so the user's `git gc`
 //! cannot take away what norma wrote. Objects are read and written in-process, one loose file each: the cost
 //! follows the change, never the repository. What was written becomes durable when it is named
-//! ([`Objects::pin`]) or handed over ([`Objects::export`]), not before: an object nobody names is no promise.
+//! ([`Objects::pin`], or on record, see `Objects::unsynced`) or handed over ([`Objects::export`]), not before: an object nobody names
+//! is no promise.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Seek, Write as _};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,6 +19,7 @@ use std::time::SystemTime;
 
 use gix_object::{Exists, Find, Kind, Write};
 use gix_odb::{Header as _, loose};
+use store::KeptFile;
 
 use super::blob::LARGE_BYTES_MIN;
 use super::command::{GitCommand, Place, Program, git};
@@ -28,6 +30,10 @@ use super::{GitError, IoContext, ObjectId, PatchProblem, sync_directory};
 
 /// How much of a blob decides whether it is binary; git's own figure.
 const BINARY_PROBE_BYTES: usize = 8000;
+
+/// How many objects, and how much of them, the record takes in place of barriers.
+const KEPT_MAX: usize = 32;
+const KEPT_BYTES_MAX: u64 = 64 * 1024;
 
 /// Overrides every attribute file: what a checkout holds are the bytes of the blobs, whatever the
 /// repository's `.gitattributes` asks for.
@@ -363,6 +369,32 @@ impl Objects {
         tree::new_objects(&self.reader()?, old, new)
     }
 
+    /// What was written so far and may not be on disk, with its bytes as they are in the file: whoever records that it is
+    /// there puts them on record, too. Where that is much, or the objects are not those of the state directory that `git` is
+    /// part of, it is brought to the disk instead.
+    pub(crate) fn unsynced(&self, git: &Path) -> Result<Vec<(ObjectId, KeptFile)>, GitError> {
+        let due = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (store, mut files, mut bytes_sum) = (self.own_store(), Vec::with_capacity(due.len()), 0);
+        let is_own = due.is_empty() || is_same(git, &self.dir);
+        for id in due.iter().take(KEPT_MAX + 1) {
+            let path = store.object_path(id);
+            bytes_sum += fs::metadata(&path).context("look at", &path)?.len();
+            let below = self.dir.parent().and_then(|state| path.strip_prefix(state).ok()).and_then(Path::to_str);
+            let Some(below) = below.filter(|_| is_own && bytes_sum <= KEPT_BYTES_MAX && files.len() < KEPT_MAX) else {
+                self.sync()?;
+                return Ok(Vec::new());
+            };
+            let bytes = fs::read(&path).context("read", &path)?;
+            files.push((*id, KeptFile { path: below.to_owned(), bytes }));
+        }
+        Ok(files)
+    }
+
+    /// These need no barrier any more: they are on record.
+    pub(crate) fn forget_unsynced(&self, ids: &[ObjectId]) {
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).retain(|id| !ids.contains(id));
+    }
+
     /// Has everything that was written so far on disk.
     pub fn sync(&self) -> Result<(), GitError> {
         let due = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -444,6 +476,12 @@ fn is_fresh(store: &loose::Store, id: ObjectId) -> bool {
     // Not ours to touch in a repository of another owner; then its age stays what it is.
     let _ = file.set_modified(SystemTime::now());
     true
+}
+
+/// Whether two names are of one directory.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let inode = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    inode(one).is_some_and(|found| inode(other) == Some(found))
 }
 
 /// Makes loose objects and the directories that name them durable.

@@ -215,11 +215,25 @@ impl Repository {
         pairs.map(|(id, name)| Ok((name.to_owned(), parse_id("for-each-ref", id.as_bytes())?))).collect()
     }
 
-    /// The subjects of the last commits, each behind a byte 1, with the paths that it changed, ended by NUL bytes.
+    /// The subjects of the last commits, each behind a byte 1, with how each path was changed and the path, ended by NUL bytes.
     pub fn recent_changes(&self, most: u32) -> Result<String, GitError> {
         let count = format!("--max-count={most}");
-        let shown = ["--no-merges", "--name-only", "--no-renames", "-z", "--format=%x01%s", "HEAD", "--"];
+        let shown = ["--no-merges", "--name-status", "--no-renames", "-z", "--format=%x01%s", "HEAD", "--"];
         Ok(text(self.git("log").args(&[count.as_str()]).args(&shown).run()?))
+    }
+
+    /// The files of a tree whose text has this word, in whatever case.
+    pub fn files_with(&self, word: &str, tree: ObjectId) -> Result<Vec<String>, GitError> {
+        let how = ["--name-only", "-I", "--fixed-strings", "--word-regexp", "--ignore-case", "-z", "-e", word];
+        let output = self.git("grep").args(&how).args(&[tree.to_string().as_str(), "--"]).outcome()?;
+        match output.status.code() {
+            Some(0 | 1) => {
+                let (prefix, found) = (format!("{tree}:"), text(output.stdout));
+                let files = found.split('\0').filter_map(|line| line.strip_prefix(&prefix));
+                Ok(files.map(str::to_owned).collect())
+            }
+            _ => Err(failed("grep", &output)),
+        }
     }
 
     /// Paths that differ between HEAD, index and files; untracked directories are one path, ignored files

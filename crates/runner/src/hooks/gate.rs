@@ -153,6 +153,7 @@ impl Active {
     fn judge(&self, observed: Observed, policies: &Policies, layout: &Layout) -> Vec<Finding> {
         let scope = Scope {
             allowed_paths: self.allowed_paths.clone(),
+            denied_paths: Vec::new(),
             scratch_paths: policies.scratch_paths(),
             allow_binary: false,
             named_by_git: Vec::new(),

@@ -4,7 +4,7 @@
 use crate::agent::Threads;
 use crate::change::diff;
 use crate::host::owner::drop_bases;
-use crate::host::{Host, garbage, graph};
+use crate::host::{Host, garbage, graph, intent, review};
 use crate::machine::Machine;
 use crate::record::approval::refuses_another_command;
 use crate::record::{Control, Stop, keep_diff};
@@ -35,11 +35,7 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
             let task = host.state.store.add_task(goal, criteria).wait()?;
             done(format!("task {task} added"), task.into())
         }
-        Request::TaskLink { task, depends_on } => {
-            let shown: Vec<String> = depends_on.iter().map(ToString::to_string).collect();
-            host.state.store.link_task(task, depends_on).wait()?;
-            done(format!("task {task} waits for {}", shown.join(", ")), task.into())
-        }
+        Request::TaskLink { task, depends_on } => link_task(host, task, depends_on),
         Request::TaskDone { task } => {
             host.state.store.finish_task(task).wait()?;
             done(format!("task {task} is done"), task.into())
@@ -51,7 +47,10 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
         Request::Land { run } => land(host, &run),
         Request::Pause { run } => pause(host, &run),
         Request::Add { sender, run, name, text } => add(host, &sender, &run, &name, text),
+        Request::IntentCreate { intent: wanted, by } => intent::create(host, &wanted, by),
+        Request::IntentAnswer { run, event, by } => intent::answer(host, &run, &event, &by),
         Request::Edit { run, edit, by } => graph::edit(host, &run, &edit, &by),
+        Request::Remark { run, remark, by } => review::leave(host, &run, *remark, by),
         Request::Follow { run, .. } => {
             Err(Error::usage(format!("run {run} is followed over the socket"), "norma events RUN --follow"))
         }
@@ -98,6 +97,12 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
         Request::Gc => gc(host),
         Request::Quarantine { run, reason, by } => quarantine(host, run, reason, by),
     }
+}
+
+fn link_task(host: &Host, task: i64, depends_on: Vec<i64>) -> Result<Answer> {
+    let shown: Vec<String> = depends_on.iter().map(ToString::to_string).collect();
+    host.state.store.link_task(task, depends_on).wait()?;
+    Ok(Answer::Done { message: format!("task {task} waits for {}", shown.join(", ")), value: task.into() })
 }
 
 fn edit_task(host: &Host, task: i64, goal: Option<String>, criteria: Option<Vec<String>>) -> Result<Answer> {

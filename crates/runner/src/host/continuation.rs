@@ -69,6 +69,13 @@ pub(crate) fn to_do(items: &[ItemAdded]) -> impl Iterator<Item = &Item> {
     items.iter().filter(|added| !matches!(added.earlier, Some(Earlier::Done { .. }))).map(|added| &added.item)
 }
 
+/// What was compiled, where the patch that came of it was accepted: then neither is done again.
+pub(crate) fn compiled(parent: &Run) -> Option<Earlier> {
+    let patch = parent.items().get(run::workflow::intent::PATCH as usize).filter(|patch| patch.succeeded());
+    let compile = parent.items().first().filter(|_| patch.is_some())?;
+    done(parent, compile)
+}
+
 fn done(parent: &Run, state: &ItemState) -> Option<Earlier> {
     let ended = state.ended().filter(|ended| ended.status == contract::ItemStatus::Success)?;
     // Whoever did it has the receipt, however many runs have gone on since.

@@ -97,7 +97,7 @@ fn commits(objects: &Objects, events: &[Event], receipts: &[Kept]) -> Result<Vec
     let mut names: BTreeSet<CommitId> = receipts.iter().map(|kept| kept.receipt.git.base_commit).collect();
     for event in events {
         match &event.fact {
-            Fact::RunStarted(started) => drop(names.insert(started.base.commit)),
+            Fact::RunStarted(started) => names.extend([started.base.commit, started.head().commit]),
             Fact::ItemEnded(ended) => names.extend(ended.commit),
             Fact::Landed(landing) => drop(names.insert(landing.commit)),
             _ => {}

@@ -5,7 +5,9 @@ use crate::context::confinement::level;
 use crate::git::{ObjectId, Objects};
 use crate::workspace::{builds, dependencies};
 use crate::{Context, Result, process};
-use run::proposal::{Commit, Facts, MANIFESTS, OWNERS, PROGRAMS};
+use contract::policy::FoldedPath;
+use contract::{Policies, RepoPath};
+use run::proposal::{Commit, Facts, MANIFESTS, OWNERS, PROGRAMS, searched};
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -22,7 +24,10 @@ const TEST_TEXTS_MAX: usize = 8;
 const TEXT_BYTES_MAX: u64 = 256 << 10;
 
 /// How many of the last commits are looked at.
-const COMMITS_MAX: u32 = 300;
+const COMMITS_MAX: u32 = 500;
+
+/// A larger tree is not searched for words: a person waits for the proposal.
+const SEARCHED_FILES_MAX: usize = 20_000;
 
 /// Reads the facts about a tree, with what is known of installed dependencies.
 pub(crate) fn read_facts(context: &Context, objects: &Objects, tree: ObjectId) -> Result<(Facts, Vec<String>)> {
@@ -77,15 +82,39 @@ fn installed(directory: &Path, inside: &Path) -> Vec<String> {
     all.filter_map(|path| path.into_os_string().into_string().ok()).collect()
 }
 
+/// Adds what only a sentence asks for: which files speak of it, and which of the tree's files policy protects.
+pub(crate) fn read_for(sentence: &str, context: &Context, tree: ObjectId, policies: &Policies, facts: &mut Facts) {
+    let protected = |file: &&String| {
+        RepoPath::parse(file)
+            .is_ok_and(|path| policies.protected_paths().covering(&FoldedPath::new(&path)).next().is_some())
+    };
+    facts.protected = facts.files.iter().filter(protected).cloned().collect();
+    if facts.files.len() > SEARCHED_FILES_MAX {
+        return;
+    }
+    for word in searched(sentence) {
+        // As with the history: what cannot be read, such as objects that a partial clone lacks, speaks of nothing.
+        let files = context.user.files_with(&word, tree).unwrap_or_default();
+        facts.mentions.insert(word, files);
+    }
+}
+
 /// The last commits with what they changed.
 fn history(context: &Context) -> Result<Vec<Commit>> {
     let text = context.user.recent_changes(COMMITS_MAX)?;
     let commits = text.split('\u{1}').filter(|part| !part.trim().is_empty());
-    Ok(commits
-        .map(|part| {
-            let mut lines = part.trim_matches('\0').split(['\0', '\n']).filter(|line| !line.is_empty());
-            let subject = lines.next().unwrap_or_default().to_owned();
-            Commit { subject, files: lines.map(str::to_owned).collect() }
-        })
-        .collect())
+    Ok(commits.map(commit).collect())
+}
+
+/// One of them: its subject, then how each path was changed and the path.
+fn commit(text: &str) -> Commit {
+    let mut parts = text.split('\0');
+    let mut commit = Commit { subject: parts.next().unwrap_or_default().trim().to_owned(), ..Commit::default() };
+    while let (Some(how), Some(path)) = (parts.next(), parts.next()) {
+        if how.trim() == "A" {
+            commit.added.push(path.to_owned());
+        }
+        commit.files.push(path.to_owned());
+    }
+    commit
 }

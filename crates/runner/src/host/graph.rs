@@ -7,7 +7,7 @@ use crate::record::approval::{self, Redeemed};
 use crate::{Answer, Error, Result};
 use contract::graph::{GraphEdit, NodeAnswered, NodeWish};
 use contract::view::graph::ResolutionStatus;
-use contract::{ApprovalId, ApprovalWait, Fact};
+use contract::{ApprovalId, ApprovalWait, Fact, GraphFact};
 use run::Run;
 use run::workflow::graph::{Wished, outcome};
 use serde_json::{Value, json};
@@ -42,8 +42,9 @@ fn edit_held(host: &Host, slug: &str, edit: &GraphEdit, by: &str) -> Result<Vec<
 fn interrupt(live: &LiveRun, facts: &[Fact]) {
     for fact in facts {
         match fact {
-            Fact::MessageSent(message) if message.interrupt => live.interrupt(message.node),
-            Fact::NodeHeld { node, held: true, .. } | Fact::NodeRemoved { node, .. } => live.interrupt(*node),
+            Fact::Graph(GraphFact::MessageSent(message)) if message.interrupt => live.interrupt(message.node),
+            Fact::Graph(GraphFact::NodeHeld { node, held: true, .. })
+            | Fact::Graph(GraphFact::NodeRemoved { node, .. }) => live.interrupt(*node),
             _ => {}
         }
     }
@@ -52,14 +53,14 @@ fn interrupt(live: &LiveRun, facts: &[Fact]) {
 /// What was done, for people and for programs.
 fn told(edit: &GraphEdit, facts: &[Fact]) -> (String, Value) {
     let added = facts.iter().find_map(|fact| match fact {
-        Fact::NodeAdded(added) => Some(added.terms.id.clone()),
+        Fact::Graph(GraphFact::NodeAdded(added)) => Some(added.terms.id.clone()),
         _ => None,
     });
     let edge = facts.iter().find_map(|fact| match fact {
-        Fact::EdgeSet(set) => Some(set.edge.id.clone()),
+        Fact::Graph(GraphFact::EdgeSet(set)) => Some(set.edge.id.clone()),
         _ => None,
     });
-    let is_reset = facts.iter().any(|fact| matches!(fact, Fact::NodeReset { .. }));
+    let is_reset = facts.iter().any(|fact| matches!(fact, Fact::Graph(GraphFact::NodeReset { .. })));
     match edit {
         GraphEdit::AddNode { .. } => ("node added".to_owned(), json!({"nodeId": added})),
         GraphEdit::PatchNode { node, .. } => ("node changed".to_owned(), json!({"nodeId": node})),
@@ -122,7 +123,7 @@ fn answer_to(store: &Store, run: &Run, wished: &Wished, approval: ApprovalId) ->
             let status = if instead.is_some() { ResolutionStatus::Modified } else { ResolutionStatus::Approved };
             let argv = instead.or_else(|| match &wished.wish {
                 NodeWish::Command { argv, .. } => Some(argv.clone()),
-                NodeWish::Spawn(_) => None,
+                NodeWish::Spawn(_) | NodeWish::Edge(_) => None,
             });
             let used = Some(Fact::ApprovalUsed { approval, by: by.clone() });
             Some(Given { used, answered: NodeAnswered { approval, status, by, reason: None, argv } })

@@ -4,17 +4,21 @@
 
 pub(crate) mod agent;
 mod draft;
+mod questions;
 mod shown;
 
 use crate::context::own::{InForce, settings_in_force};
 use crate::{Context, Error, Preview, Settings, Submitted, Surveyed, Typed, check_sandbox};
-use contract::api::ContractPreview;
+use contract::api::{ContractPreview, Intake, Question};
 use contract::{Item, Mode};
 pub use draft::{Draft, Typing};
 use draft::{allowed, check_committed, tests, unjudged};
+use questions::Answered;
+pub use questions::which_agent;
 use run::proposal::propose;
 use serde_json::Value;
 use shown::budgets_of;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What somebody wants.
@@ -29,10 +33,12 @@ pub struct Wanted<'w> {
     pub model: Option<&'w str>,
     /// What it may use up, as `NAME=N`.
     pub budgets: &'w [String],
+    /// What they answered to questions, by their ids.
+    pub answers: &'w BTreeMap<String, String>,
 }
 
 /// Which part of what was wanted something is wrong with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
     /// The agent.
     Agent,
@@ -44,6 +50,8 @@ pub enum Part {
     Criteria,
     /// What it may use up, or the model.
     Budget,
+    /// The answer to this question.
+    Answer(String),
 }
 
 /// Why there is no contract.
@@ -80,6 +88,8 @@ pub struct Planned<'c> {
     notes: Vec<String>,
     /// Where the proposed scope comes from; empty if it was typed.
     pub because: String,
+    /// What somebody should be asked.
+    pub questions: Vec<Question>,
     /// Whether criteria were typed, which something has to judge.
     has_criteria: bool,
     /// The contract, as it is submitted.
@@ -104,13 +114,17 @@ pub fn plan<'c>(
 ) -> Planning<Planned<'c>> {
     let InForce { mut settings, unused } = settings_in_force(context, config)?;
     check_sandbox(&settings.config.sandbox, mode, &context.sandbox)?;
-    let agent = agent::choose(context, &settings.config, wanted.agent, pick)
-        .map_err(|error| Unplanned::At(Part::Agent, error))?;
+    let answered = Answered::read(wanted)?;
+    let typed = &wanted.typing;
+    let placed = |unplanned: Unplanned| answered.placed(typed, unplanned);
+    let agent = agent::choose(context, &settings.config, wanted.agent.or(answered.agent.as_deref()), pick)
+        .map_err(|error| placed(Unplanned::At(Part::Agent, error)))?;
     let preview = Preview::open(context)?;
-    let (facts, left_out) = preview.facts()?;
-    let proposal = propose(wanted.sentence, &facts);
-    let typing = &wanted.typing;
-    let typed_paths = allowed(&preview, typing)?;
+    let (facts, left_out) = preview.facts_for(wanted.sentence, &settings)?;
+    let proposal = propose(wanted.sentence, &facts, answered.share_percent);
+    let typing = &answered.typing(typed);
+    let questions = questions::about(&proposal, typing, answered.share_percent);
+    let typed_paths = allowed(&preview, typing).map_err(placed)?;
     let new = typed_paths.iter().filter(|it| it.is_new).map(|it| format!("{} is a new file", it.path));
     let mut notes: Vec<String> = new.chain(left_out).collect();
     let tests = match typing.tests.is_empty() {
@@ -118,7 +132,7 @@ pub fn plan<'c>(
             notes.extend(proposal.notes);
             proposal.tests
         }
-        false => tests(&preview, &settings, &facts, typing)?,
+        false => tests(&preview, &settings, &facts, typing).map_err(placed)?,
     };
     let (allow, because) = match typed_paths.is_empty() {
         true => (proposal.allow, proposal.because),
@@ -131,7 +145,7 @@ pub fn plan<'c>(
     let document = draft.document().map_err(|error| Unplanned::At(Part::Criteria, error))?;
     notes.extend(unused);
     let has_criteria = !typing.criteria.is_empty();
-    Ok(Planned { context, preview, settings, agent, typed, notes, because, has_criteria, document })
+    Ok(Planned { context, preview, settings, agent, typed, notes, because, questions, has_criteria, document })
 }
 
 impl Planned<'_> {
@@ -154,6 +168,9 @@ impl Planned<'_> {
                 notes.push(note);
             }
         }
+        if let Some(review) = self.settings.config.reviewers(&item.worker, None) {
+            notes.push(format!("reviewed by {} before it is tested", review.agents.join(", ")));
+        }
         let wide = self.preview.approval_reasons(&self.settings, items)?;
         Ok(Checked { item: item.clone(), wide, notes })
     }
@@ -161,5 +178,11 @@ impl Planned<'_> {
     /// The contract as people and programs are shown it; `next` is how to have it run.
     pub fn shown(&self, checked: &Checked, next: String) -> ContractPreview {
         shown::preview(self, checked, next)
+    }
+
+    /// The same with what norma would like to know.
+    pub fn intake(&self, checked: &Checked, next: String) -> Intake {
+        let preview = self.shown(checked, next);
+        Intake { contract: preview.contract.clone(), questions: self.questions.clone(), preview }
     }
 }

@@ -10,14 +10,18 @@ pub(crate) mod export;
 pub(crate) mod facts;
 pub(crate) mod feed;
 pub(crate) mod follow;
+mod fork;
 mod garbage;
 mod graph;
 pub(crate) mod intake;
-pub(crate) mod intents;
+pub(crate) mod intent;
+pub(crate) mod opencode;
 pub(crate) mod owner;
+pub(crate) mod pipeline;
 pub(crate) mod preview;
 pub(crate) mod request;
 pub(crate) mod results;
+mod review;
 mod service;
 pub(crate) mod socket;
 pub(crate) mod start;
@@ -184,6 +188,11 @@ impl Hosting {
         self.host.workers.find(slug).map(|live| live.settled())
     }
 
+    /// Waits until a run that was asked to pause has done so: whoever asks to continue it right after that means to.
+    pub fn wait_for_pause(&self, slug: &str) {
+        self.host.workers.wait_for_pause(slug);
+    }
+
     /// Whether an agent that is not confined may be at work: it is a process of the same user, and could pass for them.
     pub fn is_unconfined(&self) -> bool {
         self.host.workers.unconfined()
@@ -194,7 +203,11 @@ impl Hosting {
     /// answered.
     pub fn take_over(&self, sender: &Sender, jobs: usize) -> Result<Vec<(String, Option<Error>)>> {
         let _ = self.host.heir.set(Held { sender: Arc::new(sender.clone()), jobs });
-        let slugs = Reader::open(&self.host.state.store.layout)?.abandoned()?;
+        let reader = Reader::open(&self.host.state.store.layout)?;
+        let mut slugs = reader.abandoned()?;
+        // What a plan asks may be over while nobody looks.
+        let of_plan = |slug: &String| reader.load(slug).is_ok_and(|(run, _)| run.waits_with_plan());
+        slugs.extend(reader.waiting_intents()?.into_iter().filter(of_plan));
         let go_on = |run: String| {
             let failed = self.host.start(sender, Start::Resume { run: run.clone(), jobs, approved_by: None }).err();
             (run, failed)

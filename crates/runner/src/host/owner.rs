@@ -159,8 +159,12 @@ fn kill_leftovers(layout: &Layout) -> Result<Vec<String>> {
 fn finish_landings(shared: &StateDir, context: &Arc<Context>) -> Result<Vec<String>> {
     let reader = Reader::open(&shared.store.layout)?;
     let mut notes = Vec::new();
-    for (run, log) in reader.open_runs()? {
-        let slug = run.id.slug();
+    for slug in reader.landing()? {
+        let (run, log) = match reader.load(&slug) {
+            Ok(loaded) => loaded,
+            Err(store::Error::Damaged { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
         let Some(open) = run.landing().cloned() else { continue };
         let moved = shared.user.read_ref(&open.target)? == Some(crate::git::id(open.commit));
         if !moved || run.status != Status::Paused || run.started.contract.unknown_rules().is_some() {

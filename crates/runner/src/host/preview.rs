@@ -39,6 +39,13 @@ impl<'c> Preview<'c> {
         crate::host::facts::read_facts(self.context, &self.objects, self.head.tree)
     }
 
+    /// The same, with what the repository says about a sentence.
+    pub fn facts_for(&self, sentence: &str, settings: &Settings) -> Result<(Facts, Vec<String>)> {
+        let (mut facts, left_out) = self.facts()?;
+        crate::host::facts::read_for(sentence, self.context, self.head.tree, &settings.policies, &mut facts);
+        Ok((facts, left_out))
+    }
+
     /// What a document comes to under these settings.
     pub fn submit(&self, settings: &Settings, bytes: &[u8]) -> Result<Submitted> {
         submit(&self.context.user, &self.objects, &self.context.layout, settings, bytes, &Default::default())

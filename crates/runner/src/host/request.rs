@@ -3,10 +3,12 @@
 
 use crate::git::UserEnvironment;
 use crate::host::budgets::raised;
+use crate::host::pipeline::PipelineWish;
 use crate::{Error, Result, Settings, load_settings};
 use contract::documents::{CompileRequest, ReexecStatus};
 use contract::graph::GraphEdit;
 use contract::replay::ReplayMode;
+use contract::review::{Arrangement, Comment, SentTo};
 use contract::view::graph::{GlobalMode, RunMode};
 use contract::{
     AgentConfig, ApprovalDecision, ApprovalId, ApprovalTerms, Digest, Mode, RefusedBy, Slug, Timestamp, Violation,
@@ -92,6 +94,22 @@ pub enum Request {
         /// The document.
         text: String,
     },
+    /// Keep an intent.
+    IntentCreate {
+        /// What is wanted.
+        intent: Box<contract::documents::Intent>,
+        /// Who asks.
+        by: String,
+    },
+    /// Answer what the plan of an intent asks.
+    IntentAnswer {
+        /// Slug.
+        run: String,
+        /// The answer.
+        event: IntentEvent,
+        /// Who answers.
+        by: String,
+    },
     /// Change a graph that people build, or tell one of its nodes something.
     Edit {
         /// Slug.
@@ -99,6 +117,15 @@ pub enum Request {
         /// What is done to it.
         edit: Box<GraphEdit>,
         /// Who does it.
+        by: String,
+    },
+    /// Leave something on a run that is no part of it: a comment on a change, or where its graph is drawn.
+    Remark {
+        /// Slug.
+        run: String,
+        /// What.
+        remark: Box<Remark>,
+        /// Who.
         by: String,
     },
     /// Tell what happens to a run until nobody works on it any more, line by line ([`crate::host::follow`]).
@@ -267,6 +294,41 @@ impl From<Variables> for Vec<(OsString, OsString)> {
     }
 }
 
+/// What people leave on a run while they look at it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Remark {
+    /// A comment on a line of a change.
+    Comment(Comment),
+    /// A comment that was not sent to anybody is taken back.
+    Withdraw {
+        /// UUID.
+        id: String,
+    },
+    /// Comments were sent to whoever fixes what they are about.
+    Sent {
+        /// UUIDs.
+        comments: Vec<String>,
+        /// Who gets them.
+        to: SentTo,
+    },
+    /// Parts of its graph were moved.
+    Arrange(Arrangement),
+}
+
+/// What somebody answers to the plan of an intent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IntentEvent {
+    /// What is answered.
+    pub kind: contract::api::RunEventKind,
+    /// The answer.
+    pub choice: String,
+    /// The node of the plan; the oldest question without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+}
+
 /// A run that somebody asks for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -312,6 +374,28 @@ pub enum Start {
         /// Who is asked.
         agent: Option<String>,
     },
+    /// An intent that is kept, to be carried out; or the run that does so.
+    Intent {
+        /// Its id.
+        intent: String,
+        /// What its starter traces it by.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trace_id: Option<String>,
+    },
+    /// What is left of the run of an intent that failed, as a new run.
+    Retry {
+        /// Slug.
+        run: String,
+    },
+    /// A pipeline: from a sentence or a contract to a merged change.
+    Pipeline {
+        /// What is wanted, and by whom.
+        wish: Box<PipelineWish>,
+        /// How many contracts at once.
+        jobs: usize,
+        /// Who has approved, on the command line or at its terminal, whatever it needs approval for.
+        approved_by: Option<String>,
+    },
     /// A graph that people build, without a node yet.
     Graph {
         /// What it is for, if that is said.
@@ -341,6 +425,17 @@ pub enum Start {
         /// How many items at once.
         jobs: usize,
         /// Who asks; they have approved again what was typed for the run that it continues.
+        by: String,
+    },
+    /// A new run from the tree that another one had after an event.
+    Fork {
+        /// Slug.
+        run: String,
+        /// The event.
+        seq: u64,
+        /// How many items at once.
+        jobs: usize,
+        /// Who asks.
         by: String,
     },
     /// The contract of a run once more, to be compared.

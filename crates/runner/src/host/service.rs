@@ -1,6 +1,7 @@
 //! Starting a run for somebody, or going on with one: whether their settings are trusted, what their environment decides,
 //! what there is to continue. It is the same whoever asks, in this process or from another terminal.
 
+use crate::backend::check_backend;
 use crate::context::Context;
 use crate::context::confinement::{check_sandbox, check_workspace, shows_dependencies};
 use crate::context::own::{InForce, settings_in_force};
@@ -9,25 +10,31 @@ use crate::git::Repository;
 use crate::host::budgets::raised;
 use crate::host::feed::{Delta, Feed, Told};
 use crate::host::request::{Sender, Start};
-use crate::host::start::{GraphOrder, Order, Resumed, Starting, WorkOrder};
+use crate::host::start::{GraphOrder, IntentOrder, Order, Resumed, Starting, WorkOrder};
 use crate::host::workers;
-use crate::host::{Host, Launched, graph, lock, start};
+use crate::host::{Host, Launched, fork, graph, intent, lock, pipeline, start};
+use crate::machine::elsewhere::means;
+use crate::process::Cancel;
 use crate::record::approval;
 use crate::{Error, Result, Settings};
 use contract::documents::{CompileRequest, Kind, TaskContract};
 use contract::{
-    AgentConfig, ApprovalWait, CHOICE_MORE, CHOICE_STOP, Config, Digest, Event, Fact, Item, Mode, Slug, Status,
-    TaskStatus, TaskView, WaitId, WaitKind, Workflow,
+    AgentConfig, ApprovalWait, Backend, CHOICE_MORE, CHOICE_STOP, Config, Digest, Event, Fact, Item, Mode, Slug,
+    Status, TaskStatus, TaskView, WaitId, WaitKind, Workflow,
 };
 use run::Run;
 use run::prompt::Templates;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 use store::{Reader, RunLog};
 
 /// How many nodes of a graph are at work at once: each has a thread that waits for its agent.
 const GRAPH_JOBS: usize = 64;
+
+/// How many nodes of a plan are at work at once.
+const INTENT_JOBS: usize = 4;
 
 /// A run that was begun or taken up.
 struct Begun {
@@ -50,6 +57,11 @@ impl Host {
     pub(super) fn start(&self, sender: &Sender, start: Start) -> Result<Launched> {
         let _starting = self.starting()?;
         let _alone = self.state.alone();
+        if let Start::Intent { intent, .. } = &start
+            && let Some(launched) = self.carried_out(intent)?
+        {
+            return Ok(launched);
+        }
         let feed: Arc<Feed> = Arc::default();
         let mut context = self.context_for(sender, &feed)?;
         let InForce { mut settings, unused } = settings_for(&context, sender, &start)?;
@@ -76,6 +88,16 @@ impl Host {
         // What was answered while nobody carried it out.
         graph::take_answers(self, &slug)?;
         Ok(launched)
+    }
+
+    /// The run that carries out an intent already: nobody starts it twice.
+    fn carried_out(&self, intent: &str) -> Result<Option<Launched>> {
+        let reader = self.reader()?;
+        let Some(slug) = reader.run_of_intent(intent)? else { return Ok(None) };
+        let (run, _) = reader.load(&slug)?;
+        let (_, told) = std::sync::mpsc::channel();
+        let told = self.workers.watch(&slug).unwrap_or(told);
+        Ok(Some(Launched { run, told, notes: Vec::new() }))
     }
 
     /// One who asks, shared with the runs that they asked for before.
@@ -127,9 +149,9 @@ fn settings_for(context: &Context, sender: &Sender, start: &Start) -> Result<InF
     let own_will_do = match start {
         Start::Document { typed, .. } => typed.is_some() || !context.layout.config().exists(),
         Start::Goal { agent, .. } => agent.is_some(),
-        Start::Resume { .. } | Start::Extend { .. } | Start::Again { .. } => true,
-        Start::Task { .. } | Start::Compile { .. } => false,
-        Start::Graph { .. } => !context.layout.config().exists(),
+        Start::Resume { .. } | Start::Extend { .. } | Start::Again { .. } | Start::Fork { .. } => true,
+        Start::Task { .. } | Start::Compile { .. } | Start::Intent { .. } | Start::Retry { .. } => false,
+        Start::Graph { .. } | Start::Pipeline { .. } => !context.layout.config().exists(),
     };
     match own_will_do {
         true => settings_in_force(context, named),
@@ -196,8 +218,10 @@ impl Service<'_> {
             let agent = agent.ok_or_else(|| start::no_such_agent(&item.worker))?;
             additions.push((item, agent));
         }
-        let agents = additions.iter().map(|(item, agent)| (item.worker.as_str(), agent));
-        self.starting().preflight(agents, run.tree())?;
+        self.check_items(&additions.iter().map(|(item, _)| item.clone()).collect::<Vec<_>>())?;
+        let here = |(item, _): &&(Item, AgentConfig)| !run.started.contract.backend_of(Some(item)).is_elsewhere();
+        let agents = additions.iter().filter(here).map(|(item, agent)| (item.worker.as_str(), agent));
+        self.starting().preflight(agents, Backend::Native, run.tree())?;
         Ok(additions)
     }
 
@@ -210,11 +234,18 @@ impl Service<'_> {
                 let task = self.host.state.store.add_task(goal, criteria).wait()?;
                 self.task(task, false, agent)
             }
-            Start::Document { name, text, jobs, new, approved_by, typed: _ } => {
-                let begun = self.document(&name, text.into_bytes(), jobs, new, approved_by.as_ref())?;
+            Start::Document { name, text, jobs, new, approved_by, typed } => {
+                let begun =
+                    self.document(&name, text.into_bytes(), (jobs, new), approved_by.as_ref(), typed.is_some())?;
                 Ok(Begun { consent: approved_by, ..begun })
             }
             Start::Compile { request, agent } => self.compile(&request, agent),
+            Start::Intent { intent, trace_id } => self.intent(intent, trace_id),
+            Start::Retry { run } => self.retry(&run),
+            Start::Pipeline { wish, jobs, approved_by } => {
+                let begun = self.pipeline(&wish, jobs)?;
+                Ok(Begun { consent: approved_by, ..begun })
+            }
             Start::Graph { goal, mode, global_mode, tests } => {
                 let order = GraphOrder { goal, mode, global_mode, tests };
                 self.started(GRAPH_JOBS, |starting| starting.start_graph(order))
@@ -224,6 +255,7 @@ impl Service<'_> {
                 self.resume(&run, jobs)
             }
             Start::Extend { run, budgets, jobs, by } => self.extend(&run, &budgets, jobs, by),
+            Start::Fork { run, seq, jobs, by } => self.fork(&run, seq, jobs, &by),
             Start::Again { run, jobs } => {
                 let (recorded, _) = self.host.reader()?.load(&run)?;
                 self.require_own(&recorded, "it is not carried out again")?;
@@ -237,6 +269,7 @@ impl Service<'_> {
         let Config { sandbox, workspace, .. } = &self.settings.config;
         check_sandbox(sandbox, self.mode(), &self.context.sandbox)?;
         check_workspace(workspace, sandbox.backend, &self.context.sandbox)?;
+        self.check_backend(sandbox.backend)?;
         self.starting().check_loop(agent)
     }
 
@@ -263,11 +296,15 @@ impl Service<'_> {
         &self,
         name: &str,
         bytes: Vec<u8>,
-        jobs: usize,
-        new: bool,
+        (jobs, new): (usize, bool),
         approved_by: Option<&String>,
+        is_typed: bool,
     ) -> Result<Begun> {
-        let (kind, items) = self.compiled(name, &bytes, &BTreeSet::new())?;
+        let (kind, mut items) = self.compiled(name, &bytes, &BTreeSet::new())?;
+        // What was typed is reviewed where somebody is there for it; a document says that itself.
+        for item in items.iter_mut().filter(|_| is_typed) {
+            item.review = self.settings.config.reviewers(&item.worker, None);
+        }
         if !new && let Some((slug, run)) = self.left(&goal_of(&items), &items)? {
             let of_contract = |wait: &ApprovalWait| wait.reasons == run.started.contract.approval_for;
             if let (Some(by), Some(wait)) = (approved_by, run.approval_wait().filter(of_contract)) {
@@ -275,6 +312,7 @@ impl Service<'_> {
             }
             return self.resume(&slug, jobs);
         }
+        self.check_items(&items)?;
         let order = self.order(kind, items, bytes, new)?;
         self.started(jobs, |starting| starting.start_work(order))
     }
@@ -290,6 +328,17 @@ impl Service<'_> {
             state.store.audit(refused).wait()?;
         }
         Ok((submitted.kind, submitted.into_items(name)?))
+    }
+
+    /// Starts a pipeline.
+    fn pipeline(&self, wish: &pipeline::PipelineWish, jobs: usize) -> Result<Begun> {
+        let (Host { state, .. }, Context { user, layout, .. }) = (self.host, &*self.context);
+        let mut compile = |_: &str, settings: &Settings, bytes: &[u8]| {
+            crate::submit(user, &state.objects, layout, settings, bytes, &BTreeSet::new())
+        };
+        let order = pipeline::order(wish, &self.settings, &mut compile)?;
+        self.check_items(&order.items)?;
+        self.started(jobs, |starting| starting.start_pipeline(order))
     }
 
     /// Has an agent compile an intent: a new run, or the one of the very same request that was left before its end.
@@ -312,6 +361,33 @@ impl Service<'_> {
         }
         let order = WorkOrder { goal, ..self.order(None, vec![item], request.canonical(), false)? };
         self.started(1, |starting| starting.start_work(order))
+    }
+
+    /// Carries out an intent.
+    fn intent(&self, id: String, trace_id: Option<String>) -> Result<Begun> {
+        let request = self.request_of(&id)?;
+        let order = IntentOrder { id, trace_id, request, parent: None };
+        self.started(INTENT_JOBS, |starting| starting.start_intent(order))
+    }
+
+    /// Tries again what the run of an intent failed at.
+    fn retry(&self, slug: &str) -> Result<Begun> {
+        let reader = self.host.reader()?;
+        let (parent, _) = reader.load(slug)?;
+        intent::retried_from(&reader, &parent)?;
+        self.require_own(&parent, "it is not tried again")?;
+        let terms = parent.started.contract.intent.clone();
+        let terms = terms.ok_or_else(|| Error::usage(format!("run {slug} carries out no intent"), "norma runs"))?;
+        let request = self.request_of(&terms.id)?;
+        let (id, trace_id, parent) = (terms.id, terms.trace_id, Some(Box::new(parent)));
+        self.started(INTENT_JOBS, |starting| starting.start_intent(IntentOrder { id, trace_id, request, parent }))
+    }
+
+    /// What is asked of whoever compiles an intent that is kept.
+    fn request_of(&self, id: &str) -> Result<CompileRequest> {
+        let found = self.host.reader()?.intent(id)?;
+        let intent = found.ok_or_else(|| Error::usage(format!("there is no intent {id}"), "norma help intents"))?;
+        Ok(CompileRequest { intent, schema_version: 0, seed: String::new() })
     }
 
     /// The run of exactly these items that was left before its end, if there is one that nobody works on.
@@ -352,7 +428,11 @@ impl Service<'_> {
         self.host.require_idle(slug)?;
         let (run, _) = self.host.reader()?.load(slug)?;
         self.require_own(&run, "it is not continued")?;
-        let jobs = if run.graph().is_some() { GRAPH_JOBS } else { jobs };
+        let jobs = match (run.graph(), run.intent()) {
+            (Some(_), _) => GRAPH_JOBS,
+            (None, Some(_)) => INTENT_JOBS,
+            (None, None) => jobs,
+        };
         let resumed = start::resume(&self.host.state.store, &self.settings.policies, slug)?;
         Ok(Begun { resumed, jobs, consent: None })
     }
@@ -368,10 +448,20 @@ impl Service<'_> {
         let contract = &parent.started.contract;
         let example = match contract.workflow {
             Workflow::Pdca => "for example --budget max_iterations=10",
-            Workflow::Batch | Workflow::Graph => "for example --budget max_tokens=200000",
+            Workflow::Batch | Workflow::Graph | Workflow::Intent | Workflow::Pipeline => {
+                "for example --budget max_tokens=200000"
+            }
         };
         let budgets = raised(contract.workflow, contract.budgets.clone(), given)
             .map_err(|problem| Error::usage(problem, example))?;
+        if contract.workflow == Workflow::Intent {
+            let message = format!("run {slug} carries out an intent; it is tried again, not extended");
+            return Err(Error::declined(message, format!("norma intent run --retry {slug}")));
+        }
+        if contract.workflow == Workflow::Pipeline {
+            let message = format!("run {slug} is a pipeline that has ended; it is not continued from");
+            return Err(Error::declined(message, "start another one: norma pipeline"));
+        }
         if contract.workflow == Workflow::Graph {
             let message = format!("run {slug} is a graph that has ended; it is not continued from");
             return Err(Error::declined(message, "start another one: norma graph new"));
@@ -390,6 +480,15 @@ impl Service<'_> {
             parent: Some(Box::new(parent)),
         };
         self.started(jobs, |starting| starting.start(order))
+    }
+
+    /// A new run from where another one was after an event.
+    fn fork(&self, slug: &str, seq: u64, jobs: usize, by: &str) -> Result<Begun> {
+        let (id, events, _) = self.host.reader()?.log(slug)?;
+        let parent = fork::as_it_was(id, &events, seq)?;
+        self.require_own(&parent, "it is not forked")?;
+        let jobs = if parent.graph().is_some() { GRAPH_JOBS } else { jobs };
+        self.started(jobs, |starting| starting.start_fork(&parent, by))
     }
 
     /// Answers a run that asks for more of a budget, and continues it.
@@ -427,8 +526,32 @@ impl Service<'_> {
         let Config { sandbox, workspace, .. } = &self.settings.config;
         check_sandbox(sandbox, self.mode(), &self.context.sandbox)?;
         check_workspace(workspace, sandbox.backend, &self.context.sandbox)?;
+        self.check_backend(sandbox.backend)?;
         let (run, log) = start(self.starting())?;
         Ok(Begun { resumed: Resumed { run, log, denied: None }, jobs, consent: None })
+    }
+
+    /// Whether the backends are there that items ask for themselves, in the mode that counts.
+    fn check_items(&self, items: &[Item]) -> Result<()> {
+        let sandbox = &self.settings.config.sandbox;
+        for backend in items.iter().filter_map(|item| item.sandbox_backend) {
+            if let Err(why) = sandbox.may_be_asked_for(backend, self.mode()) {
+                let hint = "production mode comes from \"mode\" in config.json or from NORMA_MODE";
+                return Err(Error::environment(format!("sandbox_unavailable: {why}"), hint));
+            }
+            self.check_backend(backend)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a backend is there; nothing is started on it.
+    fn check_backend(&self, backend: Backend) -> Result<()> {
+        if !backend.is_elsewhere() {
+            return Ok(());
+        }
+        let backends = self.settings.config.sandbox.backends();
+        let never = Cancel::new().map_err(|source| Error::io("make", Path::new("a descriptor"), source))?;
+        check_backend(backend, &means(&self.context, &backends, None), &never)
     }
 
     fn starting(&self) -> Starting<'_> {

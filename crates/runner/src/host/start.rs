@@ -11,11 +11,13 @@ use crate::machine::base_ref;
 use crate::record::approval::{self, Redeemed};
 use crate::workspace::{dependencies, include};
 use crate::{Error, Result, Settings, Trust};
+use contract::documents::CompileRequest;
 use contract::view::graph::{GlobalMode, RunMode};
 use contract::work::TestCommand;
 use contract::{
-    AcceptanceCriterion, AgentConfig, Author, Base, Budgets, Contract, ContractSchema, End, Fact, GraphConfig,
-    GraphTerms, Item, ItemAdded, Policies, Reason, RepoPath, RunId, RunStarted, Slug, Status, TreeId, Workflow,
+    AcceptanceCriterion, AgentConfig, Author, Backend, Base, Budgets, Contract, ContractSchema, End, Fact, Fork,
+    GraphConfig, GraphTerms, IntentTerms, Item, ItemAdded, PipelineTerms, Policies, Reason, RepoPath, RunId,
+    RunStarted, Slug, Status, TreeId, Workflow,
 };
 use run::{ItemState, Run};
 use std::collections::BTreeMap;
@@ -64,6 +66,21 @@ pub struct WorkOrder {
     pub approval_for: Vec<String>,
 }
 
+/// A pipeline, with what a person has written of it.
+#[derive(Debug, Clone)]
+pub struct PipelineOrder {
+    /// What somebody wants.
+    pub goal: String,
+    /// Who fills which role, and what norma fills of contracts.
+    pub terms: PipelineTerms,
+    /// What it starts with.
+    pub items: Vec<Item>,
+    /// What was submitted.
+    pub submitted: Vec<u8>,
+    /// The items of the contracts that a person wrote.
+    pub written: Vec<Item>,
+}
+
 /// A graph that somebody wants to build.
 #[derive(Debug, Clone)]
 pub struct GraphOrder {
@@ -77,13 +94,37 @@ pub struct GraphOrder {
     pub tests: Vec<String>,
 }
 
+/// An intent that somebody wants carried out.
+#[derive(Debug, Clone)]
+pub struct IntentOrder {
+    /// Its id.
+    pub id: String,
+    /// What its starter traces it by.
+    pub trace_id: Option<String>,
+    /// What is asked of whoever compiles it.
+    pub request: CompileRequest,
+    /// The run that it continues.
+    pub parent: Option<Box<Run>>,
+}
+
+/// What a run of items continues from, where it continues another run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Origin {
+    /// That run.
+    pub(super) parent: Option<Slug>,
+    /// Where in its log this one was forked.
+    pub(super) fork: Option<Fork>,
+    /// The tree of the first turn, where it is not that of the base.
+    pub(super) tree: Option<TreeId>,
+}
+
 /// The commands that every change of a graph must pass, in words.
 fn graph_tests(lines: &[String]) -> Result<Vec<TestCommand>> {
     let test = |(number, line): (usize, &String)| {
         let argv = run::gate::command::split(line).map_err(|problem| {
             Error::usage(format!("test {line:?} is not a command: {problem}"), "no shell is involved")
         })?;
-        Ok(TestCommand { name: format!("test_{}", number + 1), argv, must_pass: true })
+        Ok(TestCommand { name: format!("test_{}", number + 1), argv, must_pass: true, of_whole: false })
     };
     lines.iter().enumerate().map(test).collect()
 }
@@ -126,7 +167,7 @@ impl Starting<'_> {
         }
         let base = base_of(&self.user.head()?, order.parent.as_deref());
         let tree = order.parent.as_ref().map_or_else(|| base.tree, |parent| parent.tree());
-        self.preflight(agents.iter().map(|(role, agent)| (role.as_str(), agent)), tree)?;
+        self.preflight(agents.iter().map(|(role, agent)| (role.as_str(), agent)), config.sandbox.backend, tree)?;
         let contract = Contract {
             goal: order.goal,
             acceptance_criteria: order.criteria,
@@ -156,7 +197,11 @@ impl Starting<'_> {
     pub(crate) fn check_loop(&self, agent: Option<&str>) -> Result<()> {
         let agents = self.loop_agents(agent)?;
         let tree = recorded(self.user.head()?.tree);
-        self.preflight(agents.iter().map(|(role, agent)| (role.as_str(), agent)), tree)
+        self.preflight(
+            agents.iter().map(|(role, agent)| (role.as_str(), agent)),
+            self.settings.config.sandbox.backend,
+            tree,
+        )
     }
 
     /// Starts a graph without a node. Its nodes may use every agent that is configured, and those that norma knows.
@@ -190,6 +235,55 @@ impl Starting<'_> {
         self.begin(id, started, Vec::new(), None)
     }
 
+    /// Starts an intent, or what is left of the run of one that failed.
+    pub fn start_intent(&self, order: IntentOrder) -> Result<(Run, RunLog)> {
+        let config = &self.settings.config;
+        let name = config.intent_agent();
+        let agent = config.agent(&name).ok_or_else(|| no_such_agent(&name))?;
+        let limits = config.limits.for_agents([&agent]);
+        let base = base_of(&self.user.head()?, order.parent.as_deref());
+        let IntentOrder { id: intent, trace_id, request, parent } = order;
+        let item = request.item(&name, &limits).map_err(|problems| {
+            let lines: String = problems.iter().map(|problem| format!("\n  {problem}")).collect();
+            Error::usage(format!("the intent cannot be asked about:{lines}"), "fix it: norma help intents")
+        })?;
+        let names = request.intent.connectors.iter().flatten();
+        let (known, unknown): (Vec<&String>, Vec<&String>) =
+            names.partition(|name| config.connectors.contains_key(*name));
+        let mut unknown_connectors: Vec<String> = unknown.into_iter().cloned().collect();
+        unknown_connectors.dedup();
+        let terms = IntentTerms {
+            id: intent,
+            agent: name.clone(),
+            mode: config.intents.mode,
+            trace_id,
+            connectors: known.into_iter().map(|name| (name.clone(), config.connectors[name].clone())).collect(),
+            unknown_connectors,
+        };
+        let is_recorded = terms.mode.replays() && store::recording(&self.store.layout, &request.key())?.is_some();
+        match is_recorded || !terms.unknown_connectors.is_empty() || !terms.mode.asks() {
+            true => self.require_whole(base.tree)?,
+            false => self.preflight([(name.as_str(), &agent)].into_iter(), config.sandbox.backend, base.tree)?,
+        }
+        let earlier = parent.as_deref().and_then(continuation::compiled);
+        let added = ItemAdded { index: 0, item: item.clone(), earlier, addition: None };
+        let mut contract = self.terms(Workflow::Intent)?;
+        contract.sandbox_read.extend(self.dependencies(base.tree)?);
+        let contract = Contract {
+            goal: request.intent.goal.clone(),
+            limits,
+            workers: [(name, agent)].into(),
+            intent: Some(terms),
+            items: vec![item],
+            ..contract
+        };
+        let id = store::new_run_id();
+        let parent = parent.map(|parent| parent.id.slug());
+        let mut started = RunStarted { parent, items: 1, ..self.started(id, contract, base)? };
+        started.contract.items = Vec::new();
+        self.begin(id, started, vec![added], Some(&request.canonical()))
+    }
+
     /// Starts the items of a contract or a batch. Nothing is left behind if anything is not as it must be.
     pub fn start_work(&self, order: WorkOrder) -> Result<(Run, RunLog)> {
         let base = self.baseline(order.baseline.as_deref())?;
@@ -203,7 +297,42 @@ impl Starting<'_> {
         // By their ids, not as they were listed: the same items in another order come to the same tree.
         items.sort_by(|one, other| one.id.cmp(&other.id));
         let items = (0..).zip(items).map(|(index, item)| ItemAdded { index, item, earlier: None, addition: None });
-        self.begin_work(base, terms, items.collect(), None, Some(&order.submitted))
+        self.begin_work(base, terms, items.collect(), Origin::default(), Some(&order.submitted))
+    }
+
+    /// Starts a pipeline.
+    pub fn start_pipeline(&self, order: PipelineOrder) -> Result<(Run, RunLog)> {
+        let PipelineOrder { goal, terms, mut items, submitted, written } = order;
+        let base = self.baseline(None)?;
+        let policies = &self.settings.policies;
+        let approval_for = approval::reasons(self.objects, id(base.tree), written.iter(), policies)?;
+        let contract = Contract { goal, approval_for, ..self.terms(Workflow::Pipeline)? };
+        for item in &mut items {
+            item.scope.named_by_git.clone_from(&contract.scope.named_by_git);
+        }
+        let config = &self.settings.config;
+        let reviewers = terms.review.iter().flat_map(|review| &review.agents);
+        let names = [&terms.pm, &terms.tech_lead].into_iter().flatten().chain([&terms.worker]).chain(reviewers);
+        let mut workers = BTreeMap::new();
+        for name in names {
+            workers.insert(name.clone(), config.agent(name).ok_or_else(|| no_such_agent(name))?);
+        }
+        self.preflight(workers.iter().map(|(name, agent)| (name.as_str(), agent)), contract.sandbox, base.tree)?;
+        let mut sandbox_read = contract.sandbox_read.clone();
+        sandbox_read.extend(self.dependencies(base.tree)?);
+        let contract = Contract {
+            limits: config.limits.for_agents(workers.values()),
+            sandbox_read,
+            workers,
+            pipeline: Some(terms),
+            items: items.clone(),
+            ..contract
+        };
+        let id = store::new_run_id();
+        let mut started = RunStarted { items: items.len() as u32, ..self.started(id, contract, base)? };
+        started.contract.items = Vec::new();
+        let items = (0..).zip(items).map(|(index, item)| ItemAdded { index, item, earlier: None, addition: None });
+        self.begin(id, started, items.collect(), Some(&submitted))
     }
 
     /// Goes on from the tree of a run of items that a budget stopped, as a new run that may use up this much: what
@@ -225,24 +354,37 @@ impl Starting<'_> {
             approval_for: approval::reasons(self.objects, id(base.tree), continuation::to_do(&items), policies)?,
             ..self.terms(Workflow::Batch)?
         };
-        self.begin_work(base, terms, items, Some(parent.id.slug()), self.submitted_to(parent)?.as_deref())
+        let origin = Origin { parent: Some(parent.id.slug()), ..Origin::default() };
+        self.begin_work(base, terms, items, origin, self.submitted_to(parent)?.as_deref())
     }
 
-    fn begin_work(
+    pub(super) fn begin_work(
         &self,
         base: Base,
         terms: Contract,
         mut items: Vec<ItemAdded>,
-        parent: Option<Slug>,
+        origin: Origin,
         submitted: Option<&[u8]>,
     ) -> Result<(Run, RunLog)> {
+        let Origin { parent, fork, tree } = origin;
+        let tree = tree.unwrap_or(base.tree);
         for added in &mut items {
             added.item.scope.named_by_git.clone_from(&terms.scope.named_by_git);
         }
         let workers = self.workers(items.iter().map(|added| &added.item))?;
-        self.preflight(workers.iter().map(|(name, agent)| (name.as_str(), agent)), base.tree)?;
+        // Whether a program is in another system is known there.
+        let works_here = |name: &&str| {
+            let reviews = |it: &ItemAdded| {
+                it.item.review.as_ref().is_some_and(|review| review.agents.contains(&(**name).to_owned()))
+            };
+            items
+                .iter()
+                .any(|it| reviews(it) || it.item.worker == **name && !terms.backend_of(Some(&it.item)).is_elsewhere())
+        };
+        let here = workers.iter().map(|(name, agent)| (name.as_str(), agent)).filter(|(name, _)| works_here(name));
+        self.preflight(here, Backend::Native, tree)?;
         let mut sandbox_read = terms.sandbox_read.clone();
-        sandbox_read.extend(self.dependencies(base.tree)?);
+        sandbox_read.extend(self.dependencies(tree)?);
         let contract = Contract {
             limits: self.settings.config.limits.for_agents(workers.values()),
             sandbox_read,
@@ -251,7 +393,9 @@ impl Starting<'_> {
             ..terms
         };
         let id = store::new_run_id();
-        let mut started = RunStarted { parent, items: items.len() as u32, ..self.started(id, contract, base)? };
+        let items_count = items.len() as u32;
+        let started = self.started(id, contract, base)?;
+        let mut started = RunStarted { parent, fork, tree, items: items_count, ..started };
         // Each item is a fact of its own; the digest is that of the whole contract.
         started.contract.items = Vec::new();
         self.begin(id, started, items, submitted)
@@ -267,7 +411,7 @@ impl Starting<'_> {
     }
 
     /// The document that a run of items was made of.
-    fn submitted_to(&self, run: &Run) -> Result<Option<Vec<u8>>> {
+    pub(super) fn submitted_to(&self, run: &Run) -> Result<Option<Vec<u8>>> {
         let path = self.store.layout.run(&run.id.slug()).join(contract::SUBMITTED_FILE);
         match std::fs::read(&path) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -282,7 +426,7 @@ impl Starting<'_> {
         same_policies(recorded, &self.settings.policies)?;
         let agents = contract.agents.iter().map(|(role, agent)| (role.as_str(), agent));
         let workers = contract.workers.iter().map(|(name, agent)| (name.as_str(), agent));
-        self.preflight(agents.chain(workers), *tree)?;
+        self.preflight(agents.chain(workers), contract.sandbox, *tree)?;
         let id = store::new_run_id();
         let started = RunStarted {
             contract_digest: recorded.started.contract_digest,
@@ -304,7 +448,7 @@ impl Starting<'_> {
     }
 
     /// What every contract under these settings says.
-    fn terms(&self, workflow: Workflow) -> Result<Contract> {
+    pub(super) fn terms(&self, workflow: Workflow) -> Result<Contract> {
         let Settings { config, path, policies, .. } = self.settings;
         let state_dir = self.store.layout.state_in_repository();
         let mut scope = config.scope.compile(state_dir.as_ref()).map_err(|violations| invalid(path, &violations))?;
@@ -321,6 +465,7 @@ impl Starting<'_> {
             sandbox: config.sandbox.backend,
             sandbox_limits: config.sandbox.limits.clone(),
             sandbox_read: config.sandbox.read.clone(),
+            backends: config.sandbox.backends(),
             workspace: config.workspace.clone(),
             task_id: None,
             scope,
@@ -332,12 +477,14 @@ impl Starting<'_> {
             tls: config.tls.clone(),
             rules: contract::RULES,
             graph: None,
+            intent: None,
+            pipeline: None,
             workers: BTreeMap::new(),
             items: Vec::new(),
         })
     }
 
-    fn started(&self, id: RunId, contract: Contract, base: Base) -> Result<RunStarted> {
+    pub(super) fn started(&self, id: RunId, contract: Contract, base: Base) -> Result<RunStarted> {
         let include = include::find(self.user, include::is_secret)?;
         let identity = self.user.identity();
         let layout = &self.store.layout;
@@ -350,6 +497,7 @@ impl Starting<'_> {
             left_out: left_out(&self.user.dirty()?, &include.secrets),
             included: capped(include.files.iter().map(|path| shown(path)).collect()),
             parent: None,
+            fork: None,
             replay_of: None,
             receipt: Reader::open(layout)?.last_receipt()?,
             items: 0,
@@ -359,12 +507,24 @@ impl Starting<'_> {
         })
     }
 
-    fn begin(
+    pub(super) fn begin(
         &self,
         id: RunId,
         started: RunStarted,
         items: Vec<ItemAdded>,
         submitted: Option<&[u8]>,
+    ) -> Result<(Run, RunLog)> {
+        self.begin_with(id, started, items, submitted, Vec::new())
+    }
+
+    /// The same with more facts that it begins with.
+    pub(super) fn begin_with(
+        &self,
+        id: RunId,
+        started: RunStarted,
+        items: Vec<ItemAdded>,
+        submitted: Option<&[u8]>,
+        more: Vec<Fact>,
     ) -> Result<(Run, RunLog)> {
         check_prices(&started.contract)?;
         // Before the run is on record: a run that its own user may not continue would be the worse half.
@@ -378,7 +538,7 @@ impl Starting<'_> {
         let task = started.contract.task_id.filter(|_| started.replay_of.is_none());
         let mut log = RunLog::new(id, task, &started.contract_digest);
         let items = items.into_iter().map(|added| Fact::ItemAdded(Box::new(added)));
-        let facts = std::iter::once(Fact::RunStarted(Box::new(started))).chain(items).collect();
+        let facts = std::iter::once(Fact::RunStarted(Box::new(started))).chain(items).chain(more).collect();
         let events = self.store.append(&mut log, facts, files)?;
         crash::point("run.after_start");
         let run = Run::fold(id, &events).expect("BUG: a new run starts with run_started and its items");
@@ -414,12 +574,16 @@ impl Starting<'_> {
         for item in items {
             let agent = self.settings.config.agent(&item.worker).ok_or_else(|| no_such_agent(&item.worker))?;
             workers.insert(item.worker.clone(), agent);
+            for name in item.review.iter().flat_map(|review| &review.agents) {
+                let reviewer = self.settings.config.agent(name).ok_or_else(|| no_such_agent(name))?;
+                workers.insert(name.clone(), reviewer);
+            }
         }
         Ok(workers)
     }
 
     /// A partial clone must have every file of the tree that agents are shown: norma asks no remote for any.
-    fn require_whole(&self, tree: TreeId) -> Result<()> {
+    pub(super) fn require_whole(&self, tree: TreeId) -> Result<()> {
         if !self.user.is_partial() {
             return Ok(());
         }
@@ -438,12 +602,13 @@ impl Starting<'_> {
     pub(crate) fn preflight<'c>(
         &self,
         agents: impl Iterator<Item = (&'c str, &'c AgentConfig)>,
+        backend: Backend,
         tree: TreeId,
     ) -> Result<()> {
         self.require_whole(tree)?;
         let (mut missing, mut fixes) = (Vec::new(), Vec::new());
         for (name, agent) in agents {
-            for (problem, fix) in self.agent_problems(agent, tree)? {
+            for (problem, fix) in self.agent_problems(agent, backend, tree)? {
                 missing.push(format!("\n  {name}: {problem}"));
                 fixes.extend(fix.filter(|fix| !fixes.contains(fix)));
             }
@@ -460,11 +625,21 @@ impl Starting<'_> {
     }
 
     /// What keeps one agent from starting, each with what to do where that is not a matter of configuration.
-    fn agent_problems(&self, agent: &AgentConfig, tree: TreeId) -> Result<Vec<(String, Option<String>)>> {
+    fn agent_problems(
+        &self,
+        agent: &AgentConfig,
+        backend: Backend,
+        tree: TreeId,
+    ) -> Result<Vec<(String, Option<String>)>> {
         let Starting { objects, path_var, .. } = self;
         let kind = crate::agent::kind_of(agent);
         let mut problems = Vec::new();
-        if let Some(problem) = program_problem(agent.program(), objects, tree, path_var, &self.user.root)? {
+        problems.extend(contract::refuses_agent(backend, agent.kind).map(|why| (why, None)));
+        // Whether a program is in another system is known there; one of the tree is taken along.
+        let is_of_tree = agent.program().contains('/') && !agent.program().starts_with('/');
+        let elsewhere = backend.is_elsewhere() && !is_of_tree;
+        if !elsewhere && let Some(problem) = program_problem(agent.program(), objects, tree, path_var, &self.user.root)?
+        {
             let install = kind.filter(|_| agent.bin.is_none()).and_then(session::install);
             problems.push((problem, install.map(|command| format!("install it: {command}"))));
         }
@@ -555,6 +730,10 @@ pub fn resume(store: &Store, policies: &Policies, slug: &str) -> Result<Resumed>
 
 /// Continues a run that waited for approval, if it was approved; a denial ends it.
 fn redeemed(store: &Store, run: Run, log: RunLog) -> Result<Resumed> {
+    // What a plan asks stays asked, and is answered while the run is held.
+    if run.only_waits_with_plan() {
+        return Ok(Resumed { run, log, denied: None });
+    }
     // Whatever else it waits for is asked again, unless it was answered.
     let Some(wait) = run.approval_wait() else {
         let (run, log) = take_up(store, run, log)?;

@@ -2,22 +2,14 @@
 //! commit that a run would start from. Nothing is read from the work tree, where an agent may have been.
 
 use crate::agent::{self, Threads};
-use crate::git::{GitError, ObjectId, Objects, Repository};
+use crate::git::{Objects, Repository};
 use crate::{Error, Request, Result, Settings};
 use contract::documents::task_contract::{self, RoleContract};
 use contract::documents::{self, Kind, Terms};
-use contract::{Backend, Digest, Item, RefusedBy, RepoPath, Violation, hash};
+use contract::{Digest, Item, RefusedBy, Violation, hash};
 use run::gate::command::{Decision, Origin, decide};
 use std::collections::BTreeSet;
 use store::Layout;
-
-/// The type bits of a mode, and those of a regular file and a directory.
-const MODE_TYPE: u32 = 0o170_000;
-const MODE_FILE: u32 = 0o100_000;
-const MODE_DIRECTORY: u32 = 0o040_000;
-
-/// The largest file that a document may rely on: it is read whole to be hashed.
-const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// What came of looking at a document.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,14 +67,16 @@ pub fn submit(
     let terms = Terms {
         registry: policies.agent_registry(),
         agents: &settings.config.agents,
-        confined: settings.config.sandbox.backend == Backend::Native,
+        sandbox: &settings.config.sandbox,
+        mode: settings.config.mode,
         mcp: &policies.mcp_allowlist(),
         present,
         state_dir: state_dir.as_ref(),
         base: &head.commit.to_string(),
-        file: &|path| file(objects, head.tree, path),
-        is_directory: &|path| is_directory(objects, head.tree, path),
+        file: &|path| objects.committed_file(head.tree, path),
+        is_directory: &|path| objects.has_directory(head.tree, path),
         refusal: &refusal,
+        reviewers: &|worker| settings.config.reviewers(worker, None),
         has_thread: &|thread, kind| agent::known_kind(kind).is_some_and(|kind| threads.has(kind, thread)),
     };
     let (kind, items) = documents::compile(bytes, &terms);
@@ -93,26 +87,6 @@ pub fn submit(
     let given = (kind == Some(Kind::TaskContract)).then(|| task_contract::read(bytes).ok()).flatten();
     let role = given.filter(|_| items.is_ok()).and_then(|given| task_contract::resolve_role(&given, &terms));
     Ok(Submitted { sha256: hash::sha256(bytes), kind, items, refused_by, role })
-}
-
-/// Whether a tree has a directory there. What cannot be read is none, and is named when it is needed.
-fn is_directory(objects: &Objects, tree: ObjectId, path: &RepoPath) -> bool {
-    let entry = objects.tree_entry(tree, path.as_str().as_bytes()).ok().flatten();
-    entry.is_some_and(|(mode, _)| mode & MODE_TYPE == MODE_DIRECTORY)
-}
-
-/// A file of a tree, or why there is none.
-fn file(objects: &Objects, tree: ObjectId, path: &RepoPath) -> std::result::Result<Vec<u8>, String> {
-    let shown = path.as_str();
-    let failed = |error: GitError| format!("{shown:?} could not be read: {error}");
-    match objects.tree_entry(tree, shown.as_bytes()).map_err(failed)? {
-        None => Err(format!("there is no file {shown:?} in the commit; commit it first")),
-        Some((mode, _)) if mode & MODE_TYPE != MODE_FILE => Err(format!("{shown:?} is not a regular file")),
-        Some((_, id)) if objects.size(id).map_err(failed)? > FILE_BYTES_MAX => {
-            Err(format!("{shown:?} is larger than {} MiB", FILE_BYTES_MAX >> 20))
-        }
-        Some((_, id)) => objects.read_blob(id).map_err(failed),
-    }
 }
 
 /// Makes a document the active contract, whole or not at all.

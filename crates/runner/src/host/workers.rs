@@ -20,8 +20,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
-use store::{PathLocks, Reader, StepFile, Store};
+use std::time::{Duration, Instant};
+use store::{Attached, PathLocks, Reader, StepFile, Store};
+
+/// How long somebody waits for a run to pause: its turns have to end.
+const PAUSE_MAX: Duration = Duration::from_secs(20);
 
 /// A run to be carried out, and how.
 pub(crate) struct Order {
@@ -81,7 +84,7 @@ impl LiveRun {
         let mut found = Err(String::new());
         let submitted = self.shared.submit_if(store, |run| {
             found = facts(run);
-            found.as_ref().ok().map(|facts| (facts.clone(), files))
+            found.as_ref().ok().map(|facts| (facts.clone(), files.into()))
         });
         let look = format!("look at it: norma show {}", self.slug);
         let facts = found.map_err(|why| Error::declined(why, look))?;
@@ -99,7 +102,7 @@ impl LiveRun {
         let mut found = Ok(Vec::new());
         let submitted = self.shared.submit_if(store, |run| {
             found = facts(run);
-            found.as_ref().ok().filter(|facts| !facts.is_empty()).map(|facts| (facts.clone(), Vec::new()))
+            found.as_ref().ok().filter(|facts| !facts.is_empty()).map(|facts| (facts.clone(), Attached::default()))
         });
         let facts = found.map_err(Error::Edit)?;
         submitted.map_or(Ok(()), |(pending, _)| self.shared.settle(pending))?;
@@ -248,6 +251,14 @@ impl Workers {
         drop(self.one_less.wait_while(self.lock(), busy));
     }
 
+    /// Waits until a run that was asked to pause is let go of, but not for ever.
+    pub(crate) fn wait_for_pause(&self, slug: &str) {
+        let pauses =
+            |live: &Arc<LiveRun>| live.slug.as_str() == slug && live.control.requested() == Some(Stop::Interrupt);
+        let busy = |pool: &mut Pool| pool.ending > 0 || pool.live.iter().any(pauses);
+        drop(self.one_less.wait_timeout_while(self.lock(), PAUSE_MAX, busy));
+    }
+
     /// Sends the workers away, once nothing is being carried out.
     pub(crate) fn close(&self) {
         let mut pool = self.lock();
@@ -319,8 +330,13 @@ impl Workers {
                         pool.ending += 1;
                         drop(pool);
                         self.let_go(&live);
+                        drop(live);
                         pool = self.lock();
                         pool.ending -= 1;
+                        if pool.live.is_empty() {
+                            // A server may rest for days now.
+                            sandbox::give_memory_back();
+                        }
                         self.one_less.notify_all();
                         // What it had locked is free for those that were asked before.
                         again = true;

@@ -79,6 +79,8 @@ impl Merging<'_> {
         let paths = scopes.iter().flat_map(|scope| scope.allowed_paths.clone()).filter(|_| !anything).collect();
         Scope {
             allowed_paths: paths,
+            // What one may not change another may have; each was held to its own.
+            denied_paths: Vec::new(),
             allow_binary: scopes.iter().any(|scope| scope.allow_binary),
             named_by_git: scopes.iter().flat_map(|scope| scope.named_by_git.clone()).collect(),
         }

@@ -10,10 +10,11 @@
 mod outcome;
 pub(crate) mod program;
 
-use crate::change::acceptance::{Acceptance, Plan, plan};
+use crate::change::acceptance::{Acceptance, Plan, Side, plan};
 use crate::git::{ObjectId, recorded, sweep};
 use crate::machine::Machine;
 use crate::machine::confine::{self, Shown};
+use crate::machine::elsewhere::Test;
 use crate::machine::execute::{confinement, kept};
 use crate::machine::setup::SetUp;
 use crate::machine::view::Ground;
@@ -71,13 +72,20 @@ impl Machine {
         let (mut number, of) =
             (0, plan.sides.iter().map(|(side, _)| plan.commands(*side, item).count()).sum::<usize>());
         for (side, tree) in &plan.sides {
-            let on = Ground::at(run, run.started.base.commit, recorded(*tree));
+            let on = Ground::at(run, Some(item), run.started.base.commit, recorded(*tree));
             for test in plan.commands(*side, item) {
                 number += 1;
                 let tried = if stopped { None } else { Some(self.try_told(&on, *tree, item, test, (number, of))?) };
-                stopped |= tried.as_ref().is_some_and(|tried| stops(test.must_pass, &tried.end));
+                stopped |= tried.as_ref().is_some_and(|tried| stops(test.decides_alone(), &tried.end));
                 log.add(*side, test, tried);
             }
+        }
+        // Whose fault it is: what failed before the change, too, is not the change's.
+        let failed = if stopped { Vec::new() } else { log.failed_of_whole() };
+        let on = Ground::at(run, Some(item), run.started.base.commit, recorded(plan.before));
+        for (test, number) in failed.iter().zip(1..) {
+            let tried = self.try_told(&on, plan.before, item, test, (number, failed.len()))?;
+            log.add(Side::Before, test, Some(tried));
         }
         Ok(())
     }
@@ -112,6 +120,10 @@ impl Machine {
         let of_turn = &on.run.started.contract.limits;
         let limits =
             |wall| Limits { wall, idle: None, output_bytes_max: u64::from(of_turn.output_mb) << 20, clock: None };
+        let limits_of_test = limits(Duration::from_millis(item.timeout_ms));
+        if on.backend.is_elsewhere() {
+            return self.try_elsewhere(on, item, test, limits_of_test);
+        }
         // The setup is not the test: it has the time that it has before a turn.
         let of_setup = limits(Duration::from_secs(of_turn.step_seconds.into()));
         if let SetUp::Failed(failed) = self.set_up(on, of_setup)? {
@@ -121,7 +133,7 @@ impl Machine {
         }
         self.workspace.make_anew();
         let shown = self.show(on)?;
-        let root = match (on.run.started.contract.sandbox, &shown) {
+        let root = match (on.backend, &shown) {
             (Backend::None, Shown::Directory { source, .. }) => source.clone(),
             _ => self.context.layout.root.clone(),
         };
@@ -134,12 +146,28 @@ impl Machine {
             );
             return Ok(Tried::not_run(End::NotStarted(why)));
         };
-        let limits = limits(Duration::from_millis(item.timeout_ms));
-        let call = Call { on, item, test, program, root, limits, redactor: self.redactor() };
-        match on.run.started.contract.sandbox {
-            Backend::Native => self.try_confined(call, shown),
+        let call = Call { on, item, test, program, root, limits: limits_of_test, redactor: self.redactor() };
+        match on.backend {
             Backend::None => self.try_freely(call),
+            _ => self.try_confined(call, shown),
         }
+    }
+
+    /// In another system, where the program is what its image has, or one of the tree by its path.
+    fn try_elsewhere(&mut self, on: &Ground<'_>, item: &Item, test: &TestCommand, limits: Limits) -> Result<Tried> {
+        self.workspace.make_anew();
+        let env = BTreeMap::from([
+            (MARKER.to_owned(), on.run.id.slug().to_string()),
+            (TEST_MARKER.to_owned(), format!("{}/{}", on.run.id.slug(), item.id)),
+        ]);
+        let (done, root) = match self.test_elsewhere(on, on.backend, Test { argv: &test.argv, env, limits })? {
+            Ok(ran) => ran,
+            Err(why) => return Ok(Tried::not_run(End::NotConfined(why))),
+        };
+        let report = || sweep::open_directory(&root).ok().and_then(|root| report(test, &root));
+        let printed = Printed::new(&self.redactor(), kept(done.stdout), kept(done.stderr));
+        let counts = counted(&printed.stdout, &printed.stderr).or_else(report);
+        Ok(Tried { end: done.end, counts, printed, elapsed: done.elapsed, program: None, sandbox: done.record })
     }
 
     fn try_confined(&mut self, call: Call<'_>, shown: Shown) -> Result<Tried> {
@@ -245,26 +273,26 @@ impl Call<'_> {
 
     /// What is known once everything of it is dead; `written` is where it wrote to the tree.
     fn finish(self, outcome: Outcome, sandbox: Value, written: Option<OwnedFd>) -> Tried {
-        let report = || written.and_then(|root| self.report(&root));
+        let report = || written.and_then(|root| report(self.test, &root));
         // Counted in what is kept, since whoever counts again has nothing else.
         let printed = Printed::new(&self.redactor, kept(outcome.stdout), kept(outcome.stderr));
         let counts = counted(&printed.stdout, &printed.stderr).or_else(report);
         Tried { end: outcome.end, counts, printed, elapsed: outcome.elapsed, program: Some(self.program), sandbox }
     }
+}
 
-    /// The counts of the report that the command says it writes. No link is followed, nothing is waited for.
-    fn report(&self, root: &OwnedFd) -> Option<TestCounts> {
-        let path = contract::RepoPath::parse(junit_file_named(&self.test.argv)?).ok()?;
-        let (dir, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
-        let dir = sweep::open_below(root, dir.as_bytes()).ok()?;
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
-        let stat = rustix::fs::fstat(&file).ok()?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return None;
-        }
-        let mut bytes = Vec::new();
-        File::from(file).take(REPORT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-        counted_in_junit(&bytes)
+/// The counts of the report that the command says it writes. No link is followed, nothing is waited for.
+fn report(test: &TestCommand, root: &OwnedFd) -> Option<TestCounts> {
+    let path = contract::RepoPath::parse(junit_file_named(&test.argv)?).ok()?;
+    let (dir, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
+    let dir = sweep::open_below(root, dir.as_bytes()).ok()?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
+    let stat = rustix::fs::fstat(&file).ok()?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return None;
     }
+    let mut bytes = Vec::new();
+    File::from(file).take(REPORT_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    counted_in_junit(&bytes)
 }

@@ -116,6 +116,8 @@ impl Scene<'_> {
         let mut policy = self.agent(agent, (cwd, program), extra, order.spec.rights.shell)?;
         if let Some(roots) = &order.spec.rights.write_roots {
             self.close_tree(&mut policy, roots)?;
+        } else {
+            policy.protected.extend(order.spec.item.iter().flat_map(|item| self.closed(&item.scope.denied_paths)));
         }
         // Where other turns come and go meanwhile, only those steps are shown that this one builds on.
         match order.spec.in_parallel {
@@ -127,6 +129,20 @@ impl Scene<'_> {
         }
         policy.overlays.push(step(order));
         Ok(policy)
+    }
+
+    /// What of the tree is not to be changed, as far as it is there. What is made in its place is refused by the gates.
+    fn closed(&self, denied: &[RepoPath]) -> Vec<Root> {
+        let below: &[PathBuf] = match &self.shown {
+            Shown::Layers { lower, .. } => lower,
+            Shown::Directory { source, .. } => std::slice::from_ref(source),
+        };
+        let is_there = |path: &&RepoPath| {
+            let found = below.iter().find_map(|layer| layer.join(path.as_str()).symlink_metadata().ok());
+            found.is_some_and(|found| found.is_dir())
+        };
+        let closed = |path: &RepoPath| Root::new(self.root.join(path.as_str()), "what this node may not change");
+        denied.iter().filter(is_there).map(closed).collect()
     }
 
     /// Has nothing of the tree changed but what lies below these paths.
@@ -167,7 +183,10 @@ impl Scene<'_> {
         let read = extra.read.clone();
         let mut policy = self.policy(Program { cwd, named, read, env, network: &extra.network })?;
         policy.door = extra.door;
-        self.hear(&mut policy, program, &extra.read, shell);
+        let own: Vec<Root> = extra.tools.iter().map(|tools| Root::new(&tools.path, &tools.reason)).collect();
+        policy.placed.extend(extra.tools);
+        let package: Vec<Root> = extra.read.into_iter().chain(own).collect();
+        self.hear(&mut policy, program, &package, shell);
         policy.overlays.extend(extra.home);
         Ok(policy)
     }

@@ -64,7 +64,7 @@ pub(crate) struct Call {
 }
 
 pub(crate) fn prepare(machine: &mut Machine, order: Option<&TurnOrder<'_>>) -> Result<()> {
-    match order.map(|order| (order.run.started.contract.sandbox, order)) {
+    match order.map(|order| (backend_of(order), order)) {
         Some((Backend::Native, order)) => {
             // A setup is an effect: it waits until the turn's intent is on record.
             if !machine.needs_setup(&Ground::of(order.run, order.spec))? {
@@ -74,15 +74,21 @@ pub(crate) fn prepare(machine: &mut Machine, order: Option<&TurnOrder<'_>>) -> R
             Ok(())
         }
         Some((Backend::None, _)) => machine.ready_a_supervisor(),
-        None => Ok(()),
+        // Nothing of another system is made before the turn's intent is on record.
+        Some((Backend::Microsandbox | Backend::E2b, _)) | None => Ok(()),
     }
 }
 
 pub(crate) fn execute(machine: &mut Machine, order: &TurnOrder<'_>) -> Result<Execution> {
-    match order.run.started.contract.sandbox {
+    match backend_of(order) {
         Backend::Native => machine.execute_confined(order),
         Backend::None => machine.execute_freely(order),
+        backend @ (Backend::Microsandbox | Backend::E2b) => machine.execute_elsewhere(order, backend),
     }
+}
+
+fn backend_of(order: &TurnOrder<'_>) -> Backend {
+    order.run.started.contract.backend_of(order.spec.item.as_deref())
 }
 
 impl Machine {
@@ -316,7 +322,7 @@ impl Machine {
     }
 
     /// What a turn made of its workspace, where that is kept. Its layer is the first; the steps' come after it.
-    fn captured(&mut self, order: &TurnOrder<'_>, layers: Vec<OwnedFd>) -> Result<Option<Captured>> {
+    pub(crate) fn captured(&mut self, order: &TurnOrder<'_>, layers: Vec<OwnedFd>) -> Result<Option<Captured>> {
         if order.spec.product == Product::Files {
             return Ok(None);
         }
@@ -429,6 +435,13 @@ impl Machine {
         };
         let Some(program) = resolved else { return Ok(None) };
         let below = agent.path.as_deref().filter(|path| *path != ".");
+        let cwd = below.map_or_else(|| root.to_owned(), |path| root.join(path));
+        Ok(Some(Call { program, args: self.arguments(agent, root, on)?, cwd }))
+    }
+
+    /// The arguments of an agent's command with the run's tree at `root`.
+    pub(crate) fn arguments(&self, agent: &AgentConfig, root: &Path, on: &Ground<'_>) -> Result<Vec<OsString>> {
+        let below = agent.path.as_deref().filter(|path| *path != ".");
         let mut args = Vec::with_capacity(agent.cmd.len());
         for arg in agent.cmd.iter().skip(1) {
             // One that names a file of the tree means that file even when the agent starts in a directory below.
@@ -440,8 +453,7 @@ impl Machine {
             };
             args.push(if elsewhere { root.join(arg).into_os_string() } else { arg.into() });
         }
-        let cwd = below.map_or_else(|| root.to_owned(), |path| root.join(path));
-        Ok(Some(Call { program, args, cwd }))
+        Ok(args)
     }
 
     /// Whether the run's tree has a file of this name.
@@ -453,7 +465,7 @@ impl Machine {
 }
 
 /// What is said of hosts that an agent is configured for and does not get.
-fn unused_hosts(order: &TurnOrder<'_>) -> Option<String> {
+pub(crate) fn unused_hosts(order: &TurnOrder<'_>) -> Option<String> {
     let hosts = Some(&order.spec.agent.network).filter(|hosts| !hosts.is_empty() && !order.spec.rights.own_hosts)?;
     Some(format!("the contract gives no network, so the agent could not reach {}", hosts.join(", ")))
 }
@@ -477,6 +489,9 @@ pub(crate) fn command(call: &Call) -> std::result::Result<sandbox::Command, Stri
 }
 
 fn stdin(order: &TurnOrder<'_>) -> Vec<u8> {
+    if order.spec.command {
+        return Vec::new();
+    }
     serde_json::to_vec(order.request).expect("BUG: a request is plain data")
 }
 

@@ -3,7 +3,8 @@
 mod acceptance;
 pub(crate) mod base_tests;
 pub(crate) mod confine;
-pub(crate) mod execute;
+pub(crate) mod elsewhere;
+mod execute;
 pub(crate) mod handshake;
 pub(crate) mod landing;
 pub(crate) mod setup;
@@ -26,6 +27,7 @@ use crate::{Context, Keys, Result, StateDir, load_policies};
 use contract::policy::CommandPolicy;
 use contract::{Backend, Digest, Item, Landing, Reason};
 use execute::Waiting;
+pub(crate) use execute::not_started;
 use run::redact::{Known, Redactor};
 use run::{Run, TurnSpec};
 use std::path::Path;
@@ -125,9 +127,11 @@ fn dotenv_files(root: &Path) -> impl Iterator<Item = String> {
 
 impl World for Machine {
     fn workspace(&mut self, run: &Run, spec: &TurnSpec) -> Result<Place> {
-        let shown = self.show(&Ground::of(run, spec))?;
-        Ok(match (run.started.contract.sandbox, shown) {
-            (Backend::None, Shown::Directory { source, .. }) => Place { repo_root: source, final_names: false },
+        let on = Ground::of(run, spec);
+        Ok(match (on.backend, self.show(&on)?) {
+            (Backend::None | Backend::Microsandbox | Backend::E2b, Shown::Directory { source, .. }) => {
+                Place { repo_root: source, final_names: false }
+            }
             _ => Place { repo_root: self.context.layout.root.clone(), final_names: true },
         })
     }

@@ -12,7 +12,7 @@ use crate::workspace::{
 };
 use crate::world::TurnOrder;
 use crate::{Context, Error, News, Result};
-use contract::{Backend, CommitId, Contract, RULES_BUILD_PRODUCTS, RULES_LINE_ENDINGS, TreeId};
+use contract::{Backend, CommitId, Item, RULES_BUILD_PRODUCTS, RULES_LINE_ENDINGS, TreeId};
 use run::{Run, TurnSpec};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -28,6 +28,8 @@ pub(crate) struct Ground<'r> {
     pub(crate) commit: CommitId,
     /// The tree that is shown.
     pub(crate) tree: TreeId,
+    /// What confines whoever works on it.
+    pub(crate) backend: Backend,
     /// Whether others work on the run at the same time, each on a ground of its own.
     in_parallel: bool,
 }
@@ -35,12 +37,13 @@ pub(crate) struct Ground<'r> {
 impl<'r> Ground<'r> {
     /// The ground of a turn.
     pub(crate) fn of(run: &'r Run, spec: &TurnSpec) -> Ground<'r> {
-        Ground { in_parallel: spec.in_parallel, ..Ground::at(run, spec.commit, spec.tree) }
+        Ground { in_parallel: spec.in_parallel, ..Ground::at(run, spec.item.as_deref(), spec.commit, spec.tree) }
     }
 
     /// Some tree of a run's line, or one that may become part of it.
-    pub(crate) fn at(run: &'r Run, commit: CommitId, tree: TreeId) -> Ground<'r> {
-        Ground { run, commit, tree, in_parallel: true }
+    pub(crate) fn at(run: &'r Run, item: Option<&Item>, commit: CommitId, tree: TreeId) -> Ground<'r> {
+        let backend = run.started.contract.backend_of(item);
+        Ground { run, commit, tree, backend, in_parallel: true }
     }
 }
 
@@ -110,8 +113,9 @@ impl Linked {
 
 impl Machine {
     /// Whether workspaces are layers.
-    fn has_layers(&self, contract: &Contract) -> bool {
-        contract.sandbox == Backend::Native && contract.workspace.layers && sandbox::has_overlays(&self.context.sandbox)
+    fn has_layers(&self, on: &Ground<'_>) -> bool {
+        let layers = on.run.started.contract.workspace.layers;
+        on.backend == Backend::Native && layers && sandbox::has_overlays(&self.context.sandbox)
     }
 
     /// Where what is shown is kept, where it has to be kept at all. It belongs to the machine, whichever thread has it.
@@ -122,7 +126,7 @@ impl Machine {
 
     /// The run's tree as it is now; made or brought up to date if need be.
     pub(crate) fn show(&mut self, on: &Ground<'_>) -> Result<Shown> {
-        if !self.has_layers(&on.run.started.contract) {
+        if !self.has_layers(on) {
             return self.checked_out(on);
         }
         let (commit, tree) = (id(on.commit), id(on.tree));
@@ -182,8 +186,8 @@ impl Machine {
             // What an earlier process left is not looked at: an agent could have written it.
             None => {
                 store::remove_tree(&worktree)?;
-                match contract.sandbox {
-                    Backend::Native => {
+                match on.backend {
+                    Backend::Native | Backend::Microsandbox | Backend::E2b => {
                         let history = contract.workspace.history;
                         PlainWorkspace::create_apart(&self.objects, &place, (commit, tree), history, is_secret)?
                     }
@@ -191,10 +195,13 @@ impl Machine {
                 }
             }
         };
-        if contract.sandbox == Backend::Native {
+        if on.backend == Backend::Native {
             self.fit_into_a_sandbox(&made.dir)?;
         }
-        self.include_into(&made.dir)?;
+        // What the checkout has besides the commit is for programs of this machine.
+        if !on.backend.is_elsewhere() {
+            self.include_into(&made.dir)?;
+        }
         let shown = directory(&made);
         self.workspace.checkout = Some((made, Some(on.tree)));
         Ok(shown)
@@ -232,7 +239,6 @@ impl Machine {
             // Nobody else may find what this one left.
             *at = None;
         }
-        self.objects.sync()?;
         Ok(captured)
     }
 

@@ -43,6 +43,11 @@ impl Cancel {
         self.request.made.load(Ordering::SeqCst)
     }
 
+    /// A descriptor of one's own that is readable from the moment the request is made.
+    pub fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.request.wakeup.try_clone()
+    }
+
     /// Readable from the moment the request is made; never read from, so that it stays readable.
     pub(super) fn wakeup(&self) -> BorrowedFd<'_> {
         self.request.wakeup.as_fd()

@@ -32,7 +32,7 @@ impl Captured {
         bytes
     }
 
-    fn take(&mut self, chunk: &[u8], bytes_max: u64) {
+    pub(crate) fn take(&mut self, chunk: &[u8], bytes_max: u64) {
         let room = bytes_max.saturating_sub(self.bytes.len() as u64);
         let kept = chunk.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         self.bytes.extend_from_slice(&chunk[..kept]);

@@ -52,7 +52,8 @@ impl Clock {
         now + (self.left(now) / programs).min(LOOK)
     }
 
-    fn left(&self, now: Instant) -> Duration {
+    /// What is left for all together.
+    pub(crate) fn left(&self, now: Instant) -> Duration {
         let used = self.lock();
         let running: Duration = used.open.values().map(|since| now.saturating_duration_since(*since)).sum();
         used.left.saturating_sub(running)

@@ -3,11 +3,12 @@
 //! lets it into the log only with an approval that is there to be used.
 
 use crate::agent;
+use crate::context::policy::extent;
 use crate::git::{ObjectId, Objects};
 use crate::{Error, Result};
 use contract::graph::NodeWish;
 use contract::{
-    ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalView, ApprovalWait, Item, Policies, RepoPath,
+    ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalView, ApprovalWait, Item, Policies,
     approval_bound,
 };
 use run::Run;
@@ -128,6 +129,10 @@ pub(crate) fn reasons_of_wish(run: &Run, wished: &Wished) -> Vec<String> {
             let arguments = serde_json::to_string(wish).expect("BUG: a wish is plain data");
             vec!["tool: spawn_node".to_owned(), format!("arguments: {arguments}")]
         }
+        NodeWish::Edge(wish) => {
+            let arguments = serde_json::to_string(wish).expect("BUG: a wish is plain data");
+            vec!["tool: create_edge".to_owned(), format!("arguments: {arguments}")]
+        }
     };
     reasons.extend(who);
     reasons.push(format!("turn: {}", wished.step.index));
@@ -158,18 +163,4 @@ pub fn reasons<'i>(
         return Err(Error::usage(problem, "split it into smaller batches, or narrow what the items may change"));
     }
     Ok(all)
-}
-
-/// How many files a tree has, and how many of them a scope holds.
-pub fn extent(objects: &Objects, tree: ObjectId, allowed_paths: &[RepoPath]) -> Result<Extent> {
-    let mut extent = Extent::default();
-    objects.walk(tree, &mut |path, _, _| {
-        let within = |allowed: &RepoPath| {
-            let rest = path.strip_prefix(allowed.as_str().as_bytes());
-            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-        };
-        extent.files += 1;
-        extent.allowed += u64::from(allowed_paths.iter().any(within));
-    })?;
-    Ok(extent)
 }

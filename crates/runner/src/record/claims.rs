@@ -27,6 +27,8 @@ pub(crate) enum Job {
     Deny(End),
     /// Have the agent of an item take a turn, and judge what comes of it.
     Work(u32),
+    /// Have a reviewer look at what an item's agent left.
+    Review(u32),
     /// Judge what an item's agent left, or why it cannot start.
     Judge(u32),
     /// Bring what was judged onto the run's line.
@@ -35,16 +37,18 @@ pub(crate) enum Job {
     Node(u32),
     /// Put on record what follows for a graph, or ask a person something; nothing else waits for it.
     Note(Due),
+    /// Have a question of a plan lapse that nobody has answered in time.
+    Expire,
 }
 
 impl Job {
     /// What nobody else may be at meanwhile.
     pub(crate) fn subject(&self) -> Subject {
         match self {
-            Job::Whole(_) | Job::Resume | Job::Stop(_) | Job::Deny(_) => Subject::Run,
+            Job::Whole(_) | Job::Resume | Job::Stop(_) | Job::Deny(_) | Job::Expire => Subject::Run,
             // A person is asked when nothing else is under way.
             Job::Land(_, judged) if judged.asks => Subject::Run,
-            Job::Work(place) | Job::Judge(place) | Job::Land(place, _) => Subject::Item(*place),
+            Job::Work(place) | Job::Review(place) | Job::Judge(place) | Job::Land(place, _) => Subject::Item(*place),
             Job::Node(place) => Subject::Node(*place),
             Job::Note(_) => Subject::Notes,
         }
@@ -175,16 +179,29 @@ impl Asking<'_> {
     fn due(&self, state: &mut RunState) -> Result<Next> {
         let RunState { run, claims, .. } = state;
         let (mut earliest, mut blocked, mut asks) = (None, false, None);
+        if let Some((_, deadline)) = run.plan_deadline().filter(|_| claims.taken.is_empty()) {
+            let left = deadline.unix_ms().saturating_sub(store::now().unix_ms());
+            if left == 0 {
+                return Ok(Next::Do(Job::Expire));
+            }
+            earliest = Some(Instant::now() + Duration::from_millis(left));
+        }
         for due in run.due() {
-            let (place, is_turn) = match due {
+            let (place, turn) = match due {
                 Due::Turn(StepRef { node: Some(place), .. }) => match self.node(run, claims, place)? {
                     Some(next) => return Ok(next),
                     None => continue,
                 },
-                Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) if claims.taken.contains(&Subject::Notes) => continue,
-                due @ (Due::Advance(_) | Due::AskFor(_) | Due::Stall(_)) => return Ok(Next::Do(Job::Note(due))),
-                Due::Turn(StepRef { item: Some(place), .. }) => (place, true),
-                Due::Item { item } => (item, false),
+                Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) | Due::FollowUp { .. }
+                    if claims.taken.contains(&Subject::Notes) =>
+                {
+                    continue;
+                }
+                due @ (Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) | Due::FollowUp { .. }) => {
+                    return Ok(Next::Do(Job::Note(due)));
+                }
+                Due::Turn(StepRef { item: Some(place), role, .. }) => (place, Some(role)),
+                Due::Item { item } => (item, None),
                 Due::Nothing => break,
                 due => return self.whole(run, claims, due),
             };
@@ -193,6 +210,9 @@ impl Asking<'_> {
             }
             if claims.taken.len() >= self.jobs {
                 return Ok(Next::Wait);
+            }
+            if turn == Some(Role::Reviewer) {
+                return Ok(Next::Do(Job::Review(place)));
             }
             if claims.judged.contains_key(&place) && !run.may_land(place) {
                 continue;
@@ -204,7 +224,7 @@ impl Asking<'_> {
             if let Some(judged) = claims.judged.remove(&place) {
                 return Ok(Next::Do(Job::Land(place, Box::new(judged))));
             }
-            if !is_turn {
+            if turn.is_none() {
                 return Ok(Next::Do(Job::Judge(place)));
             }
             if let Some(at) = claims.not_before.get(&place).filter(|at| **at > Instant::now()) {
@@ -233,6 +253,10 @@ impl Asking<'_> {
     fn node(&self, run: &Run, claims: &mut Claims, place: u32) -> Result<Option<Next>> {
         if claims.taken.contains(&Subject::Node(place)) || claims.taken.len() >= self.jobs {
             return Ok(None);
+        }
+        // What a node of a plan changes is not kept.
+        if run.intent().is_some() {
+            return Ok(Some(Next::Do(Job::Node(place))));
         }
         let Some(node) = run.graph().and_then(|graph| graph.node(place).ok()) else { return Ok(None) };
         let locked = self.lock(run, claims, Subject::Node(place), &node.terms.scope, &node.terms.label)?;
@@ -279,7 +303,7 @@ impl Asking<'_> {
 fn last(stop: Option<Stop>, run: &Run) -> Next {
     match (stop, run.status) {
         (Some(stop), Status::Running) => Next::Do(Job::Stop(stop)),
-        (Some(Stop::Cancel), Status::Paused) => Next::Do(Job::Stop(Stop::Cancel)),
+        (Some(Stop::Cancel), Status::Paused | Status::Waiting) => Next::Do(Job::Stop(Stop::Cancel)),
         _ => Next::Over,
     }
 }

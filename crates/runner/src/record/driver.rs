@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use store::{Reader, Store, crash};
+use store::{Attached, Reader, StepFile, Store, crash};
 
 /// From this size on a patch is not written twice.
 const LINKED_BYTES_MIN: usize = 1 << 20;
@@ -56,18 +56,18 @@ impl Driver<'_, '_> {
     }
 
     /// Durable first, believed second, told third.
-    pub(crate) fn record(&mut self, facts: Vec<Fact>, files: Vec<(String, store::StepFile)>) -> Result<()> {
-        self.record_while(facts, files, |_, _| Ok(()))
+    pub(crate) fn record(&mut self, facts: Vec<Fact>, attached: impl Into<Attached>) -> Result<()> {
+        self.record_while(facts, attached, |_, _| Ok(()))
     }
 
     /// The same, with something to do while the disk is waited for: something that has no effect by itself.
     pub(crate) fn record_while(
         &mut self,
         facts: Vec<Fact>,
-        files: Vec<(String, store::StepFile)>,
+        attached: impl Into<Attached>,
         meanwhile: impl FnOnce(&mut dyn World, &Run) -> Result<()>,
     ) -> Result<()> {
-        let pending = self.submit(facts, files);
+        let pending = self.submit(facts, attached);
         let done = meanwhile(self.world, &self.run);
         self.shared.settle(pending)?;
         // Whoever looks at a run that is held finds its evidence where it belongs.
@@ -78,17 +78,27 @@ impl Driver<'_, '_> {
     }
 
     /// Puts facts on their way to the disk. They are counted on from here, and acted on only once they are settled.
-    pub(crate) fn submit(&mut self, facts: Vec<Fact>, files: Vec<(String, store::StepFile)>) -> Pending {
-        let (pending, run) = self.shared.submit(self.store, |_| (facts, files));
+    pub(crate) fn submit(&mut self, facts: Vec<Fact>, attached: impl Into<Attached>) -> Pending {
+        let (pending, run) = self.shared.submit(self.store, |_| (facts, attached.into()));
         self.run = run;
         pending
     }
 
     /// The same for facts that others follow at once, which they share a commit with.
-    pub(crate) fn submit_patient(&mut self, facts: Vec<Fact>, files: Vec<(String, store::StepFile)>) -> Pending {
-        let (pending, run) = self.shared.submit_patient(self.store, (facts, files));
+    pub(crate) fn submit_patient(&mut self, facts: Vec<Fact>, attached: impl Into<Attached>) -> Pending {
+        let (pending, run) = self.shared.submit_patient(self.store, (facts, attached.into()));
         self.run = run;
         pending
+    }
+
+    /// The same with the git objects that the facts rely on: the commit has the bytes of small ones, the others are on the
+    /// disk before.
+    pub(crate) fn submit_with_objects(&mut self, facts: Vec<Fact>, files: Vec<(String, StepFile)>) -> Result<Pending> {
+        let unsynced = self.objects.unsynced(&self.store.layout.git())?;
+        let (ids, kept): (Vec<_>, Vec<_>) = unsynced.into_iter().unzip();
+        let pending = self.submit_patient(facts, Attached { files, kept });
+        self.objects.forget_unsynced(&ids);
+        Ok(pending)
     }
 
     /// The run as it is now, whoever recorded last.

@@ -12,7 +12,7 @@ use run::Run;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use store::{RunLog, StepFile, Store, Ticket};
+use store::{Attached, RunLog, Store, Ticket};
 
 /// Told of everything that is on record, in order.
 pub trait Progress: Send {
@@ -33,7 +33,7 @@ impl<P: Progress + ?Sized> Progress for &mut P {
 }
 
 /// What facts are recorded with.
-pub(crate) type Entry = (Vec<Fact>, Vec<(String, StepFile)>);
+pub(crate) type Entry = (Vec<Fact>, Attached);
 
 /// Facts on their way to the disk.
 #[must_use = "nothing may be done about facts that are not settled"]

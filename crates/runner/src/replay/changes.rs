@@ -27,7 +27,7 @@ pub(super) fn differences(walk: &mut Walk<'_, '_>, at: usize) -> Result<Vec<Foun
     let mut no_tests = |_: &_, _: TreeId, _: TreeId| unreachable!("BUG: a loop's patch has no tests");
     let ending = match judge(&gates, &mut judged, &mut no_tests)? {
         Verdict::Refused(refusal) => judged.ends(refusal),
-        Verdict::Passed | Verdict::Interrupted => {
+        Verdict::Passed | Verdict::NeedsReview | Verdict::Interrupted => {
             let after = judged.candidate()?;
             judged.succeeds(Landed::new(before, after))
         }

@@ -73,7 +73,8 @@ fn judge(
         return never_started(&gates, judged);
     }
     // Of tests that passed before others landed, only that is kept; they ran again on the merged tree.
-    let mut unkept = ended.gates.iter().any(|result| result.gate == Gate::Merged && result.passed);
+    let merged = ended.gates.iter().any(|result| result.gate == Gate::Merged && result.passed);
+    let mut unkept = merged || of_whole(walk, ended);
     let mut try_tests = |item: &Item, tree: TreeId, base: TreeId| match std::mem::take(&mut unkept) {
         true => Ok(Tried::Passed),
         false => tests(item, tree, base).map(Tried::Ran),
@@ -81,13 +82,19 @@ fn judge(
     match change::judge(&gates, &mut judged, &mut try_tests)? {
         Verdict::Refused(refusal) => return Ok(judged.ends(refusal)),
         Verdict::Passed if judged.change.paths.is_empty() => return Ok(judged.succeeds(None)),
-        Verdict::Passed | Verdict::Interrupted => {}
+        Verdict::Passed | Verdict::NeedsReview | Verdict::Interrupted => {}
     }
     Ok(match bring_onto_line(&gates, &mut judged, &mut try_tests)? {
         OnLine::Refused(refusal) => judged.ends(refusal),
         OnLine::At(landed) => judged.succeeds(landed),
         OnLine::Asks(_) | OnLine::Interrupted => unreachable!("BUG: what is on record is decided"),
     })
+}
+
+/// Whether what is kept of its tests is with those of the whole, which are tried last.
+fn of_whole(walk: &Walk<'_, '_>, ended: &ItemEnded) -> bool {
+    let recorded = tests::on_record(&walk.dir.join(format!("changes/{:03}", ended.change)));
+    recorded.is_ok_and(|recorded| recorded.commands.iter().any(|command| command.of_whole))
 }
 
 /// An item that no agent was asked for: something that it needs did not succeed, or its inputs are not there.
@@ -202,7 +209,8 @@ fn is_refusal(fact: &Fact, of: Option<u32>) -> bool {
     match fact {
         // Said while its agent was at work; nobody asks again.
         Fact::PolicyViolation { gate: Gate::Tools, .. } => false,
-        Fact::GateFailed { item, .. } | Fact::PolicyViolation { item, .. } => Some(*item) == of,
+        Fact::GateFailed { item, .. } => Some(*item) == of,
+        Fact::PolicyViolation { item, .. } => item.is_some() && *item == of,
         _ => false,
     }
 }

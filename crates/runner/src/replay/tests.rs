@@ -42,13 +42,13 @@ pub(super) fn judge_again(on: &Ground<'_>, item: &Item, against: &mut Vec<Found>
     let rules = on.run.started.contract.rules;
     let plan = plan(on.objects, rules, item, (on.base, on.tree), &changes, &files)?;
     let mut now = recorded.clone();
-    against.extend(other_commands(&recorded.commands, item, &plan).map(|what| found(GATE, what)));
+    against.extend(other_commands(&recorded, item, &plan).map(|what| found(GATE, what)));
     let mut stopped = plan.sides.is_empty();
     for command in &mut now.commands {
         for what in impossible_outcome(command, stopped) {
             against.push(found(GATE, format!("test {:?}: {what}", command.name)));
         }
-        stopped |= stops_at(command.must_pass, command.status);
+        stopped |= stops_at(command.must_pass && !command.of_whole, command.status);
         recount(on, command, against)?;
     }
     now.conclude(&plan);
@@ -68,13 +68,20 @@ pub(super) fn judge_again(on: &Ground<'_>, item: &Item, against: &mut Vec<Found>
 }
 
 /// The commands on record are those of the contract, in its order, once for each version of the tests.
-fn other_commands(recorded: &[CommandOutcome], item: &Item, plan: &Plan) -> Option<String> {
+fn other_commands(recorded: &Acceptance, item: &Item, plan: &Plan) -> Option<String> {
     let sides: Vec<Side> = match plan.sides.is_empty() {
         true => vec![Side::Baseline],
         false => plan.sides.iter().map(|(side, _)| *side).collect(),
     };
     let asked = sides.into_iter().flat_map(|side| plan.commands(side, item).map(move |test| (side, test)));
-    let same = recorded.iter().map(|it| (it.tests, &it.name, &it.argv, it.must_pass, it.timeout_ms));
+    let stopped = |it: &CommandOutcome| stops_at(it.must_pass && !it.of_whole, it.status);
+    let failed = match recorded.commands.iter().any(stopped) {
+        true => Vec::new(),
+        false => recorded.failed_of_whole(),
+    };
+    let again = item.tests.iter().filter(|test| test.of_whole && failed.contains(&&test.argv));
+    let asked = asked.chain(again.map(|test| (Side::Before, test)));
+    let same = recorded.commands.iter().map(|it| (it.tests, &it.name, &it.argv, it.must_pass, it.timeout_ms));
     let asked = asked.map(|(side, test)| (side, &test.name, &test.argv, test.must_pass, item.timeout_ms));
     same.ne(asked).then(|| "the commands on record are not those of the contract".to_owned())
 }

@@ -1,9 +1,14 @@
 //! One turn: intent on record, agent in its live directory, everything dead, files copied out, judged, sealed
 //! and put on record. The agent's directory is never adopted: what becomes evidence is norma's own copy.
 
+mod attached;
 pub(crate) mod evidence;
+mod intent;
 mod node;
 pub(crate) mod permissions;
+mod review;
+
+pub(crate) use intent::RECORDING;
 
 use crate::change::Left;
 use crate::change::observed::{self, LyingAbout};
@@ -20,7 +25,7 @@ use crate::{Error, Result};
 use contract::session::ErrorKind;
 use contract::{
     AgentRequest, AgentType, Fact, PROTOCOL_VERSION, ProcessEnd, PromptBlocks, Reason, RequestContext, RequestPaths,
-    RequestStep, RequestTerms, RoleName, StepCommitted, StepRef, Timestamp, TurnEnd,
+    RequestStep, RequestTerms, Role, RoleName, StepCommitted, StepRef, Timestamp, TurnEnd,
 };
 use run::gate::verdict::IterationFiles;
 use run::prompt::blocks;
@@ -44,7 +49,9 @@ pub(crate) fn take(driver: &mut Driver<'_, '_>, step: StepRef) -> Result<()> {
 
 /// Carries out a turn whose intent is on its way to the disk. What came of it is on its way there afterwards.
 pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pending) -> Result<Pending> {
-    let spec = driver.run.spec(step).expect("BUG: the step was opened by whoever takes it");
+    let mut spec = driver.run.spec(step).expect("BUG: the step was opened by whoever takes it");
+    attached::attach(driver, &mut spec)?;
+    review::attach(driver, &mut spec)?;
     let place = driver.world.workspace(&driver.run, &spec)?;
     let target = driver.run_dir().join("steps").join(step.dir_name());
     let live = LiveDir { path: store::temporary_name(&target) };
@@ -67,12 +74,21 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
     show_earlier(driver, &spec)?;
     live.create()?;
     live.write("input.json", &pretty(&sent))?;
-    driver.world.prepare(Some(&order))?;
+    let recorded = intent::recorded(driver, &spec)?;
+    if recorded.is_none() {
+        driver.world.prepare(Some(&order))?;
+    }
     driver.shared.settle(opened)?;
     crash::point("step.after_intent");
-    let running = order.clock.map(Clock::start);
-    let execution = driver.world.execute(&order)?;
-    drop(running);
+    let execution = match recorded {
+        Some(execution) => execution,
+        None => {
+            let running = order.clock.map(Clock::start);
+            let execution = driver.world.execute(&order)?;
+            drop(running);
+            execution
+        }
+    };
     witness.settle()?;
     driver.refresh();
     crash::point("step.after_agent");
@@ -110,18 +126,8 @@ fn seal(
     notes.extend(in_loop.and_then(observed::left_out_note));
     notes.extend(cut_note("stdout", execution.stdout_truncated));
     notes.extend(cut_note("stderr", execution.stderr_truncated));
-    evidence.write("input.json", &pretty(stored))?;
-    evidence.write("sandbox.json", &pretty(&execution.sandbox))?;
-    let spoken = execution.spoken.take();
-    match (&spoken, &spec.node) {
-        (Some(spoken), _) => keep_conversation(spoken, &mut evidence)?,
-        // A node is told a prompt, whoever takes its turns.
-        (None, Some(_)) => keep_prompt(&prompt(driver, spec, stored), &mut evidence)?,
-        (None, None) => {}
-    }
+    let spoken = keep_told(driver, spec, stored, &mut execution, &mut evidence)?;
     let session = spoken.as_ref().map(|spoken| &spoken.outcome);
-    evidence.write("logs/stdout.txt", &execution.stdout)?;
-    evidence.write("logs/stderr.txt", &execution.stderr)?;
     let kept = Kept {
         names: evidence.names(),
         process: &execution.process,
@@ -137,7 +143,9 @@ fn seal(
     // An agent with an interactive session continues from there; a program that is only started again starts on its base.
     let is_interrupted = judged.end == TurnEnd::Interrupted && session.is_some();
     let is_cut_off = matches!(judged.reason, Some(Reason::BudgetExceeded | Reason::AgentTimeout)) || is_interrupted;
-    let left = execution.captured.filter(|_| (answered || is_cut_off) && spec.product == Product::Tree);
+    // What a reviewer left is compared, however its turn ended.
+    let is_kept = answered || is_cut_off || spec.review.is_some();
+    let left = execution.captured.filter(|_| is_kept && spec.product == Product::Tree);
     if let Some(found) = left.as_ref().filter(|_| answered).and_then(|left| lying_about(driver, spec, left)) {
         evidence.write("workspace.json", &pretty(&found))?;
     }
@@ -145,8 +153,11 @@ fn seal(
         (Some(_), Some(left)) => Some(node::keep_delta(driver, spec, left, &mut evidence)?),
         (Some(_), None) | (None, _) => None,
     };
+    node::keep_context_pack(driver, spec, &judged, delta.as_ref(), &mut evidence)?;
     let tree = left.map(|captured| recorded(captured.tree));
-    let led = node::led_to(driver, spec, &judged, tree);
+    let led = node::led_to(driver, spec, &judged, tree, &evidence)?;
+    let of_intent = intent::led_to(driver, spec, &judged, &evidence)?;
+    let of_review = review::led_to(driver, spec, &judged, tree);
     let mut notes = judged.notes;
     notes.extend(led.notes);
     let mut facts = vec![Fact::StepCommitted(StepCommitted {
@@ -168,15 +179,58 @@ fn seal(
     })];
     facts.extend(judged.facts);
     facts.extend(led.facts);
+    facts.extend(of_intent);
+    facts.extend(of_review);
+    hand_in(driver, step, &dir, live, evidence, facts, answered)
+}
+
+/// Keeps what the agent was told, what held it, and what it said; answers its conversation, if there was one.
+fn keep_told(
+    driver: &Driver<'_, '_>,
+    spec: &TurnSpec,
+    stored: &AgentRequest,
+    execution: &mut Execution,
+    evidence: &mut Preparing,
+) -> Result<Option<crate::Spoken>> {
+    evidence.write("input.json", &pretty(stored))?;
+    evidence.write("sandbox.json", &pretty(&execution.sandbox))?;
+    let spoken = execution.spoken.take();
+    match (&spoken, &spec.node) {
+        (Some(spoken), _) => keep_conversation(spoken, evidence)?,
+        // A node is told a prompt, whoever takes its turns.
+        (None, Some(_)) => keep_prompt(&prompt(driver, spec, stored), evidence)?,
+        (None, None) => {}
+    }
+    evidence.write("logs/stdout.txt", &execution.stdout)?;
+    evidence.write("logs/stderr.txt", &execution.stderr)?;
+    Ok(spoken)
+}
+
+/// Seals what was kept of a turn and puts it on record.
+fn hand_in(
+    driver: &mut Driver<'_, '_>,
+    step: StepRef,
+    dir: &str,
+    live: &LiveDir,
+    evidence: Preparing,
+    facts: Vec<Fact>,
+    answered: bool,
+) -> Result<Pending> {
     let points = ["step.before_rename", "step.after_rename"];
     // Only what a worker left that did as it was asked, and that no other is shown, has nobody look at it before the run ends.
-    let is_shown = step.item.is_none_or(|place| !driver.run.items()[place as usize].needed_by.is_empty());
+    // Contracts are read as soon as they are written.
+    let writes = matches!(step.role, Role::Pm | Role::TechLead);
+    let is_shown = writes || step.item.is_none_or(|place| !driver.run.items()[place as usize].needed_by.is_empty());
     let writing = if answered && !is_shown { Writing::Later } else { Writing::AtOnce };
     // With a large file it is written all the same, and need not be in memory.
     let in_memory = writing == Writing::Later && evidence.is_small();
     driver.left = if in_memory { Some(Left::of(step, &evidence)?) } else { None };
-    let sealed = evidence.finish(&driver.run.id.slug(), &dir, now(), facts, writing, points)?;
-    let pending = driver.submit_patient(sealed.facts, sealed.files);
+    if !in_memory {
+        // A directory that is there is rolled forward after a crash, and what it names must be there with it.
+        driver.objects.sync()?;
+    }
+    let sealed = evidence.finish(&driver.run.id.slug(), dir, now(), facts, writing, points)?;
+    let pending = driver.submit_with_objects(sealed.facts, sealed.files)?;
     live.remove().and_then(|()| driver.world.prepare(None))?;
     Ok(pending)
 }
@@ -225,7 +279,11 @@ pub(crate) fn worth(reader: &Reader, run: &Run, step: StepRef, kept: Kept<'_>) -
     for dir in run.iteration_dirs(step) {
         files.add(dir.trim_start_matches("steps/"), reader.file_names(&slug, dir)?);
     }
+    // Only a plan has commands in place of agents, and choices.
+    let spec = run.intent().filter(|_| step.node.is_some()).and_then(|_| run.spec(step));
     let turn = TurnEvidence {
+        command: spec.as_ref().is_some_and(|spec| spec.command),
+        choices: spec.as_ref().and_then(|spec| spec.choices.as_deref()),
         process: kept.process.clone(),
         stdout: kept.stdout,
         stdout_truncated: kept.stdout_truncated,
@@ -263,6 +321,9 @@ fn request(driver: &Driver<'_, '_>, spec: &TurnSpec, repo_root: &Path, step_dir:
             notes: spec.notes.clone(),
             messages: spec.node.as_ref().map(|node| node.messages.clone()),
             handoffs: spec.node.as_ref().map(|node| node.handoffs.clone()),
+            choices: spec.choices.clone(),
+            skeleton: spec.skeleton.clone(),
+            review: spec.review.clone(),
         },
         contract: spec.item.as_deref().cloned(),
     };

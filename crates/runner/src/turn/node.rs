@@ -2,16 +2,19 @@
 
 use crate::Result;
 use crate::change::Difference;
+use crate::evidence::pretty;
 use crate::git::recorded;
 use crate::record::Driver;
 use crate::workspace::Captured;
 use contract::TurnEnd;
-use contract::graph::{NodeResult, TurnDelta};
+use contract::graph::{CALLS_FILE, CONTEXT_PACK, NodeResult, TurnDelta};
 use contract::hash::sha256;
 use contract::{Reason, TreeId};
 use run::TurnSpec;
 use run::turn::{Judgement, node_result};
+use run::workflow::graph::calls::{CALLS_BYTES_MAX, with_calls};
 use run::workflow::graph::outcome::{self, Ended, Led};
+use run::workflow::graph::references::context_pack;
 use store::{Preparing, now};
 
 /// Where a turn's own difference is.
@@ -26,11 +29,27 @@ pub(super) fn keep_delta(
 ) -> Result<TurnDelta> {
     let rules = driver.run.started.contract.rules;
     let made = Difference::between(driver.objects, rules, spec.tree, recorded(left.tree))?;
-    if !made.patch.is_empty() {
-        evidence.write(DIFF, &made.patch)?;
-    }
+    // Also where it changed nothing: whoever is told of the file finds it.
+    evidence.write(DIFF, &made.patch)?;
     let files: Vec<String> = made.paths.iter().map(|path| run::gate::shown(&path.path)).collect();
     Ok(TurnDelta { count: files.len() as u64, files: run::bounded(files), sha256: sha256(&essence(&made.patch)) })
+}
+
+/// Keeps what whoever continues from the turn has to know, unless its agent has left that itself.
+pub(super) fn keep_context_pack(
+    driver: &Driver<'_, '_>,
+    spec: &TurnSpec,
+    judged: &Judgement,
+    delta: Option<&TurnDelta>,
+    evidence: &mut Preparing,
+) -> Result<()> {
+    if judged.end != TurnEnd::Answered || evidence.names().iter().any(|name| name == CONTEXT_PACK) {
+        return Ok(());
+    }
+    match context_pack(&driver.run, spec, &judged.summary, delta, now()) {
+        Some(pack) => Ok(evidence.write(CONTEXT_PACK, &pretty(&pack))?),
+        None => Ok(()),
+    }
 }
 
 /// A patch without where in a file its lines are and what is around them: whoever does the same again does it a line further.
@@ -39,14 +58,26 @@ fn essence(patch: &[u8]) -> Vec<u8> {
     lines.filter(|line| matches!(line.first(), Some(b'+' | b'-'))).flatten().copied().collect()
 }
 
-/// What the end of a node's turn leads to; nothing for a turn that is taken again.
-pub(super) fn led_to(driver: &Driver<'_, '_>, spec: &TurnSpec, judged: &Judgement, tree: Option<TreeId>) -> Led {
+/// What the end of a node's turn leads to; nothing for a turn that is taken again. `evidence` has what its agent called.
+pub(super) fn led_to(
+    driver: &Driver<'_, '_>,
+    spec: &TurnSpec,
+    judged: &Judgement,
+    tree: Option<TreeId>,
+    evidence: &Preparing,
+) -> Result<Led> {
     let retried = judged.end == TurnEnd::ProtocolError && is_retried(driver, spec);
     if spec.node.is_none() || judged.end == TurnEnd::Interrupted || retried {
-        return Led::default();
+        return Ok(Led::default());
     }
     let ok = judged.end == TurnEnd::Answered;
-    let result = if ok { node_result(&judged.response).unwrap_or_default() } else { NodeResult::default() };
+    let (result, refused) = match ok {
+        true => {
+            let calls = evidence.read(CALLS_FILE, CALLS_BYTES_MAX)?.unwrap_or_default();
+            with_calls(node_result(&judged.response).unwrap_or_default(), &calls)
+        }
+        false => (NodeResult::default(), Vec::new()),
+    };
     let ended = Ended {
         step: spec.step,
         at: now(),
@@ -54,9 +85,10 @@ pub(super) fn led_to(driver: &Driver<'_, '_>, spec: &TurnSpec, judged: &Judgemen
         ok,
         reason: judged.reason.map(Reason::as_str),
         result: &result,
+        refused: &refused,
         tree,
     };
-    outcome::led_to(&driver.run, &ended)
+    Ok(outcome::led_to(&driver.run, &ended))
 }
 
 fn is_retried(driver: &Driver<'_, '_>, spec: &TurnSpec) -> bool {

@@ -8,6 +8,7 @@ use crate::record::approval::{self, OF_COMMAND, Redeemed};
 use crate::record::{Pending, SharedRun};
 use crate::world::{Allowed, Answered, Question, Witness};
 use crate::{Error, Result};
+use contract::path::lies_within;
 use contract::session::{Decision, Permission, ToolKind};
 use contract::work::{Gate, NetworkRight, ShellRight};
 use contract::{ApprovalTerms, Fact, Policies, RepoPath, SessionEvent, TreeId};
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
-use store::Store;
+use store::{Attached, Store};
 
 /// So many different violations of a turn are put on record; what follows is in the conversation.
 const VIOLATIONS_MAX: usize = 100;
@@ -80,14 +81,13 @@ impl<'w, 'a> OnRecord<'w, 'a> {
     }
 
     fn submit(&self, fact: Fact) {
-        let (pending, _) = self.shared.submit(self.store, |_| (vec![fact], Vec::new()));
+        let (pending, _) = self.shared.submit(self.store, |_| (vec![fact], Attached::default()));
         self.pending.borrow_mut().push(pending);
     }
 
     /// What an agent was refused by rule is on record as what it is: it asked for what its contract does not allow, once
     /// for the same thing. A person's no, or nobody's yes, is no violation.
     fn violation(&self, event: &SessionEvent) -> Option<Fact> {
-        let item = self.spec.step.item?;
         let finding = match event {
             SessionEvent::ToolProposed { tool, kind, .. } | SessionEvent::ToolStarted { tool, kind, .. } => {
                 format!("{tool}: {}", self.not_given(*kind)?)
@@ -107,14 +107,18 @@ impl<'w, 'a> OnRecord<'w, 'a> {
             }
             _ => return None,
         };
-        self.violated(item, finding)
+        self.violated(finding)
     }
 
-    /// The fact for something that was refused, once for the same thing.
-    fn violated(&self, item: u32, finding: String) -> Option<Fact> {
+    /// The fact for something that was refused, once for the same thing. A loop's agents have no contract of their own.
+    fn violated(&self, finding: String) -> Option<Fact> {
+        let (item, node) = (self.spec.step.item, self.spec.step.node);
+        if item.is_none() && node.is_none() {
+            return None;
+        }
         let mut violations = self.violations.borrow_mut();
         let is_new = violations.len() < VIOLATIONS_MAX && violations.insert(finding.clone());
-        is_new.then(|| Fact::PolicyViolation { item, gate: Gate::Tools, findings: run::bounded(vec![finding]) })
+        is_new.then(|| Fact::PolicyViolation { item, node, gate: Gate::Tools, findings: run::bounded(vec![finding]) })
     }
 
     /// Why a tool is one that the agent was not given, if it is. Its program refuses it, and so does the sandbox.
@@ -230,6 +234,10 @@ impl<'w, 'a> OnRecord<'w, 'a> {
             if !allowed.is_empty() && !allowed.iter().any(|allowed| parsed.is_within(allowed)) {
                 return deny(format!("{below} is not one of the allowed paths"));
             }
+            let denied = self.spec.item.iter().flat_map(|item| &item.scope.denied_paths);
+            if denied.into_iter().any(|denied| lies_within(&parsed, denied)) {
+                return deny(format!("{below} is not to be changed"));
+            }
         }
         Answered::Now(Decision::Allow)
     }
@@ -327,8 +335,7 @@ impl Witness for OnRecord<'_, '_> {
     }
 
     fn refused(&self, findings: &[String]) {
-        let Some(item) = self.spec.step.item else { return };
-        let facts = findings.iter().filter_map(|finding| self.violated(item, finding.clone()));
+        let facts = findings.iter().filter_map(|finding| self.violated(finding.clone()));
         facts.for_each(|fact| self.submit(fact));
     }
 
@@ -364,6 +371,10 @@ impl OnRecord<'_, '_> {
                 NetworkRight::OnRequest => self.ask(permission, "it reaches the network"),
                 NetworkRight::Deny => deny("this role may not reach the network".to_owned()),
             },
+            // It only says what it wishes for, which is decided when the turn has ended.
+            ToolKind::Mcp if self.spec.node.is_some() && session::is_node_tool(&permission.tool) => {
+                Answered::Now(Decision::Allow)
+            }
             ToolKind::Mcp => match self.spec.rights.mcp_tools.contains(&permission.tool) {
                 true => Answered::Now(Decision::Allow),
                 false => deny(format!("the contract does not name the tool {}", permission.tool)),

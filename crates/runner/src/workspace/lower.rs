@@ -170,17 +170,17 @@ impl Cache {
         Ok(layer.map(|layer| (lock, layer)))
     }
 
-    /// The layers there are, the one used last first.
-    fn by_use(&self) -> Result<Vec<(String, Layer)>, GitError> {
+    /// The layers there are, the one used last first. Each is read when it is asked for: a long run has hundreds.
+    fn by_use(&self) -> Result<impl Iterator<Item = (String, Layer)>, GitError> {
         let read = |name: String| Layer::read(&self.shelf.dir_of(&name), &self.boot).map(|layer| (name, layer));
-        Ok(self.shelf.names_by_use()?.into_iter().filter_map(read).collect())
+        Ok(self.shelf.names_by_use()?.into_iter().filter_map(read))
     }
 
     /// The stand a position differs least from, and how; `None` if a new base is better.
     fn nearest(&self, reader: &Reader<'_>, position: Position) -> Result<Option<(Stand, Difference)>, GitError> {
         let mut best: Option<(Stand, Difference)> = None;
         let mut thin = 0;
-        for (name, layer) in self.by_use()?.into_iter().filter(|(_, layer)| layer.history == position.history) {
+        for (name, layer) in self.by_use()?.filter(|(_, layer)| layer.history == position.history) {
             let is_base = layer.below.is_empty();
             thin += usize::from(!is_base);
             if !is_base && (thin > CANDIDATES_MAX || layer.below.len() + 1 >= DEPTH_MAX) {
@@ -218,7 +218,7 @@ impl Cache {
             return Ok(Removed { busy: true, ..Removed::default() });
         };
         self.shelf.clear_leftovers()?;
-        let layers = self.by_use()?;
+        let layers: Vec<(String, Layer)> = self.by_use()?.collect();
         let kept = layers.iter().take(keep);
         let kept: Vec<String> =
             kept.flat_map(|(name, layer)| [name].into_iter().chain(&layer.below).cloned()).collect();

@@ -1,6 +1,7 @@
 //! What runs wait for a person to approve, and the answers. An answer is about exactly what was asked: the command and
 //! where it runs, or the difference.
 
+use super::spelled;
 use crate::App;
 use crate::call::{Call, Reply};
 use crate::problem::{Outcome, Problem, done};
@@ -133,27 +134,9 @@ fn terms(
     }
 }
 
-/// A command as one line that is read as exactly these words.
-fn spelled(argv: &[String]) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    let word = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.clone(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    };
-    argv.iter().map(word).collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_spelled_so_that_they_are_read_as_they_are() {
-        for argv in [vec!["cargo", "test"], vec!["echo", "a b", "", "$HOME"], vec!["sh", "-c", "it's; x"]] {
-            let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
-            assert_eq!(run::gate::command::split(&spelled(&argv)).unwrap(), argv);
-        }
-    }
 
     #[test]
     fn what_may_run_instead_is_said_once_and_only_where_it_counts() {

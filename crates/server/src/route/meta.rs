@@ -10,30 +10,10 @@ use axum::response::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-const PAGE: &str = include_str!("../page.html");
-
-/// A file that is built in: it is the same until the program is another.
-fn built_in(call: &Call, kind: &'static str, text: &'static str) -> Outcome<Reply> {
-    let tag = format!("\"{}\"", &contract::hash::sha256(text.as_bytes()).to_string()[..32]);
-    let value = HeaderValue::from_str(&tag).expect("BUG: hex can be in a header");
-    let headers = vec![(header::ETAG, value.clone()), (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
-    if call.headers.get(header::IF_NONE_MATCH) == Some(&value) {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        response.headers_mut().extend(headers);
-        return Ok(Reply::Other(response));
-    }
-    Ok(Reply::Bytes { kind, headers, bytes: text.into() })
-}
-
-pub(crate) fn page(_: &Arc<App>, call: &Call) -> Outcome<Reply> {
-    built_in(call, "text/html; charset=utf-8", PAGE)
-}
-
-/// Whoever has the ticket was let in by it; it is used up. A run leads to its own address and nowhere else.
+/// Whoever has the ticket was let in by it; it is used up. A run leads to its own page and nowhere else.
 pub(crate) fn login(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let place = match call.query("run") {
-        Some(given) => format!("/api/runs/{}", super::run_of(app, given)?),
+        Some(given) => format!("/run/{}", super::run_of(app, given)?),
         None => "/".to_owned(),
     };
     let value = app.sessions.open(call.principal.clone());

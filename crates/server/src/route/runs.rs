@@ -1,5 +1,6 @@
-//! Looking at runs: the list, one of them, its files, what it changed, and whether its record holds.
+//! Looking at runs: the list, one of them, its files, and whether its record holds.
 
+use super::live::SEQ_MAX;
 use super::{run_of, with_run};
 use crate::App;
 use crate::call::{Call, Reply};
@@ -9,7 +10,6 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use base64ct::{Base64, Encoding};
 use contract::view::graph::Artifact;
-use runner::git::{TEXT_BYTES_MAX, id};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::sync::Arc;
@@ -37,6 +37,9 @@ pub(crate) fn list(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
 
 pub(crate) fn show(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let slug = run_of(app, call.name(0))?;
+    if let Some(seq) = call.number("at", 1..=SEQ_MAX)? {
+        return as_it_was(app, &slug, seq);
+    }
     match call.query("view") {
         None | Some("graph") => with_run(app, &slug, StatusCode::OK, json!({})),
         Some("norma") => {
@@ -52,6 +55,18 @@ pub(crate) fn show(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
         }
         Some(_) => Err(Problem::invalid("view must be graph or norma")),
     }
+}
+
+/// The run as it was after a fact of its log: the same projection, over a log that ends there.
+fn as_it_was(app: &Arc<App>, slug: &str, seq: u64) -> Outcome<Reply> {
+    let (id, mut events, _) = app.with_reader(|reader| reader.log(slug))?;
+    let last = events.len() as u64;
+    if seq > last {
+        return Err(Problem::invalid(format!("at must be a number from 1 to {last}, the last fact of the run's log")));
+    }
+    events.truncate(usize::try_from(seq).unwrap_or(usize::MAX));
+    let run = run::view::graph(id, &app.root, &events).ok_or_else(|| Problem::not_found("there is no such run"))?;
+    Reply::ok(json!({ "run": run }))
 }
 
 pub(crate) fn artifact(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
@@ -132,27 +147,3 @@ pub(crate) fn bundle(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     headers.insert(header::CONTENT_DISPOSITION, HeaderValue::from_str(&name).expect("BUG: a slug is plain"));
     Ok(Reply::Other(response))
 }
-
-/// What a run changed: all of it, and the patches of changes that did not land.
-pub(crate) fn changes(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
-    let slug = run_of(app, call.name(0))?;
-    let (run, _) = app.with_reader(|reader| reader.load(&slug))?;
-    let (before, after) = run.asked_about().unwrap_or((run.started.base.tree, run.tree()));
-    let patch = app.hosting.state().objects.diff_text(id(before), id(after), TEXT_BYTES_MAX)?;
-    let mut changes = Vec::new();
-    for number in 1..=CHANGES_MAX {
-        let dir = format!("changes/{number:03}");
-        let names = app.with_reader(|reader| reader.file_names(&slug, &dir))?;
-        if names.is_empty() {
-            break;
-        }
-        if names.iter().any(|name| name == "patch.diff") {
-            let patch = app.with_reader(|reader| reader.evidence(&slug, &dir, "patch.diff"))?.unwrap_or_default();
-            changes.push(json!({"change": number, "patch": String::from_utf8_lossy(&patch)}));
-        }
-    }
-    Reply::ok(json!({"runId": run.id, "patch": String::from_utf8_lossy(&patch), "changes": changes}))
-}
-
-/// More changes than this are not shown at once.
-const CHANGES_MAX: u32 = 1000;

@@ -6,15 +6,15 @@ use super::{run_of, shown, with_run};
 use crate::App;
 use crate::call::{Call, Reply};
 use crate::problem::{Outcome, Problem, done};
-use crate::route::sentence::Proposed;
+use crate::route::sentence::{Proposed, Said};
 use crate::sessions::Right;
 use axum::http::StatusCode;
-use contract::api::{NewRun, PatchRun, ReplayHow, ReplayRun, ResumeRun, RunWish, WishedStatus};
+use contract::api::{ForkRun, NewIntake, NewRun, PatchRun, ReplayHow, ReplayRun, ResumeRun, RunWish, WishedStatus};
 use contract::documents::ReexecStatus;
 use contract::graph::GraphEdit;
 use contract::replay::ReplayMode;
 use contract::{Status, Violation};
-use runner::{Replay, Request, Start};
+use runner::{Follower, Replay, Request, Start};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -25,15 +25,34 @@ pub(crate) fn start(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let given: NewRun = call.read()?;
     require_version(given.contract_version.as_deref())?;
     let start = match order(app, call, &given)? {
-        Proposed::Shown(reply) => return Ok(reply),
+        Proposed::Shown(intake) => return Reply::ok(json!(intake.preview)),
         Proposed::Started(start) => start,
     };
-    app.on_record(call, "POST /api/runs", None)?;
+    started(app, call, "POST /api/runs", start)
+}
+
+/// Proposes the contract of a sentence with what norma would like to know, or starts it.
+pub(crate) fn intake(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
+    let given: NewIntake = call.read()?;
+    match super::sentence::propose(app, call, &Said::of_intake(&given))? {
+        Proposed::Shown(intake) => Reply::ok(json!(intake)),
+        Proposed::Started(start) => started(app, call, "POST /api/intake", start),
+    }
+}
+
+/// Has the host start something; answers with the run.
+fn started(app: &Arc<App>, call: &Call, what: &str, start: Start) -> Outcome<Reply> {
+    app.on_record(call, what, None)?;
     let (follower, notes) = app.hosting.start(&app.sender, start)?;
+    begun(app, call, "POST /api/runs", follower, notes)
+}
+
+/// Answers with a run that was started, and puts on record what it is called.
+pub(super) fn begun(app: &App, call: &Call, what: &str, follower: Follower, notes: Vec<String>) -> Outcome<Reply> {
     let slug = follower.run().id.slug();
     drop(follower);
     // Once more with its name, which it did not have before.
-    app.on_record(call, "POST /api/runs", Some(&slug))?;
+    app.on_record(call, what, Some(&slug))?;
     let beside = if notes.is_empty() { json!({}) } else { json!({"notes": notes}) };
     with_run(app, &slug, StatusCode::CREATED, beside)
 }
@@ -48,7 +67,9 @@ fn order(app: &Arc<App>, call: &Call, given: &NewRun) -> Outcome<Proposed> {
             let (goal, agent) = (goal.clone(), given.agent.clone());
             Start::Goal { goal, criteria: given.acceptance_criteria.clone(), agent }
         }
-        (None, None, None, Some(sentence)) => return super::sentence::propose(app, call, given, sentence),
+        (None, None, None, Some(sentence)) => {
+            return super::sentence::propose(app, call, &Said::of_run(given, sentence));
+        }
         (None, None, None, None) => {
             let (mode, global_mode, tests) = (given.mode, given.global_mode, given.test.clone());
             Start::Graph { goal: String::new(), mode, global_mode, tests }
@@ -145,7 +166,14 @@ pub(crate) fn delete(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
 
 pub(crate) fn patch(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let slug = run_of(app, call.name(0))?;
-    let PatchRun { patch: RunWish { status, mode, global_mode } } = call.read()?;
+    let PatchRun { patch: RunWish { status, mode, global_mode, layout } } = call.read()?;
+    if let Some(layout) = layout {
+        super::layout::keep(app, call, &slug, &layout)?;
+        // What is drawn where is no work, and has its own line on record.
+        if status.is_none() && mode.is_none() && global_mode.is_none() {
+            return with_run(app, &slug, StatusCode::OK, json!({}));
+        }
+    }
     let run = shown(app, &slug)?;
     if mode.is_some_and(|mode| mode != run.mode) || global_mode.is_some_and(|mode| mode != run.global_mode) {
         edit(app, call, &slug, GraphEdit::Mode { mode, global_mode }, "/patch")?;
@@ -157,14 +185,19 @@ pub(crate) fn patch(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
         Some(WishedStatus::Paused) if run.state != Status::Paused => {
             return Err(Problem::conflict(format!("the run is {}, so there is nothing to pause", run.state)));
         }
-        Some(WishedStatus::Running) if !is_live() => go_on(app, call, &slug, &ResumeRun::default())?,
+        Some(WishedStatus::Running) => {
+            app.hosting.wait_for_pause(&slug);
+            if !is_live() {
+                go_on(app, call, &slug, &ResumeRun::default())?;
+            }
+        }
         Some(WishedStatus::Completed) => {
             edit(app, call, &slug, GraphEdit::Done, "/patch")?;
             if !is_live() {
                 go_on(app, call, &slug, &ResumeRun::default())?;
             }
         }
-        Some(WishedStatus::Paused | WishedStatus::Running) | None => {}
+        Some(WishedStatus::Paused) | None => {}
     }
     with_run(app, &slug, StatusCode::OK, json!({}))
 }
@@ -173,6 +206,7 @@ pub(crate) fn resume(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let slug = run_of(app, call.name(0))?;
     let given: ResumeRun = call.read()?;
     app.on_record(call, "POST /api/runs/{id}/resume", Some(&slug))?;
+    app.hosting.wait_for_pause(&slug);
     go_on(app, call, &slug, &given)?;
     with_run(app, &slug, StatusCode::OK, json!({}))
 }
@@ -185,6 +219,20 @@ fn go_on(app: &Arc<App>, call: &Call, slug: &str, given: &ResumeRun) -> Outcome<
     };
     app.hosting.start(&app.sender, start)?;
     Ok(())
+}
+
+/// Starts a run from where this one was after an event.
+pub(crate) fn fork(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
+    let slug = run_of(app, call.name(0))?;
+    let ForkRun { seq } = call.read()?;
+    let last = app.with_reader(|reader| reader.length(&slug))?;
+    if seq > last {
+        return Err(Problem::at("/seq", format!("the run has {last} events")));
+    }
+    app.on_record(call, "POST /api/runs/{id}/fork", Some(&slug))?;
+    let by = call.principal.name.clone();
+    let (follower, notes) = app.hosting.start(&app.sender, Start::Fork { run: slug, seq, jobs: JOBS, by })?;
+    begun(app, call, "POST /api/runs/{id}/fork", follower, notes)
 }
 
 /// Judges a run again on its evidence, or has it carried out again as a run of its own, to be compared.

@@ -4,8 +4,12 @@
 
 use super::{Launch, Protocol, RETRIES_MAX, has_shell};
 use crate::brief::{Brief, Mode};
+use crate::node_tools::{SERVER, TOOLS};
 use contract::work::ShellRight;
 use serde_json::json;
+
+/// Below home.
+const TOOLS_FILE: &str = ".norma/mcp.json";
 
 /// Reading and planning, which every role may.
 const THINK: [&str; 10] =
@@ -28,6 +32,12 @@ pub(super) fn launch(brief: &Brief<'_>, mode: Mode) -> Launch {
     }
     // Neither the repository's servers nor its settings, which could allow anything.
     launch.args(&["--strict-mcp-config", "--setting-sources", ""]);
+    if let Some(server) = brief.tools {
+        let mut told = server.settings();
+        told["type"] = json!("stdio");
+        launch.file(TOOLS_FILE, json!({"mcpServers": {SERVER: told}}).to_string());
+        launch.option("--mcp-config", Some(&format!("{}/{TOOLS_FILE}", brief.home)));
+    }
     launch.option("--model", brief.model);
     launch.option("--effort", brief.effort);
     let lists = Lists::of(brief, mode);
@@ -85,6 +95,8 @@ impl Lists {
         lists.sort(&SHELL, has_shell(rights.shell, mode), rights.shell == ShellRight::Never);
         lists.sort(&FETCH, rights.network, true);
         lists.allowed.extend_from_slice(&rights.mcp_tools);
+        let own = TOOLS.iter().filter(|_| brief.tools.is_some());
+        lists.allowed.extend(own.map(|tool| format!("mcp__{SERVER}__{tool}")));
         lists
     }
 

@@ -3,6 +3,7 @@
 
 use super::{KEY_VARIABLE, Launch, Protocol, RETRIES_MAX, has_shell};
 use crate::brief::{Brief, Mode, Rights};
+use crate::node_tools::SERVER;
 use crate::strict::is_strict;
 use contract::work::ShellRight;
 use serde_json::json;
@@ -108,6 +109,13 @@ fn settings(brief: &Brief<'_>, mode: Mode) -> String {
         put("env_key", &quoted(KEY_VARIABLE));
         put("request_max_retries", &RETRIES_MAX.to_string());
         put("stream_max_retries", &RETRIES_MAX.to_string());
+    }
+    if let Some(server) = brief.tools {
+        put(&format!("\n[mcp_servers.{SERVER}]\ncommand"), &quoted(&server.command));
+        let args: Vec<String> = server.args.iter().map(|arg| quoted(arg)).collect();
+        put("args", &format!("[{}]", args.join(", ")));
+        // Whether anything comes of a call is norma's to decide, once the turn has ended.
+        put("default_tools_approval_mode", "\"approve\"");
     }
     put("\n[analytics]\nenabled", "false");
     put("\n[features]\nplugins", "false");

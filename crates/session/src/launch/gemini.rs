@@ -4,6 +4,7 @@
 
 use super::{Launch, Protocol, RETRIES_MAX};
 use crate::brief::{Brief, Mode, Rights};
+use crate::node_tools::SERVER;
 use contract::work::ShellRight;
 use serde_json::{Value, json};
 
@@ -72,7 +73,7 @@ fn excluded(rights: &Rights) -> Vec<&'static str> {
 fn settings(brief: &Brief<'_>) -> Value {
     let keyed = brief.base_url.is_some() || brief.api_key.is_some();
     let auth = if keyed { "gemini-api-key" } else { "oauth-personal" };
-    json!({
+    let mut settings = json!({
         "security": {"auth": {"selectedType": auth}, "folderTrust": {"enabled": false}},
         "general": {
             "enableAutoUpdate": false,
@@ -85,5 +86,12 @@ fn settings(brief: &Brief<'_>) -> Value {
         "telemetry": {"enabled": false},
         "ui": {"hideBanner": true, "hideTips": true},
         "tools": {"exclude": excluded(&brief.rights)},
-    })
+    });
+    if let Some(server) = brief.tools {
+        let mut told = server.settings();
+        // Nobody is asked about a call: whether anything comes of it is decided once the turn has ended.
+        told["trust"] = json!(true);
+        settings["mcpServers"] = json!({SERVER: told});
+    }
+    settings
 }

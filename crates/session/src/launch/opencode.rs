@@ -4,6 +4,7 @@
 
 use super::{KEY_VARIABLE, Launch, Protocol, has_shell};
 use crate::brief::{Brief, Mode, Rights};
+use crate::node_tools::SERVER;
 use contract::work::ShellRight;
 use serde_json::{Map, Value, json};
 
@@ -65,6 +66,10 @@ fn settings(brief: &Brief<'_>, mode: Mode) -> Value {
         "agent": {"title": {"disable": true}},
         "permission": permissions(&brief.rights, mode, brief.extra_write),
     });
+    if let Some(server) = brief.tools {
+        let command: Vec<&String> = std::iter::once(&server.command).chain(&server.args).collect();
+        settings["mcp"] = json!({SERVER: {"type": "local", "command": command, "enabled": true}});
+    }
     let Some(base_url) = brief.base_url else {
         if let Some(model) = brief.model {
             settings["model"] = json!(model);

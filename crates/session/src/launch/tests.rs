@@ -84,6 +84,16 @@ fn codex_without_a_shell_or_signed_in() {
     assert!(!launch.env.keys().any(|name| name.ends_with("KEY")));
 }
 
+/// What a reviewer is given: it looks around, changes nothing, and nobody is asked for anything.
+#[test]
+fn codex_that_reviews_is_read_only_and_never_asks() {
+    let mut brief = brief(Kind::Codex);
+    brief.rights = rights(false, ShellRight::Never, false);
+    let toml = file(&launch(&brief, Mode::Live), ".codex/config.toml").to_owned();
+    assert!(toml.contains("sandbox_mode = \"read-only\""), "{toml}");
+    assert!(toml.contains("approval_policy = \"never\""), "{toml}");
+}
+
 #[test]
 fn codex_has_a_shell_only_where_somebody_can_be_asked_if_need_be() {
     let mut brief = brief(Kind::Codex);

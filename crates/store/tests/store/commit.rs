@@ -5,7 +5,7 @@ use contract::{Audit, End, Fact, Reason, Status};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use store::{Error, Owner, OwnerLock, Reader, Store, Writing};
+use store::{Attached, Error, KeptFile, Owner, OwnerLock, Reader, Store, Writing};
 
 fn canceled() -> Vec<Fact> {
     vec![Fact::RunCanceled(End { reason: Some(Reason::Canceled), message: "no more".into() })]
@@ -97,6 +97,36 @@ fn a_directory_that_is_written_later_is_in_the_commit_until_somebody_needs_it() 
     assert_eq!((std::fs::read(dir.join("plan.md")).unwrap(), plan()), (b"# Plan\n".to_vec(), b"# Plan\n".to_vec()));
     std::fs::write(dir.join("plan.md"), "# Another\n").unwrap();
     assert_eq!(store::lost_evidence(&reader, &slug).unwrap().len(), 1);
+}
+
+#[test]
+fn a_file_that_facts_rely_on_is_in_their_commit_until_the_run_is_sealed() {
+    let world = World::new();
+    let store = world.store();
+    let mut driving = Driving::start(&store, 1, None);
+    let step = driving.open_step();
+    let prepared = driving.prepare_step(step);
+    let object = KeptFile { path: "git/objects/ab/cdef".into(), bytes: b"an object".to_vec() };
+    let at = store.layout.state.join(&object.path);
+    let attached = Attached { files: prepared.files, kept: vec![object.clone()] };
+    driving.record(prepared.facts, attached);
+    // As a power cut leaves it: it never reached the disk, or only its name did.
+    let mut left: Vec<Option<&[u8]>> = vec![None, Some(b""), Some(b"an object")];
+    while let Some(torn) = left.pop() {
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        let _ = std::fs::remove_file(&at);
+        torn.iter().for_each(|bytes| std::fs::write(&at, bytes).unwrap());
+        store::recover_one(&store, &driving.slug(), &sign).unwrap();
+        assert_eq!(std::fs::read(&at).unwrap(), object.bytes, "after {torn:?}");
+    }
+    let kept = || world.one::<i64>("SELECT count(*) FROM kept");
+    assert_eq!(kept(), 1);
+    let slug = driving.slug();
+    let mut resumed = Driving::resume(&store, &slug);
+    resumed.finish();
+    assert!(resumed.is_sealed());
+    assert_eq!(kept(), 0);
+    assert_eq!(std::fs::read(&at).unwrap(), object.bytes);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use run::{Due, Run};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use store::{Layout, Prepared, Preparing, Reader, Recovery, RunLog, StepFile, Store, Writing};
+use store::{Attached, Layout, Prepared, Preparing, Reader, Recovery, RunLog, Store, Writing};
 use tempfile::TempDir;
 
 pub(crate) const BASE_COMMIT: CommitId = CommitId(ObjectId::Sha1([0; 20]));
@@ -190,6 +190,8 @@ pub(crate) fn contract(task: Option<i64>) -> Contract {
         again: false,
         rules: 1,
         graph: None,
+        intent: None,
+        pipeline: None,
         workers: Default::default(),
         items: Vec::new(),
         schema: ContractSchema::V1,
@@ -211,6 +213,7 @@ pub(crate) fn contract(task: Option<i64>) -> Contract {
         sandbox: Backend::None,
         sandbox_limits: Default::default(),
         sandbox_read: Vec::new(),
+        backends: contract::Backends::default(),
         workspace: Default::default(),
         task_id: task,
         scope: Default::default(),
@@ -263,6 +266,7 @@ impl<'a> Driving<'a> {
             replay_of: None,
             receipt: None,
             parent: None,
+            fork: None,
             run_dir: store.layout.shown(&dir),
             pid: 1,
             version: "0.1.0".into(),
@@ -322,8 +326,8 @@ impl<'a> Driving<'a> {
     }
 
     #[track_caller]
-    pub(crate) fn record(&mut self, facts: Vec<Fact>, files: Vec<(String, StepFile)>) {
-        for event in self.store.append(&mut self.log, facts, files).expect("the facts are appended") {
+    pub(crate) fn record(&mut self, facts: Vec<Fact>, attached: impl Into<Attached>) {
+        for event in self.store.append(&mut self.log, facts, attached).expect("the facts are appended") {
             self.run.apply(&event).expect("the facts are legal");
         }
     }
@@ -350,7 +354,14 @@ impl<'a> Driving<'a> {
                 write("scorecard.md", b"# Scores\n");
                 write("verdict.json", b"{\"version\":1,\"verdict\":\"PASS\",\"criteria\":[]}");
             }
-            Role::Act | Role::Worker | Role::Node => write("patch.diff", b"--- a/f\n+++ b/f\n"),
+            Role::Act
+            | Role::Worker
+            | Role::Node
+            | Role::Decide
+            | Role::Execute
+            | Role::Pm
+            | Role::TechLead
+            | Role::Reviewer => write("patch.diff", b"--- a/f\n+++ b/f\n"),
         }
         evidence
     }
@@ -462,7 +473,12 @@ impl<'a> Driving<'a> {
                     break;
                 }
                 Due::Item { .. } | Due::Approval | Due::Ask(_) | Due::Pause { .. } | Due::Nothing => break,
-                Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) => break,
+                Due::Advance(_)
+                | Due::AskFor(_)
+                | Due::Stall(_)
+                | Due::FollowUp { .. }
+                | Due::Plan
+                | Due::Questions(_) => break,
             }
         }
         if self.run.status.is_terminal() && !self.is_sealed() {
@@ -476,7 +492,7 @@ impl<'a> Driving<'a> {
         std::fs::write(self.dir().join("diff_name_only.txt"), "f\n").expect("diff_name_only.txt");
     }
 
-    fn is_sealed(&self) -> bool {
+    pub(crate) fn is_sealed(&self) -> bool {
         Reader::open(&self.store.layout).and_then(|reader| reader.is_sealed(&self.slug())).expect("a row")
     }
 }

@@ -55,6 +55,9 @@ fn expected(log: &Log, receipts: &[Kept<'_>]) -> Vec<Expected> {
         match &event.fact {
             Fact::RunStarted(started) => {
                 all.push(Expected::new(started.base.commit, started.base.tree, "the base of the run"));
+                if let Some(commit) = started.fork.and_then(|fork| fork.commit) {
+                    all.push(Expected::new(commit, started.tree, "what the run was forked from"));
+                }
                 base = Some(&started.base);
                 tree = Some(started.tree);
             }

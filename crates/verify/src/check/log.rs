@@ -51,10 +51,8 @@ impl Log {
 
     /// The digest of the contract that a change was made under: of an item that was added later, the one it was added with.
     pub(crate) fn contract_digest_of(&self, change: u32) -> Digest {
-        let addition = self.events.iter().find_map(|event| match &event.fact {
-            Fact::ItemAdded(added) if added.index + 1 == change => added.addition.as_ref(),
-            _ => None,
-        });
+        let added = self.events.iter().filter_map(|event| event.fact.added_item());
+        let addition = added.filter(|added| added.index + 1 == change).find_map(|added| added.addition.as_ref());
         addition.map_or_else(|| self.contract_digest(), |addition| addition.contract)
     }
 

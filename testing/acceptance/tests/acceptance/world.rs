@@ -173,6 +173,7 @@ pub(crate) fn item(commands: &[&[&str]]) -> Item {
         name: format!("t{}", number + 1),
         argv: argv.iter().map(|word| (*word).to_owned()).collect(),
         must_pass: true,
+        of_whole: false,
     };
     Item {
         id: "i".into(),
@@ -196,6 +197,8 @@ pub(crate) fn item(commands: &[&[&str]]) -> Item {
         output_schema: None,
         forbidden_actions: Vec::new(),
         audit_only: false,
+        sandbox_backend: None,
+        review: None,
         thread: None,
         submitted: contract::hash::sha256(b"x"),
     }

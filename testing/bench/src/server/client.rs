@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
-    pub(super) address: String,
+    pub(crate) address: String,
     pub(super) run: String,
 }
 
@@ -53,7 +53,7 @@ impl Server {
     }
 
     /// norma itself.
-    pub(super) fn norma(world: &World, dir: &Path) -> Result<Server> {
+    pub(crate) fn norma(world: &World, dir: &Path) -> Result<Server> {
         let mut command = world.command(&world.norma, dir);
         Server::of(command.args(["serve", "--json", "--port", "0"]).stdout(Stdio::piped()).spawn()?)
     }
@@ -111,8 +111,25 @@ impl Drop for Server {
     }
 }
 
+/// What is answered to a request with this body.
+pub(crate) fn ask(address: &str, method: &str, path: &str, body: Option<&Value>) -> Result<Value> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let text = body.map(Value::to_string).unwrap_or_default();
+    let kind = if body.is_some() { "Content-Type: application/json\r\n" } else { "" };
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{kind}");
+    stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{text}", text.len()).as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or("no answer")?;
+    if !head.starts_with("HTTP/1.1 2") {
+        return Err(format!("{method} {path}: {answer}").into());
+    }
+    Ok(serde_json::from_str(body)?)
+}
+
 /// How long an answer takes, with its connection, until it was read whole.
-pub(super) fn get(address: &str, path: &str) -> Result<Duration> {
+pub(crate) fn get(address: &str, path: &str) -> Result<Duration> {
     let begun = Instant::now();
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -124,6 +141,34 @@ pub(super) fn get(address: &str, path: &str) -> Result<Duration> {
         return Err(format!("{path}: {}", String::from_utf8_lossy(&answer[..answer.len().min(300)])).into());
     }
     Ok(took)
+}
+
+/// What is answered to a request with a body.
+pub(super) fn post(address: &str, path: &str, body: &Value) -> Result<Value> {
+    let body = body.to_string();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    answered(address, path, &head)
+}
+
+/// What is answered to a request without one.
+pub(super) fn get_json(address: &str, path: &str) -> Result<Value> {
+    answered(address, path, &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"))
+}
+
+fn answered(address: &str, path: &str, request: &str) -> Result<Value> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    let wrong = || format!("{path}: {}", String::from_utf8_lossy(&answer[..answer.len().min(300)]));
+    let body = answer.windows(4).position(|four| four == b"\r\n\r\n").map(|at| &answer[at + 4..]);
+    let body = body.filter(|_| answer.starts_with(b"HTTP/1.1 20")).ok_or_else(wrong)?;
+    Ok(serde_json::from_slice(body)?)
 }
 
 /// One who watches.

@@ -43,7 +43,7 @@ fn item(dice: &mut Dice, number: u64) -> Item {
     let path = |text: &str| RepoPath::parse(text).unwrap();
     let needs = (1..number).filter(|_| dice.percent(20)).map(|other| format!("item-{other}")).collect();
     let allowed_paths = dice.pick(&SCOPES).iter().map(|text| path(text)).collect();
-    let test = TestCommand { name: "unit".into(), argv: vec!["make".into()], must_pass: true };
+    let test = TestCommand { name: "unit".into(), argv: vec!["make".into()], must_pass: true, of_whole: false };
     Item {
         agent_id: if dice.percent(8) { "agent-0".to_owned() } else { format!("agent-{number}") },
         role: "BACKEND".into(),
@@ -65,6 +65,8 @@ fn item(dice: &mut Dice, number: u64) -> Item {
         output_schema: None,
         forbidden_actions: Vec::new(),
         audit_only: false,
+        sandbox_backend: None,
+        review: None,
         thread: None,
         submitted: contract::hash::sha256(name.as_bytes()),
         id: name,
@@ -156,6 +158,7 @@ pub(crate) fn tested(item: &Item, passed: bool) -> Acceptance {
             name: item.tests[0].name.clone(),
             argv: item.tests[0].argv.clone(),
             tests: Side::Candidate,
+            of_whole: false,
             program: None,
             program_sha256: None,
             must_pass: true,

@@ -302,7 +302,14 @@ fn leave_files(dice: &mut Dice, ground: &Ground, order: &TurnOrder<'_>) -> bool 
         return false;
     }
     match order.spec.step.role {
-        Role::Plan | Role::Worker | Role::Node => write(order.live_dir, "plan.md", b"plan\n"),
+        Role::Plan
+        | Role::Worker
+        | Role::Node
+        | Role::Decide
+        | Role::Execute
+        | Role::Pm
+        | Role::TechLead
+        | Role::Reviewer => write(order.live_dir, "plan.md", b"plan\n"),
         Role::Do => {
             write(order.live_dir, "files/test.log", b"ran\n");
             if dice.percent(20) {

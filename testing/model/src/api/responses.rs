@@ -13,7 +13,7 @@ pub(super) fn read(body: &Value) -> Asked {
         streamed: body["stream"] != false,
         wants_json: false,
         said: said(&body["input"]),
-        tools: list(&body["tools"]).filter_map(tool).collect(),
+        tools: list(&body["tools"]).flat_map(tools).collect(),
         cwd: place::cwd(body),
         bytes: 0,
     }
@@ -31,6 +31,18 @@ fn said(input: &Value) -> Vec<Said> {
         _ => Vec::new(),
     };
     list(input).flat_map(read).collect()
+}
+
+/// Between the name of a group of tools and that of one of them.
+const IN: &str = "::";
+
+/// One tool, or a group of them under one name.
+fn tools(offered: &Value) -> Vec<Tool> {
+    if offered["type"] != "namespace" {
+        return tool(offered).into_iter().collect();
+    }
+    let named = |inner: Tool| Tool { name: format!("{}{IN}{}", text(&offered["name"]), inner.name), ..inner };
+    list(&offered["tools"]).filter_map(tool).map(named).collect()
 }
 
 /// Tools without a name are the provider's own.
@@ -115,14 +127,20 @@ fn called(asked: &Asked, call: &Call) -> Value {
         Input::Json(_) => ("function_call", "arguments"),
         Input::Text(_) => ("custom_tool_call", "input"),
     };
-    json!({
+    let (group, name) =
+        call.name.split_once(IN).map_or((None, call.name.as_str()), |(group, name)| (Some(group), name));
+    let mut item = json!({
         "type": kind,
         "id": id("item", asked),
         "call_id": id("call", asked),
-        "name": call.name,
+        "name": name,
         field: call.input.text(),
         "status": "completed",
-    })
+    });
+    if let Some(group) = group {
+        item["namespace"] = group.into();
+    }
+    item
 }
 
 fn merged(fields: &Value, more: Value) -> Value {
@@ -155,6 +173,7 @@ mod tests {
                 { "type": "custom", "name": "apply_patch" },
                 { "type": "function", "name": "exec_command" },
                 { "type": "web_search" },
+                { "type": "namespace", "name": "mcp__norma", "tools": [{ "type": "function", "name": "ask" }] },
             ],
         }))
     }
@@ -166,7 +185,8 @@ mod tests {
         assert_eq!(asked.said, said);
         assert_eq!(asked.cwd.as_deref(), Some("/src/tree"));
         let tool = |name: &str, is_freeform| Tool { name: name.into(), is_freeform };
-        assert_eq!(asked.tools, [tool("apply_patch", true), tool("exec_command", false)]);
+        let all = [tool("apply_patch", true), tool("exec_command", false), tool("mcp__norma::ask", false)];
+        assert_eq!(asked.tools, all);
     }
 
     #[test]
@@ -202,6 +222,12 @@ mod tests {
         let json = data(&events(&asked(), &call(Input::Json(json!({ "cmd": "ls" })))));
         assert_eq!(json[1]["item"]["type"], "function_call");
         assert_eq!(json[1]["item"]["arguments"], r#"{"cmd":"ls"}"#);
+        let grouped = Call { name: "mcp__norma::ask".into(), input: Input::Json(json!({})) };
+        let grouped = data(&events(&asked(), &Speech { call: Some(grouped), ..Speech::default() }));
+        assert_eq!(
+            (&grouped[1]["item"]["namespace"], &grouped[1]["item"]["name"]),
+            (&"mcp__norma".into(), &"ask".into())
+        );
         let text = data(&events(&asked(), &call(Input::Text("*** Begin Patch".into()))));
         assert_eq!(text[1]["item"]["type"], "custom_tool_call");
         assert_eq!(text[1]["item"]["input"], "*** Begin Patch");

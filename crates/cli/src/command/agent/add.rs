@@ -288,7 +288,7 @@ fn advice(problem: &HandshakeProblem, found: &Handshake, agent: &AgentConfig) ->
             let hosts: Vec<String> = found.refused_hosts.iter().map(|host| format!("--host {host}")).collect();
             format!("if these belong to its provider: {}; to skip the check: --unchecked", hosts.join(" "))
         }
-        _ => "start it yourself to see its output; to skip the check: --unchecked".to_owned(),
+        _ => "start it yourself to see its output; if it reads one JSON request and prints one answer: --type exec; to skip the check: --unchecked".to_owned(),
     }
 }
 

@@ -12,6 +12,7 @@ use contract::{Digest, Fact, Reason, RunView, Status, Violation};
 use runner::Start;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 use store::Reader;
 
 /// What is said to whoever named no intent.
@@ -30,6 +31,9 @@ pub(super) struct Args {
     /// Who is asked: an entry of "agents", or codex, claude, gemini or opencode
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
+    /// Ask an opencode server of this machine (opencode serve) instead of starting an agent
+    #[arg(long, value_name = "URL", conflicts_with = "agent")]
+    server: Option<String>,
     /// Whether an agent is asked at all, and whether its answer is kept under the key
     #[arg(long, value_enum, default_value_t = Mode::Replay)]
     mode: Mode,
@@ -66,7 +70,10 @@ impl Args {
         let request = self.request(here)?;
         let output = match self.mode {
             Mode::Replay => recorded(here, &request)?,
-            Mode::Record | Mode::Live => self.ask(here, &request)?,
+            Mode::Record | Mode::Live => match &self.server {
+                Some(url) => self.ask_server(here, &request, url)?,
+                None => self.ask(here, &request)?,
+            },
         };
         let mut bytes = output.canonical();
         bytes.push(b'\n');
@@ -115,6 +122,19 @@ impl Args {
         Ok(output)
     }
 
+    /// Has a server compile it that somebody else runs. Every call is in the ledger before this answers.
+    fn ask_server(&self, here: &Surroundings, request: &CompileRequest, url: &str) -> Outcome<CompileOutput> {
+        let context = here.context()?;
+        let settings = runner::settings_in_force(&context, here.config.as_deref())?.settings;
+        let time = Duration::from_secs(settings.config.limits.step_seconds.into());
+        let compiler = super::compiler(here, &context, url)?;
+        let output = compiler.compile(request, time)?;
+        if self.mode == Mode::Record {
+            store::keep_recording(&context.layout, &Recording::new(request.clone(), output.clone()))?;
+        }
+        Ok(output)
+    }
+
     fn summary(&self, here: &Surroundings, key: &Digest, output: &CompileOutput) -> Outcome<String> {
         let layout = here.layout_of(&here.repository()?);
         let CompileOutput { plan, patch, tests, transcript } = output;
@@ -131,7 +151,9 @@ impl Args {
         }
         lines.extend(run_dir.is_dir().then(|| format!("evidence: {}", layout.shown(&run_dir))));
         let session = safe(&transcript.session_id);
-        lines.push(format!("next: all of it: --json, or -o FILE · the change: norma intent diff {session}"));
+        let diff =
+            if self.server.is_some() { "in the answer".to_owned() } else { format!("norma intent diff {session}") };
+        lines.push(format!("next: all of it: --json, or -o FILE · the change: {diff}"));
         Ok(lines.join("\n"))
     }
 }

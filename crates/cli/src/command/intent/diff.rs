@@ -9,10 +9,18 @@ use std::process::ExitCode;
 pub(super) struct Args {
     /// The session, as the transcript and `norma show` name it
     session: String,
+    /// What an opencode server of this machine says that the session changed, as JSON
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
 }
 
 impl Args {
     pub(super) fn run(self, here: &Surroundings) -> Outcome<ExitCode> {
+        if let Some(url) = &self.server {
+            let context = here.context()?;
+            let diff = super::compiler(here, &context, url)?.diff(&self.session)?;
+            return Ok(here.print(&diff, || diff.to_string()));
+        }
         let patch = runner::patch_of_session(&here.reader()?, &self.session)?;
         if here.json {
             return Ok(here.print(&patch, String::new));

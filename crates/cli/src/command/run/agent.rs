@@ -12,7 +12,7 @@ pub(crate) fn choose(here: &Surroundings, context: &Context, config: &Config, na
 }
 
 /// One of several that are ready: the one that somebody chooses, from now on.
-pub(super) fn pick(here: &Surroundings, context: &Context, ready: &[Surveyed]) -> Result<String> {
+pub(crate) fn pick(here: &Surroundings, context: &Context, ready: &[Surveyed]) -> Result<String> {
     if !here.is_attended() {
         return Err(name_one_agent(context, ready));
     }

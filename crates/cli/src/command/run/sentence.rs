@@ -4,6 +4,7 @@
 
 use super::shown::lines;
 use super::{Args, agent, preflight};
+use crate::command::pipeline;
 use crate::command::work::Document;
 use crate::error::{CommandError, Outcome, code};
 use crate::surroundings::Surroundings;
@@ -17,6 +18,8 @@ use std::process::ExitCode;
 /// What a person says to a contract.
 enum Answer {
     Run,
+    /// Not as one contract, but through the stages of a pipeline.
+    Pipeline,
     Edit,
     Leave,
 }
@@ -30,6 +33,7 @@ pub(super) fn run(args: Args, sentence: &str, here: &Surroundings) -> Outcome<Ex
         agent: args.agent.as_deref(),
         model: args.model.as_deref(),
         budgets: &args.budget,
+        answers: &Default::default(),
     };
     let pick = |ready: &[runner::Surveyed]| agent::pick(here, &context, ready);
     let mut planned = runner::plan(&context, (named.as_deref(), here.mode), &wanted, pick)?;
@@ -50,6 +54,9 @@ pub(super) fn run(args: Args, sentence: &str, here: &Surroundings) -> Outcome<Ex
                     ));
                 }
                 Answer::Edit => checked = edit(here, &mut planned)?,
+                Answer::Pipeline => {
+                    return pipeline::of_sentence(here, sentence, &planned, args.yes_wide, args.asks());
+                }
             }
         }
     } else if !here.json {
@@ -115,10 +122,11 @@ fn start(here: &Surroundings, args: &Args, planned: &Planned<'_>, checked: &Chec
 }
 
 fn answer() -> Answer {
-    prompt("r run · e edit · q leave ");
+    prompt("r run · e edit · p pipeline · q leave ");
     match key() {
         Some('r' | 'R' | 'y' | 'Y' | '\n' | '\r') => Answer::Run,
         Some('e' | 'E') => Answer::Edit,
+        Some('p' | 'P') => Answer::Pipeline,
         _ => Answer::Leave,
     }
 }

@@ -115,6 +115,38 @@ fn any_other_node_needs_an_approval_to_make_one_whatever_it_asks_for() {
     assert!(labelled(&graph, "Another").is_none());
 }
 
+fn connecting() -> Value {
+    json!({"result": {"edge": {"from": "Ada", "to": "Grace", "label": "review"}}})
+}
+
+#[test]
+fn an_edge_is_drawn_by_who_may_make_nodes_and_with_the_same_approval() {
+    let graph = graph();
+    graph.patch("", json!({"mode": "INTERACTIVE"}));
+    let may = json!({"capabilities": {"spawnNodes": true}, "permissions": {"spawnRequiresApproval": false}});
+    let (ada, grace) = (graph.node("Ada", may.clone()), graph.node("Grace", json!({})));
+    graph.say(&ada, connecting(), false);
+    let approval = asked(&graph);
+    assert!(approval.to_string().contains("create_edge"), "{approval}");
+    assert_eq!(graph.run()["edges"], json!({}));
+    answer(&graph, &approval, json!({"status": "approved"}));
+    graph.answered(&ada, 2);
+    let edges = graph.run()["edges"].clone();
+    let edge = edges.as_object().unwrap().values().next().unwrap();
+    assert_eq!((&edge["from"], &edge["to"], &edge["label"]), (&json!(ada), &json!(grace), &json!("review")));
+    // Once more it is there already; and who may make no nodes draws none.
+    graph.say(&ada, connecting(), false);
+    graph.say(&grace, connecting(), false);
+    graph.answered(&ada, 3);
+    graph.answered(&grace, 1);
+    for (node, count, why) in [(&ada, 4, "already"), (&grace, 2, "spawnNodes")] {
+        graph.say(node, "well?", false);
+        let told = graph.answered(node, count)[count - 1].clone();
+        assert!(told.contains("edge was refused") && told.contains(why), "{told}");
+    }
+    assert_eq!(graph.run()["edges"].as_object().unwrap().len(), 1);
+}
+
 #[test]
 fn a_node_that_may_not_make_others_is_told_so() {
     let graph = graph();

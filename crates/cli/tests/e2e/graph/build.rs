@@ -50,6 +50,11 @@ fn a_node_is_answered_whole_with_the_permissions_that_hold() {
     );
     let plain = graph.post("/nodes", &json!({"node": {"label": "B"}})).with(201)["node"].clone();
     assert_eq!((&plain["roleTemplate"], &plain["provider"]), (&json!("implementer"), &json!("custom")));
+    assert_eq!((&plain["agent"], plain.get("scope")), (&json!("custom"), None));
+    // What is shown can be sent again.
+    let asked = json!({"label": "D", "provider": "custom", "agent": "custom", "scope": ["src"]});
+    let whole = graph.post("/nodes", &json!({ "node": asked })).with(201)["node"].clone();
+    assert_eq!((&whole["agent"], &whole["scope"]), (&asked["agent"], &asked["scope"]));
 }
 
 #[test]
@@ -62,6 +67,7 @@ fn what_is_wrong_with_a_node_is_told_with_its_place() {
     check(json!({"roleTemplate": "implementer"}), "/node");
     for role in ["two words", "2nd", "../up", "", &"x".repeat(33)] {
         let refused = graph.post("/nodes", &json!({"node": {"label": "A", "roleTemplate": role}})).with(400);
+        assert_eq!(refused["details"]["violations"][0]["pointer"], json!("/node/roleTemplate"), "{refused}");
         assert!(refused.to_string().contains("a role is a letter"), "{refused}");
     }
     check(json!({"label": "A", "provider": "gpt"}), "/node/provider");

@@ -106,7 +106,7 @@ fn a_handoff_without_an_edge_is_refused_and_its_sender_is_told() {
     graph.answered(&ada, 1);
     graph.say(&ada, "what happened", false);
     let answer = &graph.answered(&ada, 2)[1];
-    assert!(answer.contains("there is no edge to Cy") && answer.contains("there is no node \"Dee\""), "{answer}");
+    assert!(answer.contains("there is no edge to Cy") && answer.contains("there is no node Dee"), "{answer}");
     assert_eq!((sent(&graph), graph.answers(&cy).len()), (vec![], 0));
 }
 
@@ -155,4 +155,45 @@ fn an_orchestrator_that_goes_on_by_itself_is_asked_again_and_an_interactive_one_
     let told = graph.answered(&lead, 2);
     assert!(told[1].contains("turn 1 of implementer"), "it is told what has come of it: {told:?}");
     assert_eq!(graph.told("run.mode").len(), 2);
+}
+
+/// The notes of the last turn of a node's agent.
+fn notes(graph: &Graph, node: &str) -> String {
+    let told = graph.requests().into_iter().rfind(|request| request["contract"]["agent_id"] == node);
+    told.unwrap()["context"]["notes"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_is_referred_to_is_read_by_whoever_is_told_of_it() {
+    let graph = graph();
+    let (ada, grace, eve) =
+        (graph.node("Ada", json!({})), graph.node("Grace", json!({})), graph.node("Eve", json!({})));
+    graph.edge(&ada, &grace, json!({}));
+    graph.say(&ada, json!({"write": {"src/new.txt": "something new\n"}, "say": "wrote it"}), false);
+    graph.answered(&grace, 1);
+    let run = graph.run();
+    let of_ada = |kind: &str| {
+        let mut artifacts = run["artifacts"].as_object().unwrap().values();
+        artifacts.rfind(|it| it["kind"] == kind && it["nodeId"] == json!(ada)).unwrap().clone()
+    };
+    let (pack, diff) = (of_ada("contextpack"), of_ada("diff"));
+    let sent = graph.told("handoff.sent")[0]["envelope"].clone();
+    assert_eq!(sent["contextRef"], json!(format!("contextpack://pack/{}", pack["id"].as_str().unwrap())));
+    let reference = format!("artifact://{}", diff["id"].as_str().unwrap());
+    assert_eq!(sent["payload"]["artifacts"], json!([{"type": "diff", "ref": reference}]));
+    let told = notes(&graph, &grace);
+    assert!(told.contains("\"summary\": \"wrote it\"") && told.contains("+something new"), "{told}");
+    // Who has no edge is referred to it by a person, and can read all of it; what there is not is said not to be there.
+    let read = json!({"run": ["grep", "-q", "something new", diff["path"]], "name": reference});
+    graph.say(&eve, read, false);
+    assert!(graph.answered(&eve, 1)[0].contains("ran: 0"), "{:?}", graph.answers(&eve));
+    graph.say(&eve, "what of artifact://00000000-0000-7000-8000-000000000000?", false);
+    graph.answered(&eve, 2);
+    assert!(notes(&graph, &eve).contains("this run has no such artifact"), "{}", notes(&graph, &eve));
+    let connection = graph.shown(&eve)["connection"].clone();
+    assert_eq!(
+        (&connection["status"], connection["lastHeartbeatAt"].is_string()),
+        (&json!("idle"), true),
+        "{connection}"
+    );
 }

@@ -56,6 +56,24 @@ fn a_node_that_only_delegates_writes_nothing() {
 }
 
 #[test]
+fn a_node_that_may_not_write_documents_writes_code_only() {
+    for layers in [true, false] {
+        let env = environment(|config| config["workspace"] = json!({ "layers": layers }));
+        env.write("docs/page.md", "as it was\n");
+        env.commit("documents");
+        check(&started(env, json!({})), json!({"capabilities": {"writeDocs": false}}), &["src/code.txt"]);
+    }
+    // Where there are none yet, its gate refuses them.
+    let graph = graph();
+    let node = graph.node("Ada", json!({"capabilities": {"writeDocs": false}}));
+    let mut order = writing();
+    order["result"] = json!({"change": true});
+    graph.say(&node, order, false);
+    let told = graph.answered(&node, 2)[1].clone();
+    assert!(told.contains("docs/page.md") && !told.contains("src/code.txt"), "{told}");
+}
+
+#[test]
 fn nobody_writes_code_while_a_graph_only_plans() {
     let graph = started(environment(|_| {}), json!({"globalMode": "PLANNING"}));
     check(&graph, json!({}), &["docs/page.md"]);
@@ -86,6 +104,9 @@ fn a_node_that_may_run_no_commands_starts_nothing_but_its_agent() {
     let node = graph.node("Ada", json!({"capabilities": {"runCommands": false}}));
     graph.say(&node, json!({"run": ["git", "status"]}), false);
     assert!(graph.answered(&node, 1)[0].contains("could not run"), "{:?}", graph.answers(&node));
+    let violations = graph.told("gate.failed");
+    assert_eq!((violations.len(), &violations[0]["nodeId"]), (1, &json!(node)), "{violations:?}");
+    assert!(violations[0]["findings"][0].as_str().unwrap().contains("git status"), "{violations:?}");
     graph.patch(&format!("/nodes/{node}"), json!({"capabilities": {"runCommands": true}}));
     graph.say(&node, json!({"run": ["git", "status"]}), false);
     assert!(graph.answered(&node, 2)[1].contains("ran: 0"), "{:?}", graph.answers(&node));

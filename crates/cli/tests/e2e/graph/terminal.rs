@@ -45,3 +45,25 @@ fn a_graph_is_built_talked_to_and_done_at_the_terminal() {
     env.norma(&["say", "Grace", "hello"]).exits(1);
     env.norma(&["serve", "--stop"]).success();
 }
+
+#[test]
+fn a_graph_that_is_resumed_is_left_to_its_server_and_last_is_the_newest_graph() {
+    let env = environment(|_| {});
+    let run = last_line(&env, &["graph", "new", "--mode", "interactive"]);
+    env.norma(&["node", "add", "Ada"]).success();
+    env.norma(&["serve", "--stop"]).success();
+    // Whatever comes of it, there is a newer run that is no graph.
+    env.norma(&["run", "--goal", "x", "--agent", "other", "--allow", "src"]);
+    assert_ne!(env.json(&["show", "@last"])["run_id"], json!(run));
+    assert_eq!(env.json(&["graph", "show"])["slug"], json!(run));
+    for all in [false, true] {
+        env.norma(&["resume", if all { "--all" } else { run.as_str() }]).success();
+        eventually("it goes on", || env.json(&["show", &run])["status"] == "running");
+        env.norma(&["say", "Ada", "hello"]).success();
+        env.norma(&["serve", "--stop"]).success();
+    }
+    let refused = env.norma(&["node", "add", "Bob", "--agent", "othr"]);
+    refused.exits(2);
+    assert!(refused.to_string().contains("did you mean other?"), "{refused}");
+    env.norma(&["serve", "--stop"]).success();
+}

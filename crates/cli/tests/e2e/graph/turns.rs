@@ -106,6 +106,21 @@ fn a_turn_is_ended_by_a_route_of_its_own_and_a_node_that_is_idle_has_none() {
 }
 
 #[test]
+fn a_run_that_continues_before_it_has_paused_does_continue() {
+    let graph = graph_unconfined();
+    let node = graph.node("Ada", json!({}));
+    at_work(&graph, &node, "never");
+    graph.patch("", json!({"status": "paused"}));
+    graph.patch("", json!({"status": "running"}));
+    graph.until("its turn is taken again", |run| run["nodes"][&node]["status"] == "running");
+    assert_eq!(graph.run()["status"], "running");
+    let states: Vec<Value> =
+        graph.told("run.patch").into_iter().map(|event| event["patch"]["status"].clone()).collect();
+    assert!(states.contains(&json!("paused")), "{states:?}");
+    graph.served.ask("POST", &graph.path(&format!("/nodes/{node}/interrupt")), None).with(200);
+}
+
+#[test]
 fn a_run_that_is_paused_takes_messages_and_gives_turns_when_it_continues() {
     let graph = graph();
     let node = graph.node("Ada", json!({}));
@@ -191,6 +206,10 @@ fn every_completed_turn_has_a_diff_of_its_own_and_the_prompt_that_it_was_told() 
     assert!(content(&adas[0]).contains("+++ b/src/ada.txt") && !content(&adas[0]).contains("bob"));
     assert!(content(&bobs[0]).contains("+++ b/src/bob.txt") && !content(&bobs[0]).contains("ada"));
     assert_eq!(content(&adas[1]), "");
+    for artifact in run["artifacts"].as_object().unwrap().values() {
+        let path = std::path::Path::new(artifact["path"].as_str().unwrap());
+        assert!(path.is_absolute() && path.is_file(), "it is where it is said to be: {artifact}");
+    }
     let prompts = of_kind(&ada, "prompt");
     let mut names: Vec<&str> = prompts.iter().map(|it| it["name"].as_str().unwrap()).collect();
     names.sort_unstable();

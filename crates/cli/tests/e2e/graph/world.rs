@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// An agent of a node. Each input that is a JSON object is an order: `write` and `append` (path: content), `run` (argv whose exit code is
 /// told), `touch` and `wait` (files outside, for tests without a sandbox), `say` (the summary), `status`, and `result`.
-const AGENT: &str = r#"
+pub(crate) const AGENT: &str = r#"
 import json, os, subprocess, sys, time
 request = json.load(sys.stdin)
 context = request["context"]

@@ -1,7 +1,7 @@
 //! A graph of real agents: one leads, two work, one reviews; one is interrupted, one asks for an approval, and what they made
 //! lands with receipts. The scripts travel in what the nodes are told, so each turn has its own.
 
-use super::{Agent, Lab, answer, lab, shell, then_answer, write};
+use super::{Agent, Lab, answer, for_each_agent, lab, shell, then_answer, write};
 use crate::environment::eventually;
 use crate::graph::world::{Graph, started};
 use scripted_model::Step;
@@ -93,6 +93,60 @@ fn four_real_agents_work_as_a_graph() {
     graph.env.norma(&["replay", &slug]).success();
     drop(server);
 }
+
+/// A call of one of norma's own tools.
+fn tool(name: &str, arguments: Value) -> Step {
+    Step::Tool { name: name.to_owned(), arguments }
+}
+
+/// What the agent of a node calls of norma's own tools comes to the same as what it answers, and is judged the same: the
+/// handoff and the report arrive, the node is made, and what there is no edge for is refused.
+fn what_is_called_comes_to_what_is_answered(agent: Agent) {
+    let Some(Lab { env, server }) = lab(&[agent], then_answer([])) else { return };
+    let graph = started(env, json!({"mode": "INTERACTIVE"}));
+    // Models that codex knows search for such tools first; to others they are offered.
+    let provider = match agent {
+        Agent::Codex => json!({"provider": "codex", "model": "scripted-1"}),
+        Agent::Opencode => json!({"provider": "custom", "agent": "opencode"}),
+        _ => json!({"provider": agent.name()}),
+    };
+    let with = |more: Value| {
+        let mut node = provider.clone();
+        node.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        node
+    };
+    let spawns = json!({"spawnNodes": true, "runCommands": false});
+    let open = json!({"spawnRequiresApproval": false});
+    let lead =
+        graph.node("Lead", with(json!({"roleTemplate": "orchestrator", "capabilities": spawns, "permissions": open})));
+    let one = graph.node("One", with(json!({})));
+    let two = graph.node("Two", with(json!({})));
+    graph.edge(&lead, &one, json!({}));
+    graph.edge(&two, &one, json!({}));
+    let report = script([tool("report", json!({"message": "half of it", "status": {"ok": true}}))], &json!([]), false);
+    let spawn = json!({"label": "Three", "roleTemplate": "reviewer", "provider": "codex"});
+    let calls = [
+        tool("send_handoff", json!({"to": "One", "message": report})),
+        tool("send_handoff", json!({"to": "Two", "message": "there is no edge"})),
+        tool("create_edge", json!({"from": "Lead", "to": "Two", "bidirectional": false})),
+        tool("spawn_node", spawn),
+    ];
+    graph.say(&lead, script(calls, &json!([]), false), false);
+    graph.answered(&one, 1);
+    let sent = graph.told("handoff.sent");
+    let way = |event: &Value| (event["envelope"]["fromNodeId"].clone(), event["envelope"]["toNodeId"].clone());
+    assert_eq!(sent.iter().map(way).collect::<Vec<_>>(), [(json!(lead), json!(one)), (json!(one), json!(lead))]);
+    assert_eq!(sent[1]["envelope"]["payload"]["message"], "half of it");
+    let run = graph.run();
+    let labels: Vec<&Value> = run["nodes"].as_object().unwrap().values().map(|node| &node["label"]).collect();
+    assert!(labels.contains(&&json!("Three")), "{labels:?}");
+    assert!(run["edges"].as_object().unwrap().values().any(|edge| edge["to"] == json!(two)), "{run}");
+    let told = graph.told("message.user");
+    assert!(told.iter().any(|event| event.to_string().contains("there is no edge to Two")), "{told:?}");
+    drop(server);
+}
+
+for_each_agent!(what_is_called_comes_to_what_is_answered);
 
 /// All is said in the first turn, after a reset and to another agent; what follows is only what is new. The node has no edges:
 /// what it says goes nowhere.

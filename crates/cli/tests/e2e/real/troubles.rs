@@ -11,8 +11,8 @@ for_each_agent!(
     a_limit_in_the_middle_of_a_turn_is_waited_out
 );
 
-/// Silence that is taken for a hang: longer than any agent takes to start on a busy machine.
-const IDLE_SECONDS: u32 = 25;
+/// Silence that is taken for a hang.
+const IDLE_SECONDS: u32 = 20;
 
 fn status(code: u16, retry_after: Option<u64>) -> Step {
     Step::Status { code, body: None, retry_after }
@@ -31,20 +31,24 @@ fn every_trouble_has_its_reason(agent: Agent) {
         (format!("SCN=it {name}\n"), vec![write(&format!("{name}.txt"), "half done\n"), trouble])
     });
     let Some(lab) = lab(&[agent], scripts) else { return };
-    lab.configure(|config| config["limits"] = json!({"idle_seconds": IDLE_SECONDS, "provider_seconds": 3}));
-    let items: Vec<Value> = troubles.iter().map(|(name, ..)| item(name, agent, &json!({}))).collect();
-    lab.env.write("items.json", &Value::from(items).to_string());
-    let before = lab.env.repository();
-    lab.env.norma(&["batch", "items.json", "--jobs", "3"]).exits(1);
-    let mut turns = lab.events("step_committed");
-    turns.sort_by_key(|turn| turn["step"]["item"].as_u64());
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let found: Vec<(&str, String)> =
-        troubles.iter().zip(&turns).map(|((name, ..), turn)| (*name, word(&turn["reason"]))).collect();
-    let expected: Vec<(&str, String)> =
-        troubles.iter().map(|(name, _, reason)| (*name, (*reason).to_owned())).collect();
-    assert_eq!(found, expected, "{:#?}", turns.iter().map(|turn| word(&turn["summary"])).collect::<Vec<_>>());
-    assert_eq!(lab.env.repository(), before);
+    // Only the one that hangs is held to a short silence: on a busy machine an agent takes its time to start.
+    let (hanging, others): (Vec<_>, Vec<_>) = troubles.iter().partition(|(name, ..)| *name == "hangs");
+    for (troubles, limits) in [
+        (others, json!({"provider_seconds": 3})),
+        (hanging, json!({"provider_seconds": 3, "idle_seconds": IDLE_SECONDS})),
+    ] {
+        lab.configure(|config| config["limits"] = limits.clone());
+        let items: Vec<Value> = troubles.iter().map(|(name, ..)| item(name, agent, &json!({}))).collect();
+        lab.env.write("items.json", &Value::from(items).to_string());
+        let before = lab.env.repository();
+        lab.env.norma(&["batch", "items.json", "--jobs", "2"]).exits(1);
+        let mut turns = lab.events("step_committed");
+        turns.sort_by_key(|turn| turn["step"]["item"].as_u64());
+        let expected: Vec<&str> = troubles.iter().map(|(.., reason)| *reason).collect();
+        let found: Vec<&str> = turns.iter().filter_map(|turn| turn["reason"].as_str()).collect();
+        assert_eq!(found, expected, "{:#?}", turns.iter().map(|turn| &turn["summary"]).collect::<Vec<_>>());
+        assert_eq!(lab.env.repository(), before);
+    }
 }
 
 fn a_limit_holds_the_run_until_it_is_over(agent: Agent) {

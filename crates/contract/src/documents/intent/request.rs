@@ -1,14 +1,13 @@
 //! What is asked of whoever compiles an intent, the key under which the answer is found again, and the item of the run that
 //! asks it: one that may change nothing, and whose answer is bound to a form.
 
-use super::super::AgentRole;
 use super::super::compile::Problems;
 use super::Intent;
 use super::answer::{ANSWER_SCHEMA, most};
 use crate::json::{self, Report, Violation};
 use crate::schema::JsonSchema;
-use crate::work::{Constraints, Item, OutputSchema, Rights, TestsPolicy};
-use crate::{Digest, Scope, TurnLimits, hash, schema};
+use crate::work::{Item, OutputSchema};
+use crate::{Digest, TurnLimits, hash, schema};
 use serde::{Deserialize, Serialize};
 
 /// The one item of a run that compiles an intent.
@@ -39,35 +38,27 @@ impl CompileRequest {
 
     /// The item that has `worker` compile it, or why there can be none.
     pub fn item(&self, worker: &str, limits: &TurnLimits) -> Result<Item, Vec<Violation>> {
+        let timeout_ms = u64::from(limits.step_seconds) * 1000;
         let item = Item {
-            id: ITEM.to_owned(),
-            agent_id: worker.to_owned(),
-            role: AgentRole::Worker.to_string(),
-            worker: worker.to_owned(),
-            goal: self.goal(),
-            needs: Vec::new(),
-            scope: Scope::default(),
             read_only: true,
-            rights: Rights::default(),
-            input_files: Vec::new(),
-            output_files: Vec::new(),
-            artifacts: Vec::new(),
-            tests: Vec::new(),
-            tests_policy: TestsPolicy::default(),
-            constraints: Constraints::default(),
-            timeout_ms: u64::from(limits.step_seconds) * 1000,
             // What an answer that breaks the protocol may cost is said once, for the loop and for this.
             retries: limits.protocol_retries.unwrap_or_default(),
-            retry_backoff_ms: 0,
             output_schema: Some(bound()),
-            forbidden_actions: Vec::new(),
             audit_only: true,
-            thread: None,
-            submitted: self.key(),
+            ..Item::of_run(ITEM.to_owned(), worker.to_owned(), self.goal(), timeout_ms, self.key())
         };
         let mut report = Report::default();
         Problems::new(&mut report, "/intent".to_owned()).size(&item);
         report.into_result().map(|()| item)
+    }
+
+    /// What a compiler is told that is asked for nothing but the answer.
+    pub fn prompt(&self) -> String {
+        let form = bound().text;
+        let goal = self.goal();
+        format!(
+            "{goal}\n\nAnswer with one JSON object and nothing else: `plan`, `patch` and `tests`, by this JSON Schema:\n{form}"
+        )
     }
 
     /// What the agent is told.
@@ -97,5 +88,10 @@ impl CompileRequest {
 fn bound() -> OutputSchema {
     let name = ANSWER_SCHEMA.trim_start_matches("schemas/");
     let text = schema::built_in(name).expect("BUG: the form of the answer is built in");
-    OutputSchema { uri: ANSWER_SCHEMA.to_owned(), sha256: hash::sha256(text.as_bytes()), text: text.to_owned() }
+    OutputSchema {
+        uri: ANSWER_SCHEMA.to_owned(),
+        sha256: hash::sha256(text.as_bytes()),
+        text: text.to_owned(),
+        optional: false,
+    }
 }

@@ -73,6 +73,15 @@ fn the_schemas_of_intent_plan_and_patch_are_those_of_the_document() {
                 "type": "object", "additionalProperties": false, "required": ["path", "diff"],
                 "properties": {"path": {"type": "string"}, "diff": {"type": "string"}}}}, "tests": texts}}),
     );
+    let objects = json!({"type": "array", "items": {"type": "object"}});
+    let words = ["queued", "running", "waiting_input", "succeeded", "failed", "canceled"];
+    has_form(
+        "run_view_model.v0.json",
+        &json!({"$id": "RunViewModel.v0", "type": "object", "additionalProperties": false,
+            "required": ["runId", "status", "steps", "artifacts"],
+            "properties": {"runId": {"type": "string"}, "status": {"enum": words}, "steps": objects,
+                "artifacts": objects, "traceId": {"type": "string"}}}),
+    );
 }
 
 #[test]

@@ -103,5 +103,5 @@ fn output_schema(
     let unusable = |message: String| ("/uri", format!("not a JSON Schema that can be used: {message}"));
     Schema::compile(bytes).map_err(|problems| unusable(problems[0].to_string()))?;
     let text = String::from_utf8(bytes.to_vec()).map_err(|problem| unusable(problem.to_string()))?;
-    Ok(OutputSchema { uri: artifact.uri.clone(), sha256: artifact.sha256.0, text })
+    Ok(OutputSchema { uri: artifact.uri.clone(), sha256: artifact.sha256.0, text, optional: false })
 }

@@ -1,12 +1,12 @@
 //! From a task contract to the one item of its run.
 
 use super::super::compile::{Problems, Terms, id, not_trivial, test_words};
-use super::super::{AgentRef, Filesystem, agent_registry::RegisteredAgent};
-use super::{OutputKind, RollbackStrategy, RuntimeOptions, TaskContract, bound, role_view};
+use super::super::{AgentRef, AgentRole, Filesystem, Grade, agent_registry::RegisteredAgent};
+use super::{OutputKind, ProfileMode, RollbackStrategy, RuntimeOptions, StealthMode, TaskContract, bound, role_view};
 use crate::json::{Report, Violation};
 use crate::policy::forbidden_word;
-use crate::work::{Constraints, Item, Rights, TestCommand, TestsPolicy};
-use crate::{RepoPath, Scope, hash};
+use crate::work::{Constraints, Item, NetworkRight, Rights, ShellRight, TestCommand, TestsPolicy};
+use crate::{RepoPath, ReviewTerms, Scope, hash};
 
 /// Reads a task contract strictly.
 pub fn read(bytes: &[u8]) -> Result<TaskContract, Vec<Violation>> {
@@ -30,18 +30,20 @@ fn compile_one(contract: &TaskContract, submitted: &[u8], terms: &Terms<'_>, pro
     }
     tool_set(contract, terms, problems);
     rollback(contract, terms, problems);
-    not_carried_out(contract, problems);
+    pack(contract, problems);
+    browser(contract, problems);
     role_view::check(contract, terms, problems);
     let read_only = contract.tool_permissions.filesystem == Filesystem::ReadOnly;
     let (artifacts, output_schema) = bound::inputs(contract, terms, problems);
     let retry = &contract.timeout_retry;
+    let worker =
+        problems.take("/assigned_agent/agent_id", terms.worker(&assigned.agent_id, assigned.role)).unwrap_or_default();
     let item = Item {
         id: problems.take("/task_id", id(&contract.task_id)).unwrap_or_default(),
         agent_id: assigned.agent_id.clone(),
         role: assigned.role.to_string(),
-        worker: problems
-            .take("/assigned_agent/agent_id", terms.worker(&assigned.agent_id, assigned.role))
-            .unwrap_or_default(),
+        review: handed_on(contract, &worker, terms, problems),
+        worker,
         goal: contract.inputs.spec.clone(),
         needs: Vec::new(),
         scope: Scope {
@@ -68,24 +70,117 @@ fn compile_one(contract: &TaskContract, submitted: &[u8], terms: &Terms<'_>, pro
         forbidden_actions: forbidden_actions(contract, problems),
         audit_only: contract.audit_only.unwrap_or_default() || !asks_for_patch(contract),
         thread: thread(assigned, terms, problems),
+        sandbox_backend: problems.backend(
+            "/runtime_options",
+            "/assigned_agent/agent_id",
+            contract.runtime_options.as_ref().and_then(|options| options.sandbox_backend),
+            (&assigned.agent_id, assigned.role),
+            terms,
+        ),
         submitted: hash::sha256(submitted),
     };
     problems.size(&item);
     item
 }
 
-/// What a contract can say and nobody here does is refused, rather than left undone in silence.
-fn not_carried_out(contract: &TaskContract, problems: &mut Problems<'_>) {
+/// Who comes after the worker: a reviewer, where the chain names one, and the tests, which norma runs. What a chain can say and
+/// nobody here does is refused, rather than left undone in silence.
+fn handed_on(
+    contract: &TaskContract,
+    worker: &str,
+    terms: &Terms<'_>,
+    problems: &mut Problems<'_>,
+) -> Option<ReviewTerms> {
     let own = [contract.owner_agent.role, contract.assigned_agent.role];
     let chain = contract.handoff_chain.iter().filter(|chain| chain.enabled != Some(false));
-    for (index, role) in chain.flat_map(|chain| chain.roles.iter().flatten()).enumerate() {
-        if !own.contains(role) {
-            let message = format!(
-                "no agent takes over as {role}: norma runs only the assigned agent; leave the role out, or set \
-                 handoff_chain.enabled to false"
+    let roles: Vec<AgentRole> = chain.clone().flat_map(|chain| chain.roles.iter().flatten()).copied().collect();
+    let mut review = None;
+    for (index, role) in roles.iter().enumerate() {
+        let pointer = format!("/handoff_chain/roles/{index}");
+        let stage = |role: &AgentRole| match role {
+            AgentRole::Pm => 0,
+            AgentRole::TechLead => 1,
+            AgentRole::Reviewer => 3,
+            AgentRole::TestRunner => 4,
+            _ => 2,
+        };
+        if index > 0 && stage(role) <= stage(&roles[index - 1]) {
+            problems.add(
+                &pointer,
+                format!(
+                    "{role} cannot come after {}: PM, TECH_LEAD, a worker, REVIEWER, TEST_RUNNER",
+                    roles[index - 1]
+                ),
             );
-            problems.add(&format!("/handoff_chain/roles/{index}"), message);
         }
+        match role {
+            AgentRole::TestRunner => {}
+            AgentRole::Reviewer => match (terms.reviewers)(worker) {
+                Some(reviewers) => review = Some(reviewers),
+                None => {
+                    problems.add(&pointer, "no reviewer is configured; add \"reviewer\" to \"agents\" in config.json")
+                }
+            },
+            role if own.contains(role) => {}
+            AgentRole::Pm | AgentRole::TechLead => {
+                let message =
+                    format!("{role} comes before this contract: have it carried out by norma pipeline --contract FILE");
+                problems.add(&pointer, message);
+            }
+            role => {
+                let message = format!(
+                    "no agent takes over as {role}: norma runs only the assigned agent; leave the role out, or set \
+                     handoff_chain.enabled to false"
+                );
+                problems.add(&pointer, message);
+            }
+        }
+    }
+    let most = chain.filter_map(|chain| chain.max_handoffs).next();
+    if let Some(most) = most.filter(|most| roles.len() > *most as usize) {
+        problems.add("/handoff_chain/max_handoffs", format!("is {most}, and {} roles are named", roles.len()));
+    }
+    review
+}
+
+/// What is at stake bounds what may be asked for: with `medium`, nothing is reached unasked and no command runs without an
+/// approval; with `high`, nothing is reached, no command needs an approval, and the change's own tests alone never count.
+fn pack(contract: &TaskContract, problems: &mut Problems<'_>) {
+    let Some(pack) = contract.policy_pack else { return };
+    let (shell, network, word) = match pack {
+        Grade::Low => return,
+        Grade::Medium => (ShellRight::Untrusted, NetworkRight::OnRequest, "medium"),
+        Grade::High => (ShellRight::Never, NetworkRight::Deny, "high"),
+    };
+    let asked = &contract.tool_permissions;
+    let mut refuse = |pointer: &str| problems.add(pointer, format!("is more than policy_pack {word:?} allows"));
+    if asked.shell > shell {
+        refuse("/tool_permissions/shell");
+    }
+    if asked.network > network {
+        refuse("/tool_permissions/network");
+    }
+    if pack == Grade::High && contract.tests_policy == Some(TestsPolicy::Candidate) {
+        refuse("/tests_policy");
+    }
+}
+
+/// An agent has a home of its own that is gone after the turn, so that a browser in it has a new profile and shows itself as
+/// what it is. Nothing else can be asked for.
+fn browser(contract: &TaskContract, problems: &mut Problems<'_>) {
+    let Some(browser) = &contract.browser_policy else { return };
+    let other = |field: &str, asked: bool| asked.then(|| format!("/browser_policy/{field}"));
+    let found = [
+        other("profile_mode", browser.profile_mode.is_some_and(|mode| mode != ProfileMode::Ephemeral)),
+        other("profile_ref", browser.profile_ref.is_some()),
+        other("cookie_ref", browser.cookie_ref.is_some()),
+        other("stealth_mode", browser.stealth_mode.is_some_and(|mode| mode != StealthMode::None)),
+        other("human_behavior", browser.human_behavior.as_ref().is_some_and(|it| it.enabled == Some(true))),
+    ];
+    for pointer in found.into_iter().flatten() {
+        let message = "norma gives agents no browser but what runs in their own sandbox, with a new profile each turn; leave it \
+                       out, or say profile_mode \"ephemeral\" and stealth_mode \"none\"";
+        problems.add(&pointer, message.to_owned());
     }
 }
 
@@ -178,7 +273,7 @@ fn tests(contract: &TaskContract, terms: &Terms<'_>, problems: &mut Problems<'_>
     for (index, test) in contract.acceptance_tests.iter().enumerate() {
         let pointer = format!("/acceptance_tests/{index}/cmd");
         let argv = test_words(&test.cmd, terms).and_then(|argv| if strict { not_trivial(argv) } else { Ok(argv) });
-        let command = |argv| TestCommand { name: test.name.clone(), argv, must_pass: test.must_pass };
+        let command = |argv| TestCommand { name: test.name.clone(), argv, must_pass: test.must_pass, of_whole: false };
         let Some(argv) = problems.take(&pointer, argv) else { continue };
         if let Some(word) = forbidden_word(&argv, &contract.forbidden_actions) {
             problems.add(&pointer, format!("contains {word:?}, which the contract itself forbids"));

@@ -33,14 +33,15 @@ impl Draft {
         let worker = registry.require(&self.agent_id, role)?;
         let server = mcp.allow.iter().find(|name| mcp.allows(name));
         let server = server.ok_or("policies/mcp_allowlist.json allows nothing, and a contract names a server")?;
-        let owner = registry.agents.iter().find(|agent| agent.role == AgentRole::Pm).unwrap_or(worker);
+        let owner = registry.agents.iter().find(|agent| agent.role == AgentRole::Pm);
+        let owner = owner.map_or((&worker.agent_id, role), |owner| (&owner.agent_id, AgentRole::Pm));
         let agent = |agent_id: &str, role| AgentRef { role, agent_id: agent_id.to_owned(), codex_thread_id: None };
         let test = |(index, cmd)| AcceptanceTest { name: format!("test-{index}"), cmd, must_pass: true };
         Ok(TaskContract {
             task_id: self.task_id,
             task_type: Some(TaskType::Implement),
             parent_task_id: None,
-            owner_agent: agent(&owner.agent_id, owner.role),
+            owner_agent: agent(owner.0, owner.1),
             assigned_agent: agent(&worker.agent_id, role),
             inputs: Inputs { spec: self.goal, artifacts: vec![schema_artifact(role)] },
             required_outputs: vec![RequiredOutput {

@@ -2,10 +2,10 @@
 //! contract brings one that says something else than the contract around it, somebody has been told the wrong thing. That
 //! is refused.
 
-use super::super::OrNull;
 use super::super::compile::{Problems, Terms};
+use super::super::{AgentRegistry, AgentRole, Filesystem, OrNull};
 use super::{Handoff, Identity, RoleContract, RolePermissions, Runner, RuntimeBinding, TaskContract};
-use crate::RepoPath;
+use crate::{AgentConfig, Item, RepoPath};
 use serde_json::Value;
 
 /// Holds the resolved role to the rest of the contract.
@@ -60,6 +60,35 @@ pub fn resolve(contract: &TaskContract, terms: &Terms<'_>) -> Option<RoleContrac
             max_handoffs: OrNull(chain.and_then(|chain| chain.max_handoffs).map(u64::from)),
         },
         fail_closed_conditions: role.fail_closed_conditions.clone(),
+    })
+}
+
+/// The role of an item that is no task contract's: what is known of it without one. None where the registry does not say what
+/// the role is for.
+pub fn resolve_item(item: &Item, registry: &AgentRegistry, worker: Option<&AgentConfig>) -> Option<RoleContract> {
+    let role: AgentRole = serde_json::from_value(item.role.clone().into()).ok()?;
+    let known = registry.role_contracts.as_ref()?.0.get(role.as_str())?.clone();
+    let filesystem = if item.read_only { Filesystem::ReadOnly } else { Filesystem::WorkspaceWrite };
+    Some(RoleContract {
+        identity: Identity { role, agent_id: item.agent_id.clone() },
+        purpose: known.purpose,
+        system_prompt_ref: known.system_prompt_ref,
+        skills_bundle_ref: known.skills_bundle_ref,
+        mcp_bundle_ref: known.mcp_bundle_ref,
+        runtime_binding: RuntimeBinding {
+            runner: OrNull(worker.map(|worker| worker.kind.as_str().to_owned())),
+            provider: OrNull(None),
+            model: OrNull(worker.and_then(|worker| worker.model.clone())),
+        },
+        tool_permissions: RolePermissions { filesystem, shell: item.rights.shell, network: item.rights.network },
+        resolved_mcp_tool_set: item.rights.mcp_tools.clone(),
+        handoff: Handoff {
+            eligible: known.handoff_eligible,
+            required_downstream_roles: known.required_downstream_roles,
+            chain_roles: Vec::new(),
+            max_handoffs: OrNull(None),
+        },
+        fail_closed_conditions: known.fail_closed_conditions,
     })
 }
 

@@ -413,6 +413,46 @@ fn what_could_never_be_met_or_kept_is_refused() {
 }
 
 #[test]
+fn what_is_at_stake_bounds_what_may_be_asked_for() {
+    let refusals = |pack: &str, (shell, network, tests): (&str, &str, &str)| {
+        let found = compiled(|document| {
+            document["policy_pack"] = json!(pack);
+            document["tests_policy"] = json!(tests);
+            for rights in ["/tool_permissions", "/role_contract/tool_permissions"] {
+                let rights = document.pointer_mut(rights).unwrap();
+                (rights["shell"], rights["network"]) = (json!(shell), json!(network));
+            }
+        });
+        let said = |problem: &String| problem.split_once(": is more than policy_pack").map(|(at, _)| at.to_owned());
+        found.err().unwrap_or_default().iter().filter_map(said).collect::<Vec<_>>()
+    };
+    let (shell, network) = ("/tool_permissions/shell", "/tool_permissions/network");
+    let widest = ("on-request", "allow", "candidate");
+    assert_eq!(refusals("low", widest), [""; 0]);
+    assert_eq!(refusals("medium", widest), [shell, network]);
+    assert_eq!(refusals("medium", ("untrusted", "on-request", "candidate")), [""; 0]);
+    assert_eq!(refusals("high", ("untrusted", "on-request", "candidate")), [shell, network, "/tests_policy"]);
+    assert_eq!(refusals("high", ("never", "deny", "both")), [""; 0]);
+}
+
+#[test]
+fn a_browser_is_what_an_agent_has_anyway_or_the_contract_is_refused() {
+    let pointers = |browser: Value| {
+        let found = compiled(|document| document["browser_policy"] = browser).err().unwrap_or_default();
+        found.iter().filter_map(|it| Some(it.split_once(": ")?.0.to_owned())).collect::<Vec<_>>()
+    };
+    assert_eq!(pointers(json!({})), [""; 0]);
+    let same = json!({"profile_mode": "ephemeral", "stealth_mode": "none", "human_behavior": {"enabled": false}});
+    assert_eq!(pointers(same), [""; 0]);
+    let other = json!({
+        "profile_mode": "allow_profile", "profile_ref": {"profile_dir": "p"}, "cookie_ref": {"cookie_path": "c"},
+        "stealth_mode": "lite", "human_behavior": {"enabled": true, "level": "high"},
+    });
+    let fields = ["profile_mode", "profile_ref", "cookie_ref", "stealth_mode", "human_behavior"];
+    assert_eq!(pointers(other), fields.map(|field| format!("/browser_policy/{field}")));
+}
+
+#[test]
 fn a_contract_that_asks_for_no_patch_may_leave_all_as_it_is() {
     let audit = compiled(|document| document["required_outputs"] = json!([])).unwrap();
     assert!(audit.audit_only);
@@ -445,7 +485,7 @@ fn what_nobody_carries_out_is_refused_with_its_place() {
     });
     let found = found.unwrap_err();
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].starts_with("/handoff_chain/roles/0: no agent takes over as REVIEWER"), "{found:?}");
+    assert!(found[0].starts_with("/handoff_chain/roles/0: no reviewer is configured"), "{found:?}");
 }
 
 /// The item of a contract that names a conversation, or why there is none, with a worker of this configuration.

@@ -111,6 +111,8 @@ fn compile_one(work: &WorkItem, submitted: Digest, terms: &Terms<'_>, problems: 
         // A work item asks for files, not for a patch: what must be there is in `output_files`.
         audit_only: true,
         thread: None,
+        sandbox_backend: problems.backend("", "/agent_id", work.sandbox_backend, (&work.agent_id, role), terms),
+        review: None,
         submitted,
     };
     problems.size(&item);
@@ -136,11 +138,11 @@ fn constraints(work: &WorkItem, terms: &Terms<'_>, problems: &mut Problems<'_>) 
 
 /// How many tool operations there may be. A limit that nobody could hold is refused rather than ignored.
 fn tool_ops(work: &WorkItem, terms: &Terms<'_>) -> Result<Option<u64>, String> {
-    match (work.constraints.max_tool_ops, terms.counts_tools(&work.agent_id, AgentRole::Worker)) {
+    match (work.constraints.max_tool_ops, terms.counts_tools(&work.agent_id, AgentRole::Worker, work.sandbox_backend)) {
         (limit, true) => Ok(limit.or(Some(TOOL_OPS_MAX))),
         (None, false) => Ok(None),
         (Some(_), false) => {
-            let why = "without a sandbox, what an exec agent starts cannot be counted";
+            let why = "outside of the native sandbox, what an exec agent starts cannot be counted";
             Err(format!("{why}: leave the limit out, or have sandbox.backend \"native\""))
         }
     }
@@ -154,7 +156,7 @@ fn tests(work: &WorkItem, terms: &Terms<'_>, problems: &mut Problems<'_>) -> Vec
     let mut tests = Vec::new();
     for (name, pointer, line) in first.chain(more) {
         let argv = problems.take(&pointer, test_words(line, terms).and_then(not_trivial));
-        tests.extend(argv.map(|argv| TestCommand { name, argv, must_pass: true }));
+        tests.extend(argv.map(|argv| TestCommand { name, argv, must_pass: true, of_whole: false }));
     }
     tests
 }

@@ -24,6 +24,7 @@ fn added(path: impl AsRef<[u8]>) -> ChangedPath {
 
 fn scope(allowed: &[&str]) -> Scope {
     Scope {
+        denied_paths: Vec::new(),
         allowed_paths: allowed.iter().map(|path| RepoPath::parse(path).unwrap()).collect(),
         scratch_paths: SCRATCH.clone().into(),
         allow_binary: false,
@@ -236,6 +237,20 @@ fn the_state_directory_is_never_contractable() {
     let observed = Observed { changes: vec![added("var/state/x"), added("var/stately")], ..Observed::default() };
     let found = judge(&observed, &scope(&[]), &PROTECTED, Some(&moved));
     assert_eq!(found.iter().map(|finding| finding.rule).collect::<Vec<_>>(), [Rule::StateDirectory]);
+}
+
+#[test]
+fn what_is_denied_is_refused_in_every_spelling_though_the_rest_is_allowed() {
+    let denying = |allowed: &[&str]| Scope { denied_paths: vec![RepoPath::parse("docs").unwrap()], ..scope(allowed) };
+    let refused = |path: &str, allowed: &[&str]| {
+        let observed = Observed { changes: vec![added(path)], ..Observed::default() };
+        let found = judged(&observed, &denying(allowed));
+        found.iter().any(|finding| finding.rule == Rule::OutsideScope && finding.message.contains("but docs"))
+    };
+    for allowed in [&[][..], &["docs", "src"], &["docs/page.md"]] {
+        assert!(refused("docs/page.md", allowed) && refused("Docs/Page.md", allowed), "{allowed:?}");
+        assert!(!refused("src/a", &[]) && !refused("docs2/a", &[]));
+    }
 }
 
 #[test]

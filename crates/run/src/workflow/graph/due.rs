@@ -9,7 +9,7 @@ use crate::workflow::graph::rights::overlap;
 use crate::workflow::{Due, over};
 use contract::graph::{PhaseChanged, Stalled};
 use contract::view::graph::{Phase, RunMode};
-use contract::{Fact, Role, Status, StepRef};
+use contract::{Fact, GraphFact, Role, Status, StepRef};
 
 /// How many times in a row whoever leads is asked to continue although nothing has happened: enough for a stall to show.
 const IDLE_PROMPTS_MAX: u32 = 3;
@@ -166,7 +166,7 @@ fn documents_prompt(run: &Run, state: &State) -> Option<Fact> {
 }
 
 fn phase(old: Phase, new: Phase, why: &str) -> Fact {
-    Fact::PhaseChanged(PhaseChanged { old, new, why: why.to_owned() })
+    Fact::Graph(GraphFact::PhaseChanged(PhaseChanged { old, new, why: why.to_owned() }))
 }
 
 fn end(state: &State) -> Due {

@@ -9,8 +9,9 @@ use crate::view::graph_node_id;
 use contract::graph::{
     EdgeInput, EdgeSet, GraphEdit, ModeChanged, NodeAdded, NodeChanged, NodeInput, NodeMessage, NodeWishes,
 };
+use contract::nearest;
 use contract::view::graph::{Capabilities, Edge, EdgeKind, GlobalMode, MessageRole, NodeStatus, Provider, RunMode};
-use contract::{Event, Fact, NodeTerms, RepoPath, Timestamp};
+use contract::{Event, Fact, GraphFact, NodeTerms, RepoPath, Timestamp};
 
 /// Longest message, and longest prompt of a node's own: a line of the log has a limit, and both may be written with escapes.
 pub const CONTENT_BYTES_MAX: usize = 32 << 10;
@@ -74,23 +75,25 @@ fn facts(run: &Run, state: &State, edit: &GraphEdit, by: &str) -> Edited {
         GraphEdit::AddNode { node } => {
             let place = state.nodes.len() as u32;
             let terms = new_terms(run, state, place, node)?;
-            one(Fact::NodeAdded(Box::new(NodeAdded { node: place, terms, by: by.to_owned() })))
+            one(Fact::Graph(GraphFact::NodeAdded(Box::new(NodeAdded { node: place, terms, by: by.to_owned() }))))
         }
         GraphEdit::PatchNode { node, patch } => patched(run, state, find(state, node)?, patch, by),
         GraphEdit::HoldNode { node, held } => {
-            one(Fact::NodeHeld { node: find(state, node)?.0, held: *held, by: by.to_owned() })
+            one(Fact::Graph(GraphFact::NodeHeld { node: find(state, node)?.0, held: *held, by: by.to_owned() }))
         }
-        GraphEdit::ResetNode { node } => one(Fact::NodeReset { node: find(state, node)?.0, by: by.to_owned() }),
+        GraphEdit::ResetNode { node } => {
+            one(Fact::Graph(GraphFact::NodeReset { node: find(state, node)?.0, by: by.to_owned() }))
+        }
         GraphEdit::InterruptNode { node, id } => interrupted(find(state, node)?, id, by),
         GraphEdit::RemoveNode { node } => removed(state, find(state, node)?, by),
         GraphEdit::SetEdge { edge, id } => drawn(state, edge, id, by),
         GraphEdit::RemoveEdge { edge } => match state.edges.contains_key(edge) {
-            true => one(Fact::EdgeRemoved { edge: edge.clone(), by: by.to_owned() }),
+            true => one(Fact::Graph(GraphFact::EdgeRemoved { edge: edge.clone(), by: by.to_owned() })),
             false => Err(EditProblem::Missing(format!("there is no edge {edge}"))),
         },
         GraphEdit::Say { id, node, content, interrupt } => said(find(state, node)?, id, content, *interrupt, by),
         GraphEdit::Mode { mode, global_mode } => Ok(modes(state, *mode, *global_mode, by)),
-        GraphEdit::Done => one(Fact::DoneMarked { node: None, by: by.to_owned() }),
+        GraphEdit::Done => one(Fact::Graph(GraphFact::DoneMarked { node: None, by: by.to_owned() })),
     }
 }
 
@@ -160,8 +163,7 @@ fn checked(run: &Run, state: &State, terms: NodeTerms) -> Result<NodeTerms, Edit
     let Some(agent) = contract.workers.get(&terms.worker) else {
         let pointer = if terms.agent.is_some() { "/agent" } else { "/provider" };
         let known: Vec<&str> = contract.workers.keys().map(String::as_str).collect();
-        let message = format!("there is no agent {}; this run has {}", terms.worker, known.join(", "));
-        return Err(invalid(pointer, message));
+        return Err(invalid(pointer, unknown_agent(&terms.worker, &known)));
     };
     if terms.model.is_some() && agent.kind.has_command() && agent.api.is_none() {
         return Err(invalid("/model", format!("{} takes no model; its own command line says which", terms.worker)));
@@ -178,6 +180,15 @@ fn checked(run: &Run, state: &State, terms: NodeTerms) -> Result<NodeTerms, Edit
         return Err(invalid("/scope", "nothing of it is within what this run may change"));
     }
     Ok(terms)
+}
+
+/// What to do about an agent that the run does not have: another name was meant, or it is to be added first.
+pub(super) fn unknown_agent(name: &str, known: &[&str]) -> String {
+    let next = match nearest(name, known.iter().copied()) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => format!("norma agent add {name} adds one, for graphs that start from then on"),
+    };
+    format!("there is no agent {name} in this run, which has {}; {next}", known.join(", "))
 }
 
 fn patched(run: &Run, state: &State, (node, at): (u32, &NodeState), patch: &NodeWishes, by: &str) -> Edited {
@@ -209,14 +220,14 @@ fn patched(run: &Run, state: &State, (node, at): (u32, &NodeState), patch: &Node
     let mut facts = Vec::new();
     if new != *old {
         let changed = NodeChanged { node, old: old.clone(), new, by: by.clone() };
-        facts.push(Fact::NodeChanged(Box::new(changed)));
+        facts.push(Fact::Graph(GraphFact::NodeChanged(Box::new(changed))));
     }
     let held = match patch.status {
         Some(NodeStatus::Blocked | NodeStatus::Failed) => Some(true),
         Some(NodeStatus::Idle | NodeStatus::Running) => Some(false),
         None => None,
     };
-    facts.extend(held.filter(|held| *held != at.held).map(|held| Fact::NodeHeld { node, held, by }));
+    facts.extend(held.filter(|held| *held != at.held).map(|held| Fact::Graph(GraphFact::NodeHeld { node, held, by })));
     Ok(facts)
 }
 
@@ -228,18 +239,27 @@ fn interrupted((node, at): (u32, &NodeState), id: &str, by: &str) -> Edited {
     let content = format!("Your turn was interrupted by {by}.");
     let (role, id) = (MessageRole::System, id.to_owned());
     let (starts, change, by) = (false, None, NORMA.to_owned());
-    Ok(vec![Fact::MessageSent(Box::new(NodeMessage { id, node, role, content, interrupt: true, starts, change, by }))])
+    Ok(vec![Fact::Graph(GraphFact::MessageSent(Box::new(NodeMessage {
+        id,
+        node,
+        role,
+        content,
+        interrupt: true,
+        starts,
+        change,
+        by,
+    })))])
 }
 
 /// Its edges go first, so that whoever watches never sees an edge without its nodes.
 fn removed(state: &State, (node, at): (u32, &NodeState), by: &str) -> Edited {
     let of_node = |edge: &&Edge| edge.from == at.terms.id || edge.to == at.terms.id;
     let edges = state.edges.values().filter(of_node);
-    let gone = edges.map(|edge| Fact::EdgeRemoved { edge: edge.id.clone(), by: by.to_owned() });
-    Ok(gone.chain([Fact::NodeRemoved { node, by: by.to_owned() }]).collect())
+    let gone = edges.map(|edge| Fact::Graph(GraphFact::EdgeRemoved { edge: edge.id.clone(), by: by.to_owned() }));
+    Ok(gone.chain([Fact::Graph(GraphFact::NodeRemoved { node, by: by.to_owned() })]).collect())
 }
 
-fn drawn(state: &State, input: &EdgeInput, id: &str, by: &str) -> Edited {
+pub(super) fn drawn(state: &State, input: &EdgeInput, id: &str, by: &str) -> Edited {
     let end = |name: &str, pointer: &str| {
         find(state, name).map_err(|problem| invalid(pointer, problem.message())).map(|(_, node)| node)
     };
@@ -265,7 +285,7 @@ fn drawn(state: &State, input: &EdgeInput, id: &str, by: &str) -> Edited {
     if old.as_ref() == Some(&edge) {
         return Ok(Vec::new());
     }
-    Ok(vec![Fact::EdgeSet(Box::new(EdgeSet { edge, old, by: by.to_owned() }))])
+    Ok(vec![Fact::Graph(GraphFact::EdgeSet(Box::new(EdgeSet { edge, old, by: by.to_owned() })))])
 }
 
 fn said((node, at): (u32, &NodeState), id: &str, content: &str, interrupt: bool, by: &str) -> Edited {
@@ -277,16 +297,26 @@ fn said((node, at): (u32, &NodeState), id: &str, content: &str, interrupt: bool,
     }
     // What a command line would take for its own command is one here, too.
     if at.terms.reset_commands.iter().any(|command| *command == content.trim()) {
-        return Ok(vec![Fact::NodeReset { node, by: by.to_owned() }]);
+        return Ok(vec![Fact::Graph(GraphFact::NodeReset { node, by: by.to_owned() })]);
     }
     let (role, id, content) = (MessageRole::User, id.to_owned(), content.to_owned());
     let (starts, change, by) = (true, None, by.to_owned());
-    Ok(vec![Fact::MessageSent(Box::new(NodeMessage { id, node, role, content, interrupt, starts, change, by }))])
+    Ok(vec![Fact::Graph(GraphFact::MessageSent(Box::new(NodeMessage {
+        id,
+        node,
+        role,
+        content,
+        interrupt,
+        starts,
+        change,
+        by,
+    })))])
 }
 
 fn modes(state: &State, mode: Option<RunMode>, global_mode: Option<GlobalMode>, by: &str) -> Vec<Fact> {
     let old = (state.mode, state.global_mode);
     let new = (mode.unwrap_or(old.0), global_mode.unwrap_or(old.1));
-    let changed = (new != old).then(|| Fact::ModeChanged(ModeChanged { old, new, by: by.to_owned() }));
+    let changed =
+        (new != old).then(|| Fact::Graph(GraphFact::ModeChanged(ModeChanged { old, new, by: by.to_owned() })));
     changed.into_iter().collect()
 }

@@ -4,22 +4,27 @@
 use crate::Run;
 use crate::bounded::cut;
 use crate::view::graph_node_id;
+use crate::workflow::graph::edit::{drawn, find, unknown_agent};
+use crate::workflow::graph::references::{diff_of, pack_of};
 use crate::workflow::graph::rights::{item, spawn_requires_approval};
 use crate::workflow::graph::{NodeState, NodeTurn, State, Wished};
 use contract::graph::{
-    ChangeProposed, EdgeSet, Expectation, HandoffSent, NodeAdded, NodeAnswered, NodeMessage, NodeResult, NodeWish,
-    SpawnWish, WishedHandoff,
+    ChangeProposed, EdgeInput, EdgeSet, Expectation, HandoffSent, NodeAdded, NodeAnswered, NodeMessage, NodeResult,
+    NodeWish, SpawnWish, WishedHandoff,
 };
 use contract::id::derived_uuid;
 use contract::view::graph::{
-    Capabilities, Edge, EdgeKind, Envelope, EnvelopeKind, MessageRole, Payload, PayloadStatus, Permissions,
-    PermissionsMode, Provider, ResolutionStatus,
+    ArtifactRef, Capabilities, Edge, EdgeKind, Envelope, EnvelopeKind, MessageRole, Payload, PayloadStatus,
+    Permissions, PermissionsMode, Provider, ResolutionStatus,
 };
-use contract::{Addition, Fact, ItemAdded, ItemBase, NodeTerms, RunId, StepRef, Timestamp, TreeId};
+use contract::{Addition, Fact, GraphFact, ItemAdded, ItemBase, NodeTerms, RunId, StepRef, Timestamp, TreeId};
 
 /// Longest message that is handed over, in characters, and most bytes of what a program reads: a line of the log has a limit.
 const MESSAGE_CHARS_MAX: usize = 8000;
 const STRUCTURED_BYTES_MAX: usize = 32 << 10;
+
+/// Longest reference: a scheme and an id.
+const REFERENCE_CHARS_MAX: usize = 200;
 
 /// Most handoffs, and most artifacts of one: an agent that has more to say says it in a file.
 const HANDOFFS_MAX: usize = 64;
@@ -41,6 +46,8 @@ pub struct Ended<'e> {
     pub reason: Option<&'e str>,
     /// What it answered besides.
     pub result: &'e NodeResult,
+    /// What of its calls to norma's tools was not understood, or was too much.
+    pub refused: &'e [String],
     /// What it made of its workspace, where it may change something.
     pub tree: Option<TreeId>,
 }
@@ -59,17 +66,21 @@ pub fn led_to(run: &Run, ended: &Ended<'_>) -> Led {
     let Some((state, place, node, turn)) = parts(run, ended.step) else { return Led::default() };
     let mut led = Led::default();
     let from = From { run, state, place, node, turn, ended };
+    if !ended.refused.is_empty() {
+        from.refuse(&mut led, "what you called", &cut(&ended.refused.join("; "), MESSAGE_CHARS_MAX));
+    }
     from.hand_over(&mut led);
     if !ended.ok || node.removed {
         return led;
     }
     from.ask(&mut led);
     from.spawn(&mut led);
+    from.connect(&mut led);
     if ended.result.change {
         from.propose(&mut led);
     }
     if ended.result.done {
-        led.facts.push(Fact::DoneMarked { node: Some(place), by: node.terms.label.clone() });
+        led.facts.push(Fact::Graph(GraphFact::DoneMarked { node: Some(place), by: node.terms.label.clone() }));
     }
     led
 }
@@ -105,7 +116,7 @@ impl From<'_> {
             }
             for (number, wished) in all.iter().take(HANDOFFS_MAX).enumerate() {
                 match self.explicit(number, wished) {
-                    Ok(sent) => led.facts.push(Fact::HandoffSent(Box::new(sent))),
+                    Ok(sent) => led.facts.push(Fact::Graph(GraphFact::HandoffSent(Box::new(sent)))),
                     Err(why) => self.refuse(led, &format!("handoff {}", number + 1), &why),
                 }
             }
@@ -120,7 +131,7 @@ impl From<'_> {
                 None if goes_on => self.result_to(&other, kind == EdgeKind::Report, Expectation::default()),
                 None => continue,
             };
-            led.facts.push(Fact::HandoffSent(Box::new(sent)));
+            led.facts.push(Fact::Graph(GraphFact::HandoffSent(Box::new(sent))));
         }
     }
 
@@ -156,7 +167,7 @@ impl From<'_> {
         let payload = Payload {
             message: self.ended.summary.to_owned(),
             structured: None,
-            artifacts: Vec::new(),
+            artifacts: self.ended.ok.then(|| diff_of(&self.run.id, self.ended.step)).into_iter().collect(),
             status: Some(status),
         };
         HandoffSent { envelope: self.envelope(to, payload, None), step: Some(self.ended.step), report, response }
@@ -172,7 +183,7 @@ impl From<'_> {
             to_node_id: to.to_owned(),
             created_at: self.ended.at,
             payload,
-            context_ref: None,
+            context_ref: self.ended.ok.then(|| pack_of(&self.run.id, self.ended.step)),
         }
     }
 
@@ -188,31 +199,29 @@ impl From<'_> {
         let forth = edge.from == self.node.terms.id;
         let replied = self.turn.causes().find(|(from, _)| *self.id_of(*from) == *to);
         let report = match replied {
+            _ if wished.report => true,
             Some((_, asked)) => asked.response != Expectation::Required,
             None => forth && edge.kind == EdgeKind::Report,
         };
         let payload = Payload {
             message: cut(&wished.message, MESSAGE_CHARS_MAX),
             structured: wished.structured.clone(),
-            artifacts: wished.artifacts.clone(),
+            artifacts: wished.artifacts.iter().map(bounded_reference).collect(),
             status: wished.status.clone(),
         };
-        let context_ref = wished.context_ref.clone();
-        let envelope = Envelope { context_ref, ..self.envelope(&to, payload, Some(number)) };
+        let envelope = self.envelope(&to, payload, Some(number));
+        let context_ref = wished.context_ref.as_ref().map(|given| cut(given, REFERENCE_CHARS_MAX));
+        let envelope = Envelope { context_ref: context_ref.or(envelope.context_ref.clone()), ..envelope };
         Ok(HandoffSent { envelope, step: Some(self.ended.step), report, response: wished.response.unwrap_or_default() })
     }
 
     /// The id of the node that an agent means.
     fn find(&self, name: &str) -> Result<String, String> {
-        if self.state.place_of(name).is_some() {
-            return Ok(name.to_owned());
+        if name.is_empty() {
+            let leader = self.state.leader().map(|(_, node)| node.terms.id.clone());
+            return leader.ok_or_else(|| "nobody leads this graph; say to which node it goes".to_owned());
         }
-        let mut named = self.state.present().filter(|(_, node)| node.terms.label == name);
-        match (named.next(), named.next()) {
-            (Some((_, node)), None) => Ok(node.terms.id.clone()),
-            (None, _) => Err(format!("there is no node {name:?}")),
-            (Some(_), Some(_)) => Err(format!("more than one node is called {name:?}; name it by its id")),
-        }
+        find(self.state, name).map(|(_, node)| node.terms.id.clone()).map_err(|problem| problem.message().to_owned())
     }
 
     /// Says to the node what of its answer was not followed; it reads that in its next turn.
@@ -227,7 +236,7 @@ impl From<'_> {
         let wish = NodeWish::Command { argv: ask.command.clone(), cwd: ask.cwd.clone(), reason: ask.reason.clone() };
         match ask.command.is_empty() {
             true => self.refuse(led, "ask", "a command has a program"),
-            false => led.facts.push(Fact::NodeWished { step: self.ended.step, wish }),
+            false => self.wish(led, "ask", wish),
         }
     }
 
@@ -236,17 +245,39 @@ impl From<'_> {
         if !self.node.terms.capabilities.spawn_nodes {
             return self.refuse(led, "spawn", "this node may not make others (spawnNodes)");
         }
-        if self.ended.result.ask.is_some() {
-            return self.refuse(led, "spawn", "a turn asks for one thing");
-        }
         if spawn_requires_approval(&self.node.terms) {
-            let wish = NodeWish::Spawn(Box::new(wish.clone()));
-            return led.facts.push(Fact::NodeWished { step: self.ended.step, wish });
+            return self.wish(led, "spawn", NodeWish::Spawn(Box::new(wish.clone())));
         }
         match spawned(self.run, self.ended.step, wish, self.ended.at) {
             Ok(facts) => led.facts.extend(facts),
             Err(why) => self.refuse(led, "spawn", &why),
         }
+    }
+
+    /// Who may make nodes may connect them, and needs the same approval for it.
+    fn connect(&self, led: &mut Led) {
+        let Some(wish) = &self.ended.result.edge else { return };
+        if !self.node.terms.capabilities.spawn_nodes {
+            return self.refuse(led, "edge", "this node may not change the graph (spawnNodes)");
+        }
+        if wish.id.is_some() {
+            return self.refuse(led, "edge", "the id of an edge is norma's to give");
+        }
+        match connected(self.run, self.ended.step, wish) {
+            Ok(_) if spawn_requires_approval(&self.node.terms) => {
+                self.wish(led, "edge", NodeWish::Edge(Box::new(wish.clone())));
+            }
+            Ok(facts) => led.facts.extend(facts),
+            Err(why) => self.refuse(led, "edge", &why),
+        }
+    }
+
+    /// Has a person asked; of several things only for the first.
+    fn wish(&self, led: &mut Led, what: &str, wish: NodeWish) {
+        if led.facts.iter().any(|fact| matches!(fact, Fact::Graph(GraphFact::NodeWished { .. }))) {
+            return self.refuse(led, what, "a turn asks a person for one thing; ask again in the next one");
+        }
+        led.facts.push(Fact::Graph(GraphFact::NodeWished { step: self.ended.step, wish }));
     }
 
     fn propose(&self, led: &mut Led) {
@@ -258,6 +289,10 @@ impl From<'_> {
     }
 }
 
+fn bounded_reference(artifact: &ArtifactRef) -> ArtifactRef {
+    ArtifactRef { kind: artifact.kind, reference: cut(&artifact.reference, REFERENCE_CHARS_MAX) }
+}
+
 /// What a node has made, as a change of the run.
 pub(super) fn proposal(run: &Run, place: u32, step: StepRef, base: ItemBase, tree: TreeId) -> Fact {
     let state = run.graph().expect("BUG: only a graph has nodes");
@@ -266,7 +301,7 @@ pub(super) fn proposal(run: &Run, place: u32, step: StepRef, base: ItemBase, tre
     let item = item(&run.started.contract, node, state.global_mode, index + 1);
     let addition = Some(Addition::new(&state.contract_digest(&run.started), &item, None));
     let added = ItemAdded { index: index as u32, item, earlier: None, addition };
-    Fact::ChangeProposed(Box::new(ChangeProposed { added, node: place, step, base, tree }))
+    Fact::Graph(GraphFact::ChangeProposed(Box::new(ChangeProposed { added, node: place, step, base, tree })))
 }
 
 /// The facts that make the node which an agent wishes for, connect it, and tell it what to do.
@@ -278,7 +313,8 @@ fn spawned(run: &Run, step: StepRef, wish: &SpawnWish, at: Timestamp) -> Result<
     let id = graph_node_id(&run.id, node);
     let worker = worker_name(wish.provider, wish.agent.as_deref());
     if !run.started.contract.workers.contains_key(&worker) {
-        return Err(format!("the run has no agent {worker}"));
+        let known: Vec<&str> = run.started.contract.workers.keys().map(String::as_str).collect();
+        return Err(unknown_agent(&worker, &known));
     }
     let terms = NodeTerms {
         id: id.clone(),
@@ -309,8 +345,8 @@ fn spawned(run: &Run, step: StepRef, wish: &SpawnWish, at: Timestamp) -> Result<
         label: EdgeKind::Handoff.default_label().to_owned(),
     };
     let mut facts = vec![
-        Fact::NodeAdded(Box::new(NodeAdded { node, terms, by: by.clone() })),
-        Fact::EdgeSet(Box::new(EdgeSet { edge, old: None, by })),
+        Fact::Graph(GraphFact::NodeAdded(Box::new(NodeAdded { node, terms, by: by.clone() }))),
+        Fact::Graph(GraphFact::EdgeSet(Box::new(EdgeSet { edge, old: None, by }))),
     ];
     if !wish.instructions.is_empty() {
         let payload = Payload {
@@ -329,9 +365,28 @@ fn spawned(run: &Run, step: StepRef, wish: &SpawnWish, at: Timestamp) -> Result<
             context_ref: None,
         };
         let (report, response) = (false, Expectation::default());
-        facts.push(Fact::HandoffSent(Box::new(HandoffSent { envelope, step: Some(step), report, response })));
+        facts.push(Fact::Graph(GraphFact::HandoffSent(Box::new(HandoffSent {
+            envelope,
+            step: Some(step),
+            report,
+            response,
+        }))));
     }
     Ok(facts)
+}
+
+/// The facts that draw the edge which an agent wishes for.
+fn connected(run: &Run, step: StepRef, wish: &EdgeInput) -> Result<Vec<Fact>, String> {
+    let state = run.graph().ok_or("only a graph has nodes")?;
+    let by = state.node(step.node.ok_or("only a node connects others")?)?.terms.label.clone();
+    let id = derived_uuid(&run.id, &["edge", &step.index.to_string()]);
+    let named = |name: &str| find(state, name).map(|(_, node)| node.terms.id.as_str());
+    if let (Ok(from), Ok(to)) = (named(&wish.from), named(&wish.to))
+        && state.edge_between(from, to).is_some()
+    {
+        return Err(format!("there is an edge from {:?} to {:?} already", wish.from, wish.to));
+    }
+    drawn(state, wish, &id, &by).map_err(|problem| problem.message().to_owned())
 }
 
 /// What makes an agent forget its conversation, where nobody says otherwise.
@@ -366,27 +421,39 @@ pub fn answered(run: &Run, wished: &Wished, answered: NodeAnswered, at: Timestam
         }
         (NodeWish::Command { argv, .. }, _) => text.push_str(&format!("\ncommand: {}", contract::policy::join(argv))),
         (NodeWish::Spawn(wish), _) => text.push_str(&format!("\nspawn: {}", wish.label)),
+        (NodeWish::Edge(wish), _) => text.push_str(&format!("\nedge: {} to {}", wish.from, wish.to)),
     }
     if let Some(reason) = answered.reason.as_deref().filter(|reason| !reason.is_empty()) {
         text.push_str(&format!("\nreason: {reason}"));
     }
     let id = derived_uuid(&run.id, &["answered", &wished.step.index.to_string()]);
-    let spawns = match &wished.wish {
+    let made = match &wished.wish {
         NodeWish::Spawn(wish) if granted => Some(spawned(run, wished.step, wish, at)),
-        _ => None,
+        NodeWish::Edge(wish) if granted => Some(connected(run, wished.step, wish)),
+        NodeWish::Spawn(_) | NodeWish::Edge(_) | NodeWish::Command { .. } => None,
     };
-    if let Some(Err(why)) = &spawns {
+    if let Some(Err(why)) = &made {
         text.push_str(&format!("\nit could not be made: {why}"));
     }
-    let mut facts = vec![Fact::NodeAnswered(Box::new(answered)), system_message(id, place, text, true)];
-    facts.extend(spawns.and_then(Result::ok).into_iter().flatten());
+    let mut facts =
+        vec![Fact::Graph(GraphFact::NodeAnswered(Box::new(answered))), system_message(id, place, text, true)];
+    facts.extend(made.and_then(Result::ok).into_iter().flatten());
     facts
 }
 
 /// Something that norma tells a node.
 pub(super) fn system_message(id: String, node: u32, content: String, starts: bool) -> Fact {
     let (role, by) = (MessageRole::System, NORMA.to_owned());
-    Fact::MessageSent(Box::new(NodeMessage { id, node, role, content, interrupt: false, starts, change: None, by }))
+    Fact::Graph(GraphFact::MessageSent(Box::new(NodeMessage {
+        id,
+        node,
+        role,
+        content,
+        interrupt: false,
+        starts,
+        change: None,
+        by,
+    })))
 }
 
 /// The message that tells a node that a change of it was refused.
@@ -395,7 +462,7 @@ pub(super) fn refusal(run: &RunId, place: u32, change: u32, why: &str) -> Fact {
     let content = format!("Your change was refused and is not part of the run: {why}\nIt is still in your workspace.");
     let (role, by, change) = (MessageRole::System, NORMA.to_owned(), Some(change));
     let told = NodeMessage { id, node: place, role, content, interrupt: false, starts: true, change, by };
-    Fact::MessageSent(Box::new(told))
+    Fact::Graph(GraphFact::MessageSent(Box::new(told)))
 }
 
 /// The permissions of a node that asks for nothing special.

@@ -3,7 +3,7 @@
 
 use crate::workflow::graph::NodeState;
 use contract::view::graph::{Capabilities, GlobalMode, Permissions, PermissionsMode};
-use contract::work::{Constraints, NetworkRight, Rights, ShellRight, TestsPolicy};
+use contract::work::{NetworkRight, Rights, ShellRight, TestsPolicy};
 use contract::{AgentType, Contract, Item, NodeTerms, RepoPath, Scope};
 
 /// Where a node may write: nowhere, or below these paths; below none of them means anywhere.
@@ -27,6 +27,12 @@ pub fn write_roots(terms: &NodeTerms, mode: GlobalMode, contract: &Contract) -> 
     let is_free = write_code && !delegate_only && mode == GlobalMode::Implementation;
     let within = write_within(terms, mode, contract);
     if is_free && within.is_some() { None } else { Some(within.unwrap_or_default()) }
+}
+
+/// What a node may not change of what it may write to: documents, where it changes code only.
+fn denied(terms: &NodeTerms, contract: &Contract) -> Vec<RepoPath> {
+    let only_code = terms.capabilities.write_code && !terms.capabilities.write_docs;
+    contract.graph.iter().filter(|_| only_code).map(|graph| graph.docs_root.clone()).collect()
 }
 
 /// Whether a node may write anywhere, for whoever has no contract at hand but where documents are.
@@ -98,30 +104,21 @@ pub fn item(contract: &Contract, node: &NodeState, mode: GlobalMode, number: usi
     let terms = &node.terms;
     let allowed = write_within(terms, mode, contract);
     let graph = contract.graph.as_ref();
+    let goal = if contract.goal.is_empty() { terms.label.clone() } else { contract.goal.clone() };
+    let (id, timeout_ms) = (format!("{}-{number}", slug(&terms.label)), u64::from(contract.limits.step_seconds) * 1000);
     Item {
-        id: format!("{}-{number}", slug(&terms.label)),
         agent_id: terms.id.clone(),
         role: terms.role_template.as_str().to_ascii_uppercase(),
-        worker: terms.worker.clone(),
-        goal: if contract.goal.is_empty() { terms.label.clone() } else { contract.goal.clone() },
-        needs: Vec::new(),
         read_only: allowed.is_none(),
-        scope: Scope { allowed_paths: allowed.unwrap_or_default(), ..contract.scope.clone() },
+        scope: Scope {
+            allowed_paths: allowed.unwrap_or_default(),
+            denied_paths: denied(terms, contract),
+            ..contract.scope.clone()
+        },
         rights: Rights { shell: shell(terms), network: NetworkRight::Deny, mcp_tools: Vec::new() },
-        input_files: Vec::new(),
-        output_files: Vec::new(),
-        artifacts: Vec::new(),
         tests: graph.map(|graph| graph.tests.clone()).unwrap_or_default(),
         tests_policy: TestsPolicy::Guarded,
-        constraints: Constraints::default(),
-        timeout_ms: u64::from(contract.limits.step_seconds) * 1000,
-        retries: 0,
-        retry_backoff_ms: 0,
-        output_schema: None,
-        forbidden_actions: Vec::new(),
-        audit_only: false,
-        thread: None,
-        submitted: contract.digest(),
+        ..Item::of_run(id, terms.worker.clone(), goal, timeout_ms, contract.digest())
     }
 }
 

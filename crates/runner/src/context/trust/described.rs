@@ -1,6 +1,7 @@
 //! What settings would have run and what they allow, for whoever is to trust them.
 
 use crate::Settings;
+use crate::context::policy::policy_path;
 use contract::{Backend, printable};
 use store::Layout;
 
@@ -11,7 +12,7 @@ impl Settings {
     /// The files that trust is about, for people.
     pub fn files(&self, layout: &Layout) -> String {
         let changed = self.policies.changed();
-        let policies: Vec<String> = changed.keys().map(|name| layout.shown(&layout.policies().join(name))).collect();
+        let policies: Vec<String> = changed.keys().map(|name| layout.shown(&policy_path(layout, name))).collect();
         let config = layout.shown(&self.path);
         if policies.is_empty() { config } else { format!("{config} with {}", policies.join(" and ")) }
     }
@@ -26,6 +27,8 @@ impl Settings {
         };
         let confined = match self.config.sandbox.backend {
             Backend::Native => "in a sandbox",
+            Backend::Microsandbox => "in virtual machines of this machine (microsandbox)",
+            Backend::E2b => "in virtual machines of a service (e2b), TO WHICH THE REPOSITORY'S FILES GO",
             Backend::None => "as you and WITHOUT A SANDBOX",
         };
         let mut text = format!("it would run, {confined}:\n{lines}\nsha256 {}", self.config_digest);
@@ -37,7 +40,7 @@ impl Settings {
     pub fn describe_policies(&self, layout: &Layout) -> String {
         let mut text = String::new();
         for (name, digest) in self.policies.changed() {
-            let path = layout.shown(&layout.policies().join(name));
+            let path = layout.shown(&policy_path(layout, name));
             let differences = self.policies.differences(name);
             text.push_str(&format!("\n{path} is not the built-in one:"));
             for difference in differences.iter().take(DIFFERENCES_MAX) {

@@ -4,6 +4,8 @@
 use super::{Checked, Planned};
 use crate::{Reach, Surveyed};
 use contract::api::{ContractPreview, PreviewAgent, PreviewBase};
+use contract::documents::role_binding::RoleContractSummary;
+use contract::documents::task_contract::resolve_role_of_item;
 use contract::text::{duration, named};
 use contract::work::NetworkRight;
 use contract::{Budgets, printable as safe};
@@ -30,7 +32,9 @@ pub(super) fn budgets_of(typed: &[String], configured: &Budgets, agent: &Surveye
 pub(super) fn preview(planned: &Planned<'_>, checked: &Checked, next: String) -> ContractPreview {
     let Planned { context, preview, agent, .. } = planned;
     let Checked { item, wide, notes } = checked;
-    let model = planned.settings.config.agent(&agent.name).and_then(|agent| agent.model);
+    let worker = planned.settings.config.agent(&agent.name);
+    let role = resolve_role_of_item(item, planned.settings.policies.agent_registry(), worker.as_ref());
+    let model = worker.and_then(|agent| agent.model);
     ContractPreview {
         contract: planned.document.as_object().cloned().unwrap_or_default(),
         base: PreviewBase {
@@ -47,6 +51,7 @@ pub(super) fn preview(planned: &Planned<'_>, checked: &Checked, next: String) ->
         needs_approval: wide.clone(),
         notes: notes.clone(),
         next,
+        role_contract_summary: role.map(RoleContractSummary::from),
     }
 }
 

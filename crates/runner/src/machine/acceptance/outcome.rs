@@ -89,6 +89,7 @@ impl Log<'_> {
             program: None,
             program_sha256: None,
             must_pass: test.must_pass,
+            of_whole: test.of_whole,
             status: TestStatus::of(tried.as_ref().map(|tried| &tried.end)),
             exit_code: tried.as_ref().map(|tried| exit_code(&tried.end)),
             timeout: tried.as_ref().is_some_and(|tried| tried.end == End::WallDeadline),
@@ -104,6 +105,12 @@ impl Log<'_> {
             self.keep(&mut outcome, tried);
         }
         self.acceptance.commands.push(outcome);
+    }
+
+    /// The tests of the whole that have failed.
+    pub(super) fn failed_of_whole(&self) -> Vec<TestCommand> {
+        let failed = self.acceptance.failed_of_whole();
+        self.item.tests.iter().filter(|test| test.of_whole && failed.contains(&&test.argv)).cloned().collect()
     }
 
     /// Adds what a command left to its outcome and to the files.

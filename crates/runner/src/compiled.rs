@@ -26,17 +26,37 @@ pub fn compiled(reader: &Reader, view: &RunView) -> Result<CompileOutput> {
     let turns = turns(&run, view);
     let answered = turns.iter().rev().find(|turn| turn.step.status == StepStatus::Ok);
     let answered = answered.ok_or_else(|| damaged(slug, "no turn of it was answered"))?;
-    let answer = answer(reader, slug, answered)?;
+    let answer = answer_in(reader, slug, answered.dir)?;
+    Ok(CompileOutput::new(answer, transcript_of(reader, &run, view)?))
+}
+
+/// The conversation in which a run has compiled its intent.
+pub(crate) fn transcript_of(reader: &Reader, run: &Run, view: &RunView) -> Result<Transcript> {
+    let slug = &view.run_id;
+    let turns = turns(run, view);
+    let answered = turns.iter().rev().find(|turn| turn.step.status == StepStatus::Ok);
+    let answered = answered.ok_or_else(|| damaged(slug, "no turn of it was answered"))?;
     let step = answered.step;
     let agent = step.agent.ok_or_else(|| damaged(slug, "nobody is on record who answered"))?;
-    let transcript = Transcript {
+    Ok(Transcript {
         run_id: slug.to_string(),
         session_id: step.session_id.clone().unwrap_or_else(|| slug.to_string()),
         agent: agent.as_str().to_owned(),
         model: step.model.clone(),
         text: said(reader, slug, &turns)?,
+    })
+}
+
+/// The answer of a turn, by its directory below the run's.
+pub(crate) fn answer_in(reader: &Reader, slug: &str, dir: &str) -> Result<CompileAnswer> {
+    let bytes = reader.evidence(slug, dir, "output.json")?;
+    let bytes = bytes.ok_or_else(|| damaged(slug, "an answer is not on record"))?;
+    let problems = |problems: Vec<contract::Violation>| {
+        damaged(slug, &problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     };
-    Ok(CompileOutput::new(answer, transcript))
+    let response = AgentResponse::parse(&bytes).map_err(problems)?;
+    let result = response.result.ok_or_else(|| damaged(slug, "an answer has no result"))?;
+    Ok(CompileAnswer::read(result).map_err(problems)?)
 }
 
 /// The patch that came of a session in which an intent was compiled; a run's id stands for a session without a name.
@@ -59,7 +79,7 @@ pub fn patch_of_session(reader: &Reader, session: &str) -> Result<Patch> {
     let turns = turns(&run, &view);
     let answered = turns.iter().filter(is_asked).find(|turn| turn.step.status == StepStatus::Ok);
     match answered {
-        Some(turn) => Ok(answer(reader, &slug, turn)?.patch),
+        Some(turn) => Ok(answer_in(reader, &slug, turn.dir)?.patch),
         None => {
             let message = format!("session {session:?} of run {slug} came to no patch");
             Err(Error::declined(message, format!("see why: norma show {slug}")))
@@ -73,18 +93,6 @@ fn is_compile(run: &Run) -> bool {
         state.item.output_schema.as_ref().is_some_and(|schema| schema.uri == ANSWER_SCHEMA)
     };
     run.items().first().is_some_and(bound)
-}
-
-/// The answer of a turn, checked again as answers are.
-fn answer(reader: &Reader, slug: &str, turn: &Turn<'_>) -> Result<CompileAnswer> {
-    let bytes = reader.evidence(slug, turn.dir, "output.json")?;
-    let bytes = bytes.ok_or_else(|| damaged(slug, "an answer is not on record"))?;
-    let problems = |problems: Vec<contract::Violation>| {
-        damaged(slug, &problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
-    };
-    let response = AgentResponse::parse(&bytes).map_err(problems)?;
-    let result = response.result.ok_or_else(|| damaged(slug, "an answer has no result"))?;
-    Ok(CompileAnswer::read(result).map_err(problems)?)
 }
 
 /// The turns of a run that are over and left something.

@@ -1,0 +1,8 @@
+//! Pipelines: from a sentence to a merged change, with agents that do as they should and with those that do not.
+
+mod fixes;
+mod hostile;
+mod kills;
+mod stories;
+mod whole;
+mod world;
