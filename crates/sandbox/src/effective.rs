@@ -194,8 +194,7 @@ impl Effective {
         let limits = &policy.limits;
         let asked = [
             ("core", 0),
-            // The second the program gets to hear SIGXCPU is the set-up's, not the program's.
-            ("cpu", limits.cpu_seconds + 1),
+            ("cpu", limits.cpu_seconds_of_one()),
             ("data", limits.memory_bytes),
             ("fsize", limits.file_bytes),
             ("nofile", limits.open_files),
@@ -354,7 +353,7 @@ mod tests {
         let policy = sample();
         let limits = [
             ("core", 0),
-            ("cpu", policy.limits.cpu_seconds + 1),
+            ("cpu", policy.limits.cpu_seconds_of_one()),
             ("data", policy.limits.memory_bytes),
             ("fsize", policy.limits.file_bytes),
             ("nofile", policy.limits.open_files),

@@ -246,6 +246,15 @@ pub struct Limits {
     pub open_files: u64,
 }
 
+impl Limits {
+    /// Processor time of any one process, held by the kernel. The kernel counts whole ticks: on a busy machine it counts up
+    /// to a fifth more than a process used, and who it ends is only one of an agent's own programs, so that nobody could
+    /// tell why. So this is behind the limit of the tree, which whoever watches it holds.
+    pub(crate) fn cpu_seconds_of_one(&self) -> u64 {
+        self.cpu_seconds.saturating_add(self.cpu_seconds / 4).saturating_add(1)
+    }
+}
+
 /// A user and a group, as the program sees itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -87,7 +87,8 @@ fn told(edit: &GraphEdit, facts: &[Fact]) -> (String, Value) {
 /// Puts on record what people have answered to the nodes of a run that is carried out.
 pub(super) fn take_answers(host: &Host, slug: &str) -> Result<()> {
     let Some(live) = host.workers.find(slug) else { return Ok(()) };
-    let run = live.settled();
+    // A question can be read, and answered, before it is told: what is told may lack it.
+    let run = live.now();
     for wished in run.graph().into_iter().flat_map(|graph| graph.wishes.values()) {
         let Some(approval) = wished.approval else { continue };
         let Some(answer) = answer_to(&host.state.store, &run, wished, approval)? else { continue };

@@ -74,6 +74,11 @@ impl LiveRun {
         self.shared.settled()
     }
 
+    /// The run with what is on its way to the disk: never behind what anybody can read of it.
+    pub(crate) fn now(&self) -> Run {
+        self.shared.run()
+    }
+
     /// Records facts that depend on the run as it is at that moment, all of them or none.
     pub(crate) fn add(
         &self,

@@ -22,10 +22,6 @@ use crate::proxy::PROXY_PORT;
 /// What a program that could not be executed "ends" with, as a shell would say it.
 const NOT_EXECUTED: i32 = 127;
 
-/// Seconds between the signal that asks a program to end for its processor time and the one that
-/// does not ask.
-const CPU_GRACE_SECONDS: u64 = 1;
-
 /// Becomes the program.
 pub(super) fn become_program(job: &Job, streams: [OwnedFd; 3], control: BorrowedFd<'_>, held: Held) -> ! {
     let (effective, listener) = match confine(&job.policy, streams, held) {
@@ -73,10 +69,9 @@ fn take_streams([stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Result<()> {
 fn limit(policy: &Policy, held: Held) -> io::Result<()> {
     let limits = &policy.limits;
     let most = |most| Rlimit { current: Some(most), maximum: Some(most) };
-    let cpu = Rlimit { current: Some(limits.cpu_seconds), maximum: Some(limits.cpu_seconds + CPU_GRACE_SECONDS) };
     let all = [
         (Resource::Core, most(0)),
-        (Resource::Cpu, cpu),
+        (Resource::Cpu, most(limits.cpu_seconds_of_one())),
         (Resource::Data, most(limits.memory_bytes)),
         (Resource::Fsize, most(limits.file_bytes)),
     ];
