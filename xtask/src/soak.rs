@@ -21,7 +21,7 @@ struct Series {
     variable: Option<(&'static str, &'static str)>,
 }
 
-const SERIES: [Series; 10] = [
+const SERIES: [Series; 11] = [
     Series { name: "crashes", args: &["--test", "crash_points"], tests: &[], variable: None },
     Series {
         name: "syscalls",
@@ -64,6 +64,12 @@ const SERIES: [Series; 10] = [
         name: "graph",
         args: &["--test", "e2e"],
         tests: &["real::kills", "graph::kills"],
+        variable: Some(("NORMA_SOAK", "1")),
+    },
+    Series {
+        name: "agents",
+        args: &["--test", "e2e"],
+        tests: &["real::", "recorded::"],
         variable: Some(("NORMA_SOAK", "1")),
     },
     Series {

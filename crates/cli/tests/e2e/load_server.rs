@@ -14,7 +14,8 @@ pub(crate) fn so_many(few: usize, many: usize) -> usize {
     if is_long() { many } else { few }
 }
 
-fn is_long() -> bool {
+/// Whether somebody has the time.
+pub(crate) fn is_long() -> bool {
     std::env::var_os("NORMA_SOAK").is_some()
 }
 

@@ -34,19 +34,38 @@ pub(crate) struct Lab {
 
 /// A test for each agent of a check that takes one, so that each is found and timed by its name.
 macro_rules! for_each_agent {
-    ($($check:ident),+) => { $(for_each_agent!(@ $check: codex Codex, claude Claude, gemini Gemini, opencode Opencode);)+ };
-    (@ $check:ident: $($name:ident $agent:ident),+) => {
+    ($($check:ident),+) => { $(for_each_agent!(@ $check, true; codex Codex, claude Claude, gemini Gemini, opencode Opencode);)+ };
+    (@ $check:ident, $runs:expr; $($name:ident $agent:ident),+) => {
         mod $check {
             $(
                 #[test]
                 fn $name() {
-                    super::$check(crate::real::Agent::$agent);
+                    if crate::real::runs(crate::real::Agent::$agent, $runs) {
+                        super::$check(crate::real::Agent::$agent);
+                    }
                 }
             )+
         }
     };
 }
 pub(crate) use for_each_agent;
+
+/// The same of a check that only the protocol decides. Gemini and opencode speak the same one, and opencode takes longest to
+/// start: it is left to the long series.
+macro_rules! for_each_protocol {
+    ($($check:ident),+) => { $(crate::real::for_each_agent!(@ $check, crate::load_server::is_long();
+        codex Codex, claude Claude, gemini Gemini, opencode Opencode);)+ };
+}
+pub(crate) use for_each_protocol;
+
+/// Whether a check is run with an agent; where it is not, that is told.
+pub(crate) fn runs(agent: Agent, all: bool) -> bool {
+    let runs = all || agent != Agent::Opencode;
+    if !runs {
+        not_run::because("opencode speaks the protocol that gemini does; `cargo xtask soak agents` runs it, too");
+    }
+    runs
+}
 
 /// A lab with these agents and one script, called `it`; none if one of them is not installed.
 pub(crate) fn lab(agents: &[Agent], it: impl Into<Play>) -> Option<Lab> {

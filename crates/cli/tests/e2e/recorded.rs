@@ -4,17 +4,16 @@
 use crate::batches::{batch, item, with_worker};
 use crate::environment::{PATCH, TestEnvironment};
 use crate::real::approvals::{answering, asking};
-use crate::real::{self, Agent, Lab, answer, for_each_agent, lab, then_answer, write};
+use crate::real::{self, Agent, Lab, answer, for_each_agent, for_each_protocol, lab, then_answer, write};
 use crate::receipts::verifies_elsewhere;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-for_each_agent!(
-    the_bundle_has_what_was_said,
+for_each_agent!(the_bundle_has_what_was_said, an_agent_works_again_on_what_is_recorded);
+for_each_protocol!(
     show_tells_who_worked,
-    an_agent_works_again_on_what_is_recorded,
     what_a_person_said_is_told_again,
     another_program_is_found_out_and_none_is_said,
     a_role_of_a_loop_works_again_beside_programs_that_do_not

@@ -2,16 +2,15 @@
 //! runs only with an approval.
 
 use super::contracts::task_contract;
-use super::{Agent, Lab, answer, files_with, for_each_agent, lab, shell};
+use super::{Agent, Lab, answer, files_with, for_each_agent, for_each_protocol, lab, shell};
 use crate::environment::{Output, eventually};
 use crate::walls::ask_about_cp;
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-for_each_agent!(
-    what_is_approved_runs,
+for_each_agent!(what_is_approved_runs, what_is_denied_does_not_run);
+for_each_protocol!(
     another_command_is_taken_or_refused_at_once,
-    what_is_denied_does_not_run,
     what_nobody_answers_in_time_is_denied,
     what_policy_forbids_nobody_is_asked,
     where_nothing_is_trusted_every_command_is_asked_about,

@@ -1,11 +1,11 @@
 //! Contracts and batches that a budget stopped, and what continues from there: what succeeded stays done, what an agent was
 //! cut off in is where the next one begins, and what lands is judged whole.
 
-use super::{Agent, Lab, for_each_agent, item, lab, shell, then_answer};
+use super::{Agent, Lab, for_each_protocol, item, lab, shell, then_answer};
 use crate::receipts::verifies_elsewhere;
 use serde_json::{Value, json};
 
-for_each_agent!(a_contract_that_a_budget_stopped_goes_on_with_more);
+for_each_protocol!(a_contract_that_a_budget_stopped_goes_on_with_more);
 
 /// Enough for one call, whatever is said in it.
 const SCARCE: u64 = 100;

@@ -1,15 +1,15 @@
 //! Contracts that real agents fulfil: what lands, what is kept of it, and what the agent never gets to see.
 
-use super::{Agent, KEY, Lab, answer, files_with, for_each_agent, item, lab, shell, then_answer, write};
+use super::{
+    Agent, KEY, Lab, answer, files_with, for_each_agent, for_each_protocol, item, lab, shell, then_answer, write,
+};
 use scripted_model::Step;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
 
-for_each_agent!(
-    lands_a_file,
-    carries_out_a_task_contract,
-    continues_the_conversation_that_a_contract_names,
+for_each_agent!(lands_a_file, carries_out_a_task_contract, continues_the_conversation_that_a_contract_names);
+for_each_protocol!(
     lands_a_file_without_commands,
     lands_a_file_where_nobody_is_asked,
     starts_in_the_directory_that_it_is_given

@@ -1,15 +1,12 @@
 //! A change that is done is not lost to the form of its answer, nor to a denial: the agent is asked once more, where it is.
 
 use super::approvals::{answering, denying};
-use super::{Agent, answer, for_each_agent, item, lab, then_answer, write};
+use super::{Agent, answer, for_each_agent, for_each_protocol, item, lab, then_answer, write};
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-for_each_agent!(
-    words_are_followed_by_an_answer,
-    a_fence_around_the_answer_is_no_part_of_it,
-    what_was_made_before_a_denial_lands
-);
+for_each_agent!(words_are_followed_by_an_answer);
+for_each_protocol!(a_fence_around_the_answer_is_no_part_of_it, what_was_made_before_a_denial_lands);
 
 /// What norma noticed in the only turn of the newest run.
 #[track_caller]

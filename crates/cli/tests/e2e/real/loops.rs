@@ -1,10 +1,11 @@
 //! plan → do → check → act, every role filled by the same real agent: it plans, looks, finds fault, edits, and looks again.
 
-use super::{Agent, KEY, Lab, answer, files_with, for_each_agent, lab, then_answer, write};
+use super::{Agent, KEY, Lab, answer, files_with, for_each_agent, for_each_protocol, lab, then_answer, write};
 use scripted_model::Step;
 use serde_json::{Value, json};
 
-for_each_agent!(a_goal_is_reached_in_two_rounds, words_instead_of_an_answer_are_a_protocol_error);
+for_each_agent!(a_goal_is_reached_in_two_rounds);
+for_each_protocol!(words_instead_of_an_answer_are_a_protocol_error);
 
 /// In the prompt, where the step directory is named.
 const STEP_DIR: &str = "{after:the only other place you may write}";

@@ -1,7 +1,7 @@
 //! Runs that end before their agent does: somebody cancels, norma itself is killed, or a budget is used up. Nothing of the
 //! agent continues.
 
-use super::{Agent, Lab, for_each_agent, item, lab, shell, then_answer, write};
+use super::{Agent, Lab, for_each_agent, for_each_protocol, item, lab, shell, then_answer, write};
 use crate::environment::{Running, eventually};
 use scripted_model::Step;
 use serde_json::{Value, json};
@@ -10,9 +10,9 @@ use std::time::Instant;
 for_each_agent!(
     a_canceled_agent_is_gone,
     a_killed_norma_is_resumed_and_lands,
-    an_interrupted_agent_goes_on_where_it_was,
-    a_used_up_budget_ends_the_calls
+    an_interrupted_agent_goes_on_where_it_was
 );
+for_each_protocol!(a_used_up_budget_ends_the_calls);
 
 /// A command that is found among all processes, and that nobody waits for.
 const SLEEP: &str = "sleep 86399";

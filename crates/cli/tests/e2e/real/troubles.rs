@@ -1,15 +1,12 @@
 //! Models that do not answer as they should: every trouble ends in its own reason within its deadline, and whatever the
 //! agent had written by then lands nowhere.
 
-use super::{Agent, for_each_agent, item, lab, then_answer, write};
+use super::{Agent, for_each_agent, for_each_protocol, item, lab, then_answer, write};
 use scripted_model::{Script, Step};
 use serde_json::{Value, json};
 
-for_each_agent!(
-    every_trouble_has_its_reason,
-    a_limit_holds_the_run_until_it_is_over,
-    a_limit_in_the_middle_of_a_turn_is_waited_out
-);
+for_each_agent!(every_trouble_has_its_reason);
+for_each_protocol!(a_limit_holds_the_run_until_it_is_over, a_limit_in_the_middle_of_a_turn_is_waited_out);
 
 /// Silence that is taken for a hang.
 const IDLE_SECONDS: u32 = 20;
