@@ -842,6 +842,7 @@ impl Fact {
             Fact::PatchApplied(applied) => Some((change(applied.change), applied.evidence)),
             Fact::ChangeDropped(dropped) => Some((change(dropped.change), dropped.evidence)),
             Fact::ItemEnded(ended) => Some((change(ended.change), ended.evidence)),
+            Fact::Pipeline(PipelineFact::LineMoved(moved)) => Some((moved.dir(), moved.evidence)),
             _ => None,
         }
     }

@@ -27,6 +27,9 @@ pub const CONTRACTS_MAX: usize = 256;
 /// How many times a change that failed is fixed, where no contract says it.
 pub const FIXES: u32 = 2;
 
+/// How the names of directories begin that keep both sides of a conflict with the user's branch.
+pub const CONFLICT_DIR: &str = "conflict-";
+
 /// Longest contract in its one spelling: a line of the log has a limit, and holds its item beside it.
 pub const CONTRACT_BYTES_MAX: usize = 64 << 10;
 
@@ -168,6 +171,39 @@ pub struct FailedEvidence {
     pub sha256: Digest,
 }
 
+/// A result that commits of the user's branch are in the way of: it is put on them, but for the paths that both changed in ways that
+/// cannot be merged. Those are as the branch has them, until whoever owns them has made its change again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LineMoved {
+    /// Which conflict of the run it is, from 1; its directory is `conflict-NNN`.
+    pub conflict: u32,
+    /// Where the run's line ended.
+    pub from: ItemBase,
+    /// The commit of the branch that it stands on from now on.
+    pub onto: ItemBase,
+    /// Where it ends now.
+    pub head: ItemBase,
+    /// The place of the task that the paths belong to.
+    pub owner: u32,
+    /// What cannot be merged, as far as it fits.
+    pub findings: Vec<String>,
+    /// The digest of the list of files in its directory.
+    pub evidence: Digest,
+}
+
+impl LineMoved {
+    /// The directory of a conflict, below the run's. It is no directory among others, so that recovery finds what was left of one.
+    pub fn dir_of(conflict: u32) -> String {
+        format!("{CONFLICT_DIR}{conflict:03}")
+    }
+
+    /// Where both sides are kept, below the run's directory.
+    pub fn dir(&self) -> String {
+        LineMoved::dir_of(self.conflict)
+    }
+}
+
 /// What a reviewer said of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -272,11 +308,22 @@ pub enum PipelineFact {
     /// Every part is there: the tests of the contract that they are parts of are run on what they came to, as an item that nobody
     /// works on.
     WholeAsked(Box<ItemAdded>),
+    /// What the run has made is put on commits that are in its way, as far as that goes; the rest is fixed by whoever owns it.
+    LineMoved(Box<LineMoved>),
+    /// It is not fixed any more: the run's line is as it was before.
+    LineRestored {
+        /// The place of the item that failed last.
+        item: u32,
+        /// Where the line ends.
+        head: ItemBase,
+        /// What came of the fixes.
+        why: String,
+    },
 }
 
 impl PipelineFact {
     /// The type words of all of them, in order.
-    pub(crate) const KINDS: [&str; 10] = [
+    pub(crate) const KINDS: [&str; 12] = [
         "STATE_TRANSITION",
         "contract_made",
         "review_asked",
@@ -287,6 +334,8 @@ impl PipelineFact {
         "FIX_LOOP_ATTEMPT",
         "FIX_LOOP_EXHAUSTED",
         "whole_asked",
+        "line_moved",
+        "line_restored",
     ];
 
     /// The item that becomes part of the run by it.
@@ -307,11 +356,13 @@ impl PipelineFact {
             | PipelineFact::ReviewerGateResult { item, .. }
             | PipelineFact::TestResult { item, .. }
             | PipelineFact::FixLoopTriggered { item, .. }
-            | PipelineFact::FixLoopExhausted { item, .. } => *item,
+            | PipelineFact::FixLoopExhausted { item, .. }
+            | PipelineFact::LineRestored { item, .. } => *item,
             PipelineFact::ReviewResult(given) => given.item,
             PipelineFact::ContractMade(made) => made.added.index,
             PipelineFact::FixLoopAttempt(fix) => fix.contract.added.index,
             PipelineFact::WholeAsked(added) => added.index,
+            PipelineFact::LineMoved(moved) => moved.owner,
         }
     }
 
@@ -337,6 +388,10 @@ impl PipelineFact {
                 format!("{task_id} is not fixed any more, after {attempts} attempt(s)")
             }
             PipelineFact::WholeAsked(added) => format!("{} is tested as a whole", added.item.id),
+            PipelineFact::LineMoved(moved) => {
+                format!("Commit {} is in the way: {}", moved.onto.commit, moved.findings.join("; "))
+            }
+            PipelineFact::LineRestored { why, .. } => format!("The conflict stays: {why}"),
         }
     }
 
@@ -346,7 +401,9 @@ impl PipelineFact {
             PipelineFact::ReviewerGateResult { passed: false, .. } | PipelineFact::FixLoopExhausted { .. } => {
                 Some("error")
             }
-            PipelineFact::FixLoopTriggered { .. } => Some("warn"),
+            PipelineFact::FixLoopTriggered { .. } | PipelineFact::LineMoved(_) | PipelineFact::LineRestored { .. } => {
+                Some("warn")
+            }
             PipelineFact::ReviewResult(given) if given.verdict != ReviewVerdict::Pass => Some("warn"),
             _ => None,
         }

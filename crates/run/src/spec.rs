@@ -231,9 +231,9 @@ impl Run {
             (spec.skeleton, spec.notes) = (Some(skeleton), cut(&format!("{told}{}", spec.notes)));
         }
         let task = state.task(place).ok()?;
-        if let (Some(told), Some(failed)) = (pipeline::told::fixing(state, task), task.fixes) {
+        if let (Some(told), Some(dir)) = (pipeline::told::fixing(state, task), pipeline::told::evidence_dir(task)) {
             spec.notes = cut(&told);
-            spec.look_back = LookBack { dirs: vec![pipeline::told::evidence_dir(failed)], earlier: 0 };
+            spec.look_back = LookBack { dirs: vec![dir], earlier: 0 };
         }
         Some(spec)
     }

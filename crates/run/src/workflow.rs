@@ -78,7 +78,7 @@ impl Flow {
     }
 
     /// Applies a fact that only reviews and pipelines have.
-    pub(crate) fn apply_pipeline(&mut self, core: &Core, started: &RunStarted, fact: &PipelineFact) -> Outcome {
+    pub(crate) fn apply_pipeline(&mut self, core: &mut Core, started: &RunStarted, fact: &PipelineFact) -> Outcome {
         match self {
             Flow::Pipeline(state) => state.apply(core, started, fact),
             _ => self.batch()?.review(fact),
@@ -283,6 +283,10 @@ impl Flow {
     pub(crate) fn has_changed(&self, core: &Core, started: &RunStarted) -> bool {
         match self {
             Flow::Pdca(_) => core.tree != started.base.tree,
+            // On a commit of the user's branch, a line may end with what that has already.
+            Flow::Pipeline(_) if core.line.base.commit != started.base.commit => {
+                core.line.head.tree != core.line.base.tree
+            }
             Flow::Batch(_) | Flow::Graph(_) | Flow::Intent(_) | Flow::Pipeline(_) => {
                 core.line.head.commit != started.base.commit
             }
@@ -382,7 +386,7 @@ impl Run {
                 matches!(self.next(), Due::Change { change: due, step: by } if due == *change && by.index == *step)
             }
             Fact::ItemEnded(ended) if ended.commit.is_some() => self.may_land(ended.item),
-            Fact::LandingStarted(_) => self.next() == Due::Land,
+            Fact::LandingStarted(_) | Fact::Pipeline(PipelineFact::LineMoved(_)) => self.next() == Due::Land,
             Fact::RunWaiting(wait) => match wait.reasons == self.started.contract.approval_for {
                 true => self.next() == Due::Approval,
                 false => self.may_ask_about_change(),

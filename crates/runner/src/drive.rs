@@ -2,6 +2,7 @@
 //! a fact, and nobody is told of it (progress), before it is durable. Who asks is the host, for all its runs
 //! ([`crate::host::workers`]), or somebody who carries out a run alone.
 
+pub(crate) mod conflict;
 mod finish;
 mod intent;
 mod items;

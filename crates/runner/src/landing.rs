@@ -4,10 +4,11 @@
 
 mod merged;
 
-pub(crate) use merged::merged_tree;
+pub(crate) use merged::{merged_spec, merged_tree};
 
 use crate::change::{commit_message, identity};
 use crate::context::policy::Rules;
+use crate::drive::conflict;
 use crate::git::{BranchMove, CommitSpec, ObjectId, Objects, Repository, id, recorded};
 pub(crate) use crate::machine::landing::short_ref;
 use crate::machine::landing::{carry_out, create_branch, described};
@@ -53,13 +54,13 @@ pub(crate) fn land(driver: &mut Driver<'_, '_>) -> Result<()> {
 }
 
 /// Where the result should go, and why it cannot, as far as that is known before anything is tried; none if somebody
-/// asked to stop.
+/// asked to stop, or if somebody is to fix first what is in its way.
 fn plan(driver: &mut Driver<'_, '_>) -> Result<Option<(Landing, Option<String>)>> {
     let mut landing = planned(driver.objects, &driver.run)?;
     for _ in 0..MOVES_MAX {
-        let Some(at) = driver.world.moved_to(&landing)?.filter(|_| landing.checkout) else {
-            return Ok(Some((landing, None)));
-        };
+        let moved = driver.world.moved_to(&landing)?.filter(|_| landing.checkout);
+        // What was put on the branch to be fixed there lands as one commit, without what it went through.
+        let Some(at) = moved.or_else(|| to_squash(&driver.run, &landing)) else { return Ok(Some((landing, None))) };
         let rules = Rules::new(driver.policies, &driver.store.layout, driver.run.started.contract.rules);
         let merging = Merging { objects: driver.objects, run: &driver.run, rules, onto: at };
         let merged = merging.commit(Some(&mut *driver.world))?;
@@ -67,15 +68,28 @@ fn plan(driver: &mut Driver<'_, '_>) -> Result<Option<(Landing, Option<String>)>
             return Ok(None);
         }
         let from = Some(recorded(at));
-        landing = match merged {
-            MergedCommit::Made(commit) => Landing { from, commit: recorded(commit), ..landing },
-            MergedCommit::Declined(why) => {
-                let why = format!("{} has moved meanwhile: {why}", short_ref(&landing.target));
-                return Ok(Some((landing, Some(why))));
+        let why = match merged {
+            MergedCommit::Made(commit) => {
+                landing = Landing { from, commit: recorded(commit), ..landing };
+                continue;
             }
+            MergedCommit::Conflicts(_) if conflict::hand_back(driver, at)? => return Ok(None),
+            MergedCommit::Conflicts(why) => match driver.run.pipeline().and_then(|pipeline| pipeline.given_up()) {
+                Some(tried) => format!("{why} (not fixed: {tried})"),
+                None => why,
+            },
+            MergedCommit::Declined(why) => why,
         };
+        let why = format!("{} has moved meanwhile: {why}", short_ref(&landing.target));
+        return Ok(Some((landing, Some(why))));
     }
     Ok(Some((landing, None)))
+}
+
+/// The commit of the user's branch that a run's line was put on and still ends on as it is.
+fn to_squash(run: &Run, landing: &Landing) -> Option<ObjectId> {
+    let is_line = landing.checkout && landing.commit == run.line().head.commit;
+    (is_line && run.has_moved()).then(|| id(run.ground().commit))
 }
 
 /// Where the result should go, with the commit for it.
@@ -92,7 +106,7 @@ fn planned(objects: &Objects, run: &Run) -> Result<Landing> {
         return Ok(Landing { target: own_branch(&slug), from: None, commit, checkout: false });
     }
     let target = run.started.base.branch.clone().unwrap_or_else(|| "HEAD".to_owned());
-    Ok(Landing { target, from: Some(run.started.base.commit), commit, checkout: true })
+    Ok(Landing { target, from: Some(run.ground().commit), commit, checkout: true })
 }
 
 /// The one commit of a run whose turns made one tree.
@@ -177,14 +191,14 @@ impl Later<'_> {
             commit: recorded(commit),
             checkout: true,
         };
-        let base = id(run.started.base.commit);
+        let base = id(run.ground().commit);
         // Killed between the move and its record: it is there already, and only has to be completed.
         let moved = [Some(result), objects.pinned(&merged_pin(&run.id.slug()))?].contains(&Some(head.commit));
         if moved && let Some(from) = objects.parents_of(head.commit)?.first() {
             let from = if head.commit == result { base } else { *from };
             return Ok(Planned::Ready(landing(from, head.commit)));
         }
-        if head.commit == base {
+        if head.commit == base && !run.has_moved() {
             return Ok(Planned::Ready(landing(base, result)));
         }
         let policies = crate::context::policy::policies_of(run, &store.layout)?;
@@ -200,7 +214,9 @@ impl Later<'_> {
         };
         Ok(match merged {
             MergedCommit::Made(commit) => Planned::Ready(landing(head.commit, commit)),
-            MergedCommit::Declined(why) => Planned::Declined(format!("HEAD has moved: {why}")),
+            MergedCommit::Conflicts(why) | MergedCommit::Declined(why) => {
+                Planned::Declined(format!("HEAD has moved: {why}"))
+            }
         })
     }
 
@@ -234,7 +250,7 @@ fn check_landable(run: &Run, view: &contract::RunView) -> Result<()> {
 
 fn keep_on_branch(user: &Repository, objects: &Objects, run: &Run, commit: ObjectId) -> Result<()> {
     let slug = run.id.slug();
-    let ends = (id(run.started.base.commit), commit);
+    let ends = (id(run.ground().commit), commit);
     create_branch(user, objects, &own_branch(&slug), ends, &format!("norma: result of {slug}")).map(|_| ())
 }
 

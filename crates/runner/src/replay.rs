@@ -13,14 +13,16 @@ mod turns;
 
 use crate::change::{OnTop, diff};
 use crate::context::policy::Rules;
+use crate::drive::conflict::meet;
 use crate::git::Objects;
 use crate::git::{id, recorded};
 use crate::landing::merged_tree;
 use crate::machine::state_hash::Memo;
 use crate::record::Control;
 use crate::{Error, Machine, Result, World};
+use contract::pipeline::LineMoved;
 use contract::replay::{ReplayCheck, ReplayMode, ReplayReport};
-use contract::{Event, Fact, ItemBase, Landing, Policies, Reason, Status};
+use contract::{Event, Fact, ItemBase, Landing, PipelineFact, Policies, Reason, Status};
 use run::{Due, Run};
 use std::path::PathBuf;
 use store::{Reader, Verification, now};
@@ -178,6 +180,9 @@ impl Walk<'_, '_> {
             Fact::LandingStarted(landing) => {
                 tallies.decisions.compare(Some(event.seq), self.landing(landing))?;
             }
+            Fact::Pipeline(PipelineFact::LineMoved(moved)) => {
+                tallies.decisions.compare(Some(event.seq), self.line_moved(moved))?;
+            }
             fact => {
                 if let Some(found) = self.end(fact) {
                     tallies.decisions.compare(Some(event.seq), Ok(found))?;
@@ -196,6 +201,14 @@ impl Walk<'_, '_> {
             Some(from) => merged_tree(self.with.objects, &self.run, id(from))? == OnTop::Tree(recorded(tree)),
         };
         Ok((!same).then(|| found(None, format!("commit {commit} holds another tree"))).into_iter().collect())
+    }
+
+    /// What a run had made is on a commit of the user's branch, but for what conflicts with that.
+    fn line_moved(&self, moved: &LineMoved) -> Result<Vec<Found>> {
+        let met = meet(self.with.objects, &self.run, id(moved.onto.commit))?;
+        let same = met.is_some_and(|met| met.head == moved.head && met.findings() == moved.findings);
+        let what = || format!("commit {} is not what it comes to on {}", moved.head.commit, moved.onto.commit);
+        Ok((!same).then(|| found(None, what())).into_iter().collect())
     }
 
     /// Whether the run ends as its workflow would have it end; none if that is not for the workflow to say. A person, or

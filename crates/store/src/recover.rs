@@ -8,6 +8,7 @@ use crate::evidence::{remove_tree, temporary_name, write_out};
 use crate::log::now;
 use crate::seal::{write_via, write_whole};
 use crate::{Damage, Error, IoContext, Layout, PathLocks, Reader, Result, RunLog, Sign, StepFile, Store, damage, kept};
+use contract::pipeline::CONFLICT_DIR;
 use contract::{
     Audit, CONTRACT_FILE, End, Event, Fact, Manifest, ManifestFile, Reason, SUBMITTED_FILE, Status, StepRef,
 };
@@ -294,7 +295,8 @@ impl Recovering<'_> {
     /// Files under a temporary name are what a crash left of writing one of the run's own.
     fn restore_files(&self, found: &mut Recovery) -> Result<()> {
         for name in names(&self.dir)? {
-            if name.to_string_lossy().contains(".tmp-") {
+            let text = name.to_string_lossy();
+            if text.contains(".tmp-") || self.is_unrecorded_conflict(&text) {
                 remove_tree(&self.dir.join(name))?;
             }
         }
@@ -308,6 +310,13 @@ impl Recovering<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a directory has both sides of a conflict that is not on record: it is looked for again when the run lands.
+    fn is_unrecorded_conflict(&self, name: &str) -> bool {
+        let next = self.run.pipeline().map_or(1, |pipeline| pipeline.next_conflict());
+        let number = name.strip_prefix(CONFLICT_DIR).and_then(|number| number.parse::<u32>().ok());
+        number.is_some_and(|number| number >= next)
     }
 
     /// What the run's facts rely on elsewhere is there as it was committed.

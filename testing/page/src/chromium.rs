@@ -17,6 +17,32 @@ const AT_REST: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How often something that is waited for is looked for.
 const POLL: Duration = Duration::from_millis(50);
+/// How long a click is waited for where it was meant to arrive.
+const ARRIVAL: Duration = Duration::from_secs(1);
+
+/// The middle of an element; or, as text, why nobody could click there now. What lies around it may take its clicks, as a
+/// label does; what lies over it may not.
+const MIDDLE: &str = "(it) => {
+    if (!it) return 'it is not there';
+    if (it.disabled) return 'it is disabled';
+    if (it.getClientRects().length === 0) return 'it is not drawn';
+    it.scrollIntoView({block: 'center'});
+    const box = it.getBoundingClientRect(), at = {x: box.x + box.width / 2, y: box.y + box.height / 2};
+    const hit = document.elementFromPoint(at.x, at.y);
+    if (!hit) return 'it is outside of the screen';
+    return it.contains(hit) || hit.contains(it) ? at : 'it is behind ' + hit.outerHTML.slice(0, 200);
+}";
+
+/// Keeps whether the next click arrives at an element, and where it does otherwise.
+const WATCH_CLICK: &str = "(it) => {
+    const box = it.getBoundingClientRect();
+    const around = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+    const aimed = window.aimed = {hit: null};
+    window.addEventListener('click', ({target}) => {
+        aimed.hit = it.contains(target) || (around === target && target.contains(it)) || target.outerHTML.slice(0, 200);
+    }, {capture: true, once: true});
+}";
+
 /// The program's name in Debian.
 const PROGRAM: &str = "chromium";
 /// Asks nobody anything, keeps nothing, and needs no kernel features: it sees nothing but pages of the tests.
@@ -206,17 +232,47 @@ impl Tab<'_> {
     /// Clicks on what a selector finds, once it is there.
     #[track_caller]
     pub fn click(&self, selector: &str) {
-        let at = self.place(selector);
-        self.mouse("mousePressed", &at);
-        self.mouse("mouseReleased", &at);
+        self.click_on(&found_by(selector));
+    }
+
+    /// Clicks on the element that an expression finds. Whoever sees that nothing was clicked looks where it is now and
+    /// clicks again; what was clicked is never clicked twice.
+    #[track_caller]
+    pub fn click_on(&self, element: &str) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let at = self.place(element);
+            self.eval(&format!("({WATCH_CLICK})({element})"));
+            self.mouse("mousePressed", &at);
+            self.mouse("mouseReleased", &at);
+            let Some(hit) = self.missed() else { return };
+            println!("a click missed {element}: {hit}");
+            assert!(Instant::now() < until, "it is never hit: {element}");
+        }
+    }
+
+    /// What was clicked in place of what was meant; none if the click has arrived there.
+    fn missed(&self) -> Option<String> {
+        let until = Instant::now() + ARRIVAL;
+        loop {
+            // A page that was left has nothing of what was watched in it: the click has arrived.
+            let seen = self.try_eval("window.aimed ? window.aimed.hit : true").unwrap_or_default();
+            if seen == Value::Bool(true) {
+                return None;
+            }
+            if Instant::now() > until {
+                return Some(seen.as_str().unwrap_or("nothing was clicked").to_owned());
+            }
+            std::thread::sleep(POLL);
+        }
     }
 
     /// Drags what one selector finds to what another one does.
     #[track_caller]
     pub fn drag(&self, from: &str, to: &str) {
-        let at = self.place(from);
+        let at = self.place(&found_by(from));
         self.mouse("mousePressed", &at);
-        let at = self.place(to);
+        let at = self.place(&found_by(to));
         self.mouse("mouseReleased", &at);
     }
 
@@ -224,7 +280,9 @@ impl Tab<'_> {
     #[track_caller]
     pub fn fill(&self, selector: &str, text: &str) {
         self.click(selector);
-        self.eval(&format!("document.querySelector({}).select()", quoted(selector)));
+        let field = found_by(selector);
+        self.until(&format!("document.activeElement === {field}"));
+        self.eval(&format!("{field}.select()"));
         self.ask("Input.insertText", &json!({"text": text}));
     }
 
@@ -291,15 +349,10 @@ impl Tab<'_> {
         answer["data"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// Moves the mouse onto the middle of something; answers where that is.
+    /// Moves the mouse onto the middle of an element that can be clicked; answers where that is.
     #[track_caller]
-    fn place(&self, selector: &str) -> Value {
-        let found = quoted(selector);
-        self.until(&format!("document.querySelector({found}) !== null"));
-        let at = self.at_rest(&format!(
-            "(() => {{ const it = document.querySelector({found}); it.scrollIntoView({{block: 'center'}});
-               const box = it.getBoundingClientRect(); return {{x: box.x + box.width / 2, y: box.y + box.height / 2}}; }})()"
-        ));
+    fn place(&self, element: &str) -> Value {
+        let at = self.at_rest(&format!("({MIDDLE})({element})"));
         self.mouse("mouseMoved", &at);
         at
     }
@@ -310,11 +363,14 @@ impl Tab<'_> {
         let (until, mut last, mut same) = (Instant::now() + PATIENCE, Value::Null, 0);
         loop {
             let at = self.try_eval(expression).unwrap_or_default();
-            same = if !at.is_null() && at == last { same + 1 } else { 0 };
+            same = if at.is_object() && at == last { same + 1 } else { 0 };
             if same == AT_REST {
                 return at;
             }
-            assert!(Instant::now() < until, "it never comes to rest: {expression}");
+            if Instant::now() > until {
+                let shown = self.try_eval("document.body.innerText").unwrap_or_default();
+                panic!("it never comes to rest: {expression}: {at}\n{}", shown.as_str().unwrap_or_default());
+            }
             last = at;
             std::thread::sleep(POLL);
         }
@@ -326,6 +382,11 @@ impl Tab<'_> {
             json!({"type": kind, "x": at["x"], "y": at["y"], "button": "left", "buttons": buttons, "clickCount": 1});
         self.ask("Input.dispatchMouseEvent", &wish);
     }
+}
+
+/// The element that a selector finds, as an expression.
+fn found_by(selector: &str) -> String {
+    format!("document.querySelector({})", quoted(selector))
 }
 
 fn quoted(text: &str) -> String {

@@ -7,7 +7,7 @@ import { api, type Approval, type Change, type Run } from "../api/client";
 import { useApprovals, useChanges, useLanding, useView } from "../api/hooks";
 import { useLiveRun, type Live } from "../api/live";
 import { isOver, money, plain, situation, span, titleOf } from "../api/words";
-import { Act, Copy, Empty, Gates, Problem, State, useNow } from "../parts/small";
+import { Act, Copy, Empty, Gates, Problem, State, useNarrow, useNow } from "../parts/small";
 import { Banner, isTyping } from "../parts/Shell";
 import { fill, text } from "../text";
 import { Inspector } from "../run/Inspector";
@@ -26,8 +26,9 @@ export type Selection = { kind: "node" | "edge"; id: string } | null;
 export default function RunPage({ id, view }: { id: string; view: string }) {
   const live = useLiveRun(id);
   const [, navigate] = useLocation();
+  const isNarrow = useNarrow();
   // A graph needs room: on a phone the same agents are a list.
-  const shown: View = VIEWS.find((it) => it === view) ?? (window.innerWidth < 640 ? "list" : "graph");
+  const shown: View = VIEWS.find((it) => it === view) ?? (isNarrow ? "list" : "graph");
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
       if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;

@@ -1,5 +1,5 @@
 // The small things that every page is made of: state words, gate lights, what agents say, times, errors, confirmations.
-import { useEffect, useRef, useState, type ReactNode } from "react";
+import { useEffect, useRef, useState, useSyncExternalStore, type ReactNode } from "react";
 import { Refused, type GateResult } from "../api/client";
 import { plain, span, toneOf, type Tone } from "../api/words";
 import { fill, text } from "../text";
@@ -77,6 +77,15 @@ export function useNow(every = 1000): number {
   }, [every]);
   return now;
 }
+
+const NARROW = matchMedia("(max-width: 639px)");
+const onNarrow = (tell: () => void) => {
+  NARROW.addEventListener("change", tell);
+  return () => NARROW.removeEventListener("change", tell);
+};
+
+/** Whether the screen is a phone's, also after it was turned or the window was resized. */
+export const useNarrow = () => useSyncExternalStore(onNarrow, () => NARROW.matches);
 
 export function Ago({ at }: { at: string }) {
   const now = useNow(5000);

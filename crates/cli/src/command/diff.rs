@@ -29,7 +29,7 @@ impl Args {
             Err(_) => {
                 let (run, _) = reader.load(&slug)?;
                 let objects = Objects::open_or_create(&layout.git(), &user)?;
-                let (before, after) = run.asked_about().unwrap_or((run.started.base.tree, run.tree()));
+                let (before, after) = run.asked_about().unwrap_or((run.ground().tree, run.tree()));
                 objects.diff_text(id(before), id(after), TEXT_BYTES_MAX)?
             }
         };

@@ -1,5 +1,6 @@
 //! Pipelines: from a sentence to a merged change, with agents that do as they should and with those that do not.
 
+mod conflicts;
 mod fixes;
 mod hostile;
 mod kills;

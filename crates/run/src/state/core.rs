@@ -71,6 +71,8 @@ pub struct Unfinished {
 pub struct Line {
     /// Where it ends.
     pub head: ItemBase,
+    /// What all of it is put on: where the run started, or a commit of the user's branch that was in its way.
+    pub base: ItemBase,
     /// The receipt hash of the change it ends with.
     pub receipt: Option<Digest>,
 }
@@ -133,7 +135,11 @@ impl Core {
             steps: PersistentVec::default(),
             open: Vec::new(),
             tree: started.tree,
-            line: Line { head: started.head(), receipt: started.receipt },
+            line: Line {
+                head: started.head(),
+                base: ItemBase { commit: started.base.commit, tree: started.base.tree },
+                receipt: started.receipt,
+            },
             receipts: Arc::default(),
             landing: None,
             landed: None,

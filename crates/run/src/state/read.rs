@@ -6,8 +6,8 @@ use crate::items::Items;
 use crate::persistent::PersistentVec;
 use crate::workflow::{Flow, pdca};
 use contract::{
-    Addition, AgentConfig, ApprovalId, BudgetExceeded, Digest, Event, Fact, Item, ItemAdded, Landing, StepRef,
-    Timestamp, TreeId, Usage, Verdict,
+    Addition, AgentConfig, ApprovalId, BudgetExceeded, Digest, Event, Fact, Item, ItemAdded, ItemBase, Landing,
+    StepRef, Timestamp, TreeId, Usage, Verdict,
 };
 use std::sync::{Arc, LazyLock};
 
@@ -128,6 +128,16 @@ impl Run {
     /// What was made so far.
     pub fn line(&self) -> &Line {
         &self.core.line
+    }
+
+    /// What its whole change is put on: where it started, or a commit of the user's branch that was in its way.
+    pub fn ground(&self) -> &ItemBase {
+        &self.core.line.base
+    }
+
+    /// Whether that is no longer where it started.
+    pub fn has_moved(&self) -> bool {
+        self.core.line.base.commit != self.started.base.commit
     }
 
     /// The SHA-256 of the receipts of the patches that were applied.

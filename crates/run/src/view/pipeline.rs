@@ -35,7 +35,9 @@ impl Projector {
             | PipelineFact::ReviewerGateResult { .. }
             | PipelineFact::TestResult { .. }
             | PipelineFact::FixLoopTriggered { .. }
-            | PipelineFact::FixLoopExhausted { .. } => {}
+            | PipelineFact::FixLoopExhausted { .. }
+            | PipelineFact::LineMoved(_)
+            | PipelineFact::LineRestored { .. } => {}
         }
     }
 

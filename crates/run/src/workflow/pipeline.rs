@@ -4,6 +4,7 @@
 //!
 //! Here is the state and its part of the law. What is due is in [`due`], what a role is told in [`told`].
 
+mod conflict;
 pub(super) mod due;
 pub mod shown;
 pub(crate) mod told;
@@ -12,7 +13,7 @@ use super::batch;
 use crate::items::{ItemStage, ItemState, Worked};
 use crate::state::{Core, OpenTurn, Outcome, StepRecord, Unfinished};
 use contract::documents::TaskContract;
-use contract::pipeline::{Cause, ContractMade, FixAttempt, Stage, WHOLE_ROLE};
+use contract::pipeline::{Cause, ContractMade, FixAttempt, LineMoved, Stage, WHOLE_ROLE};
 use contract::work::TestStatus;
 use contract::{
     Fact, ItemAdded, ItemEnded, PipelineFact, PipelineTerms, Reason, Role, RunStarted, StepCommitted, StepRef, TurnEnd,
@@ -30,6 +31,8 @@ pub struct State {
     root: Option<Arc<TaskContract>>,
     /// The place of what its parts came to, once its own tests are asked for.
     whole: Option<u32>,
+    /// What of the user's branch was in its way.
+    conflicts: conflict::Conflicts,
 }
 
 /// What an item is to its pipeline.
@@ -45,6 +48,8 @@ pub struct Task {
     pub fix: Option<(Cause, u32)>,
     /// The place of the item that it fixes.
     pub fixes: Option<u32>,
+    /// The conflict with the user's branch that it fixes.
+    pub conflict: Option<Arc<LineMoved>>,
     /// Whether what follows from its end is on record.
     followed: bool,
     /// Why it is to be fixed.
@@ -63,6 +68,7 @@ impl Task {
             original: place,
             fix: None,
             fixes: None,
+            conflict: None,
             followed: false,
             triggered: None,
             fixed_by: None,
@@ -94,7 +100,13 @@ pub fn cause_of(ended: &ItemEnded) -> Option<Cause> {
 /// The law: how facts change the state of a pipeline.
 impl State {
     pub(super) fn new() -> State {
-        State { items: batch::State::new(), tasks: Arc::default(), root: None, whole: None }
+        State {
+            items: batch::State::new(),
+            tasks: Arc::default(),
+            root: None,
+            whole: None,
+            conflicts: conflict::Conflicts::default(),
+        }
     }
 
     /// Takes in an item that the run starts with.
@@ -123,7 +135,7 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn apply(&mut self, core: &Core, started: &RunStarted, fact: &PipelineFact) -> Outcome {
+    pub(crate) fn apply(&mut self, core: &mut Core, started: &RunStarted, fact: &PipelineFact) -> Outcome {
         if core.has_begun_to_land() {
             return Err("a pipeline that begins to land changes no more".into());
         }
@@ -137,23 +149,29 @@ impl State {
                 }
                 Ok(())
             }),
-            PipelineFact::FixLoopTriggered { item, cause, .. } => self.update(*item, |task, item| {
-                let is_so = item.ended().and_then(cause_of) == Some(*cause);
-                match is_so && !task.followed && task.triggered.is_none() && task.stage == Stage::S5 {
-                    true => task.triggered = Some(*cause),
-                    false => return Err("only a task that can be fixed is fixed, once".into()),
-                }
-                Ok(())
-            }),
+            PipelineFact::FixLoopTriggered { item, cause, .. } => {
+                let in_the_way = self.conflict_of(*cause, *item).is_some();
+                self.update(*item, |task, item| {
+                    let failed = item.ended().and_then(cause_of) == Some(*cause) && task.stage == Stage::S5;
+                    match (failed || in_the_way) && !task.followed && task.triggered.is_none() {
+                        true => task.triggered = Some(*cause),
+                        false => return Err("only a task that can be fixed is fixed, once".into()),
+                    }
+                    Ok(())
+                })
+            }
             PipelineFact::FixLoopAttempt(fix) => self.fix(started, fix),
             PipelineFact::FixLoopExhausted { item, .. } => self.update(*item, |task, item| {
-                match item.ended().and_then(cause_of).is_some() && !task.followed {
+                let in_the_way = item.succeeded() && task.triggered == Some(Cause::Conflict);
+                match (in_the_way || item.ended().and_then(cause_of).is_some()) && !task.followed {
                     true => task.followed = true,
                     false => return Err("only a task that can be fixed is given up".into()),
                 }
                 Ok(())
             }),
             PipelineFact::WholeAsked(added) => self.ask_for_whole(core, started, added),
+            PipelineFact::LineMoved(moved) => self.move_line(core, started, moved),
+            PipelineFact::LineRestored { item, head, why } => self.restore_line(core, *item, head, why),
             PipelineFact::ReviewAsked { .. }
             | PipelineFact::ReviewerGateResult { .. }
             | PipelineFact::ReviewResult(_) => self.items.review(fact),
@@ -242,12 +260,14 @@ impl State {
         let failed = self.task(fix.of)?.clone();
         let original = &self.items.items[failed.original as usize].item.id;
         let attempts = failed.fix.map_or(0, |(_, attempt)| attempt);
+        let conflict = self.conflict_of(fix.cause, fix.of);
         let fits = failed.triggered == Some(fix.cause)
             && !failed.followed
             && fix.attempt == attempts + 1
             && fix.parent_task_id == *original
             && contract.parent_task_id.as_ref() == Some(original)
-            && fix.contract.added.item.id == contract.task_id;
+            && fix.contract.added.item.id == contract.task_id
+            && conflict.as_ref().is_none_or(|moved| moved.head == fix.base);
         if !fits {
             return Err("this is not the next fix of its task".into());
         }
@@ -265,6 +285,7 @@ impl State {
         })?;
         self.update(added.index, |task, _| {
             (task.original, task.fix, task.fixes) = (failed.original, Some((fix.cause, fix.attempt)), Some(fix.of));
+            task.conflict = conflict;
             Ok(())
         })
     }
@@ -319,12 +340,15 @@ impl State {
 
     /// What the parts came to, where the tests of the whole fail on it and nobody fixes that any more.
     pub(super) fn failed_whole(&self) -> Option<&ItemState> {
-        let mut place = self.whole.filter(|place| !self.is_resolved(*place))?;
-        while let Some(next) = self.tasks[place as usize].fixed_by {
-            place = next;
-        }
+        let place = self.last_of(self.whole.filter(|place| !self.is_resolved(*place))?);
         let (task, item) = (&self.tasks[place as usize], &self.items.items[place as usize]);
         (item.ended().is_some() && !Self::is_to_follow(task, item)).then_some(&**item)
+    }
+
+    /// The place of the last fix of a task, or its own.
+    pub(super) fn last_of(&self, place: u32) -> u32 {
+        let next = |place: &u32| self.tasks.get(*place as usize).and_then(|task| task.fixed_by);
+        std::iter::successors(Some(place), next).last().unwrap_or(place)
     }
 
     /// The place of what is tested as a whole.
@@ -383,6 +407,7 @@ impl State {
             && self.to_follow().next().is_none()
             && !self.lacks_whole()
             && self.failed_whole().is_none()
+            && self.lost_conflict().is_none()
     }
 
     /// Whether every task came to a good end.

@@ -1,8 +1,9 @@
 //! What stood in the way of a change, with both sides: the lines that it and what had landed before it have made of the same
 //! ones. It is read from the trees that are on record, by the merge that refused it.
 
+use super::merge::Sides;
 use crate::Result;
-use crate::git::{ConflictKind, Merged, Objects, id};
+use crate::git::{Conflict, ConflictKind, Merged, Objects, id};
 use contract::receipt::ReceiptGit;
 use contract::{TreeId, printable};
 use serde::Serialize;
@@ -39,14 +40,19 @@ pub struct Sided {
 /// What stood in the way of putting a change on a tree; nothing where nothing did.
 pub fn conflicts(objects: &Objects, git: &ReceiptGit, theirs: TreeId) -> Result<Vec<Conflicting>> {
     let Some(ours) = git.candidate_tree else { return Ok(Vec::new()) };
-    let base = git.base_tree;
-    let Merged::Conflicts(found) = objects.merge(id(base), id(ours), id(theirs))? else { return Ok(Vec::new()) };
+    let sides = Sides { base: git.base_tree, ours, theirs };
+    let Merged::Conflicts(found) = objects.merge(id(sides.base), id(ours), id(theirs))? else { return Ok(Vec::new()) };
+    both_sides(objects, sides, found)
+}
+
+/// Both sides of what cannot be merged, as far as they are shown.
+pub(crate) fn both_sides(objects: &Objects, sides: Sides, found: Vec<Conflict>) -> Result<Vec<Conflicting>> {
     let mut all = Vec::new();
     for conflict in found.into_iter().take(SHOWN_MAX) {
         let mut parts = Vec::new();
         if let ConflictKind::Lines(lines) = &conflict.kind {
             let read = |tree: TreeId| text(objects, tree, &conflict.path);
-            let (base, ours, theirs) = (read(base)?, read(ours)?, read(theirs)?);
+            let (base, ours, theirs) = (read(sides.base)?, read(sides.ours)?, read(sides.theirs)?);
             parts.extend(lines.iter().take(SHOWN_MAX).map(|it| Sided {
                 line: it.base.start as u64 + 1,
                 base: cut(&base, &it.base),

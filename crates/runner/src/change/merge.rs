@@ -39,6 +39,26 @@ pub(crate) fn merge(objects: &Objects, rules: u32, sides: Sides) -> Result<OnTop
     })
 }
 
+/// The same where what `ours` has at these paths is left out: they are as `theirs` has them. None where that cannot be merged either.
+pub(crate) fn merge_without(objects: &Objects, rules: u32, sides: Sides, paths: &[Vec<u8>]) -> Result<Option<TreeId>> {
+    let Some(ours) = with_paths_of(objects, sides.ours, sides.base, paths)? else { return Ok(None) };
+    Ok(match merge(objects, rules, Sides { ours, ..sides })? {
+        OnTop::Tree(tree) => Some(tree),
+        // Whatever is left conflicts in its names: a file where there is a directory now.
+        OnTop::Conflicts(_) => None,
+    })
+}
+
+/// A tree that has these paths as another one has them; none where there is no such tree.
+pub(crate) fn with_paths_of(objects: &Objects, tree: TreeId, of: TreeId, paths: &[Vec<u8>]) -> Result<Option<TreeId>> {
+    let mut edits = Vec::with_capacity(paths.len());
+    for path in paths {
+        let entry = objects.tree_entry(id(of), path)?.map(|(mode, id)| Entry { mode, id });
+        edits.push((path.clone(), entry));
+    }
+    Ok(objects.edit(id(tree), &edits).ok().map(recorded))
+}
+
 fn finding(conflict: &Conflict) -> Finding {
     Finding::at(Rule::Conflict, &conflict.path, conflict.kind.to_string())
 }

@@ -22,7 +22,7 @@ pub(crate) use difference::Difference;
 pub(crate) use gates::{Gates, Left, duplicate_of};
 pub(crate) use judge::{OnLine, Tried, TryTests, Verdict, bring_onto_line, judge};
 pub(crate) use judged::Judged;
-pub(crate) use merge::{OnTop, Sides, merge};
+pub(crate) use merge::{OnTop, Sides, merge, merge_without, with_paths_of};
 pub(crate) use patch::{Patched, apply_patch, read_patch};
 pub(crate) use receipt::{Ending, Landed, Made, commit, end, gates_json, receipt, refusals};
 pub(crate) use whole::{commit_message, diff, identity, text_bytes_max};

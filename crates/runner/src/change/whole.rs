@@ -24,7 +24,7 @@ pub(crate) fn commit_message(run: &Run) -> String {
 
 /// The whole change of a run so far, as text and as names.
 pub(crate) fn diff(objects: &Objects, run: &Run) -> Result<(Vec<u8>, Vec<u8>)> {
-    let (old, new) = (id(run.started.base.tree), id(run.tree()));
+    let (old, new) = (id(run.ground().tree), id(run.tree()));
     if old == new {
         return Ok((Vec::new(), Vec::new()));
     }

@@ -2,8 +2,8 @@
 //! on the run's line since; and what follows from what has happened is put on record.
 
 use crate::Result;
-use crate::change::{OnTop, Sides, merge};
-use crate::git::{Entry, Objects, id, recorded};
+use crate::change::{OnTop, Sides, merge, merge_without};
+use crate::git::Objects;
 use crate::record::{Driver, Pending, Stop, approval};
 use crate::turn;
 use contract::graph::{NodeAsked, NodeMessage, PhaseChanged};
@@ -151,18 +151,9 @@ fn without_conflicts(objects: &Objects, run: &Run, sides: Sides, found: &[Findin
     if found.iter().any(|finding| finding.path_hex.is_some()) {
         return Ok((sides.theirs, named));
     }
-    let mut back = Vec::with_capacity(named.len());
-    for path in named.iter().map(|name| name.as_bytes().to_vec()) {
-        let entry = objects.tree_entry(id(sides.base), &path)?.map(|(mode, id)| Entry { mode, id });
-        back.push((path, entry));
-    }
-    let Ok(ours) = objects.edit(id(sides.ours), &back) else { return Ok((sides.theirs, named)) };
-    let sides = Sides { ours: recorded(ours), ..sides };
-    Ok(match merge(objects, run.started.contract.rules, sides)? {
-        OnTop::Tree(tree) => (tree, named),
-        // Whatever is left conflicts in its names: a file where there is a directory now.
-        OnTop::Conflicts(_) => (sides.theirs, named),
-    })
+    let paths: Vec<Vec<u8>> = named.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let tree = merge_without(objects, run.started.contract.rules, sides, &paths)?;
+    Ok((tree.unwrap_or(sides.theirs), named))
 }
 
 /// Puts on record what follows, or asks what a node wished for, if that is still due.

@@ -1,6 +1,7 @@
 //! What follows from the end of a pipeline's task: the contracts that a role wrote become items, and what failed becomes the
 //! contract of a fix, made from evidence and never from what somebody said.
 
+use super::conflict;
 use super::judging::with_gates;
 use crate::change::contracts::{self, Part, document, root_tests};
 use crate::change::{OnTop, Sides, merge};
@@ -15,6 +16,7 @@ use contract::{Addition, Digest, Fact, Item, ItemAdded, PipelineFact, PipelineTe
 use run::Run;
 use run::gate::test_files::only_looks;
 use run::workflow::pipeline::{State, Task, cause_of};
+use std::sync::Arc;
 use store::Attached;
 
 /// Puts on record what follows from the end of a task, unless somebody has.
@@ -23,6 +25,7 @@ pub(super) fn follow_up(driver: &mut Driver<'_, '_>, place: u32) -> Result<()> {
     let Some((state, terms)) = of(&driver.run) else { return Ok(()) };
     let Ok(task) = state.task(place).cloned() else { return Ok(()) };
     let facts = match &task.contract {
+        _ if state.lost_conflict() == Some(place) => conflict::give_up(&state, place),
         _ if state.lacks_whole() => vec![PipelineFact::WholeAsked(Box::new(whole(driver, &state)?))],
         None => written(driver, place, &terms)?,
         Some(_) => failed(driver, &state, place, &task)?,
@@ -39,22 +42,22 @@ fn of(run: &Run) -> Option<(State, PipelineTerms)> {
     Some((run.pipeline()?.clone(), run.started.contract.pipeline.clone()?))
 }
 
-fn damaged(run: &Run, why: String) -> Error {
+pub(super) fn damaged(run: &Run, why: String) -> Error {
     store::Error::Damaged { log: run.id.slug().to_string(), why }.into()
 }
 
 /// Adds items one after another, each bound to the contract as the one before left it.
-struct Adding {
+pub(super) struct Adding {
     digest: Digest,
     index: u32,
 }
 
 impl Adding {
-    fn to(run: &Run) -> Adding {
+    pub(super) fn to(run: &Run) -> Adding {
         Adding { digest: run.contract_digest(), index: run.items().len() as u32 }
     }
 
-    fn add(&mut self, item: Item) -> ItemAdded {
+    pub(super) fn add(&mut self, item: Item) -> ItemAdded {
         let addition = Addition::new(&self.digest, &item, None);
         self.digest = addition.contract;
         let index = self.index;
@@ -170,10 +173,9 @@ fn looks_only_within(driver: &Driver<'_, '_>, part: &Item, argv: &[String]) -> R
 /// The fix of a task that failed, or that there is none any more.
 fn failed(driver: &mut Driver<'_, '_>, state: &State, place: u32, task: &Task) -> Result<Vec<PipelineFact>> {
     let item = &state.items.items[place as usize];
-    let (Some(ended), Ok(first)) = (item.ended(), state.task(task.original)) else { return Ok(Vec::new()) };
-    let (Some(cause), Some(original)) = (cause_of(ended), &first.contract) else { return Ok(Vec::new()) };
+    let Some(cause) = item.ended().and_then(cause_of) else { return Ok(Vec::new()) };
+    let Some((attempts, original)) = fixes_of(state, task) else { return Ok(Vec::new()) };
     let task_id = original.task_id.clone();
-    let attempts = task.fix.map_or(0, |(_, attempt)| attempt);
     if attempts >= original.timeout_retry.max_retries {
         let tried = run::bounded(tried(state, place));
         return Ok(vec![PipelineFact::FixLoopExhausted { item: place, task_id, attempts, tried }]);
@@ -198,12 +200,15 @@ fn failed(driver: &mut Driver<'_, '_>, state: &State, place: u32, task: &Task) -
 }
 
 /// What was tried of a task, and what came of it, oldest first.
-fn tried(state: &State, place: u32) -> Vec<String> {
+pub(super) fn tried(state: &State, place: u32) -> Vec<String> {
     let mut lines = Vec::new();
     let mut next = Some(place);
     while let Some(place) = next {
         let item = &state.items.items[place as usize];
-        lines.extend(item.ended().map(|ended| format!("{}: {}", item.item.id, ended.message)));
+        lines.extend(item.ended().map(|ended| match ended.message.is_empty() {
+            true => format!("{}: passed", item.item.id),
+            false => format!("{}: {}", item.item.id, ended.message),
+        }));
         next = state.task(place).ok().and_then(|task| task.fixes);
     }
     lines.reverse();
@@ -238,8 +243,14 @@ fn change_dir(place: u32) -> String {
     format!("changes/{:03}", place + 1)
 }
 
+/// How many fixes a task has had, and the contract that says how many it may have.
+pub(super) fn fixes_of<'s>(state: &'s State, task: &Task) -> Option<(u32, &'s Arc<TaskContract>)> {
+    let original = state.task(task.original).ok()?.contract.as_ref()?;
+    Some((task.fix.map_or(0, |(_, attempt)| attempt), original))
+}
+
 /// The contract of a fix: the original's, with what failed as what it is made from.
-fn fix(
+pub(super) fn fix(
     driver: &mut Driver<'_, '_>,
     original: &TaskContract,
     (cause, attempt): (Cause, u32),

@@ -8,7 +8,7 @@ use crate::context::keys::Keys;
 use crate::git::{GitError, Objects, Repository, id};
 use crate::{Error, Result, Trust};
 use contract::bundle::SEAL;
-use contract::{CommitId, Digest, Event, Fact, Receipt};
+use contract::{CommitId, Digest, Event, Fact, PipelineFact, Receipt};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
@@ -100,6 +100,7 @@ fn commits(objects: &Objects, events: &[Event], receipts: &[Kept]) -> Result<Vec
             Fact::RunStarted(started) => names.extend([started.base.commit, started.head().commit]),
             Fact::ItemEnded(ended) => names.extend(ended.commit),
             Fact::Landed(landing) => drop(names.insert(landing.commit)),
+            Fact::Pipeline(PipelineFact::LineMoved(moved)) => names.extend([moved.onto.commit, moved.head.commit]),
             _ => {}
         }
     }

@@ -72,7 +72,7 @@ fn trees(run: &Run, events: &[Event], is_sealed: bool) -> Trees {
             _ => {}
         }
     }
-    let mut trees = Trees { needed: vec![(run.started.base.tree, run.tree())], refused: Vec::new() };
+    let mut trees = Trees { needed: vec![(run.ground().tree, run.tree())], refused: Vec::new() };
     for (index, tree) in made {
         let Some(base) = bases.get(&index) else { continue };
         let of = if is_sealed && !succeeded.contains(&index) { &mut trees.refused } else { &mut trees.needed };

@@ -26,14 +26,16 @@ pub(super) struct Merging<'m> {
 pub(super) enum MergedCommit {
     /// It is judged, and pinned.
     Made(ObjectId),
-    /// What speaks against it.
+    /// Both changed the same lines.
+    Conflicts(String),
+    /// What else speaks against it.
     Declined(String),
 }
 
 /// What comes of putting what a run changed on a commit.
 pub(crate) fn merged_tree(objects: &Objects, run: &Run, onto: ObjectId) -> Result<OnTop> {
     let theirs = recorded(objects.tree_of(onto)?);
-    let sides = Sides { base: run.started.base.tree, ours: run.tree(), theirs };
+    let sides = Sides { base: run.ground().tree, ours: run.tree(), theirs };
     merge(objects, run.started.contract.rules, sides)
 }
 
@@ -43,7 +45,7 @@ impl Merging<'_> {
     pub(super) fn commit(&self, world: Option<&mut dyn World>) -> Result<MergedCommit> {
         let tree = match merged_tree(self.objects, self.run, self.onto)? {
             OnTop::Tree(tree) => id(tree),
-            OnTop::Conflicts(findings) => return Ok(MergedCommit::Declined(said(&findings))),
+            OnTop::Conflicts(findings) => return Ok(MergedCommit::Conflicts(said(&findings))),
         };
         let there = self.objects.tree_of(self.onto)?;
         if tree == there {
@@ -56,7 +58,7 @@ impl Merging<'_> {
         if let Some(why) = self.test(world, there, tree)? {
             return Ok(MergedCommit::Declined(why));
         }
-        let commit = self.objects.commit(&self.spec(tree))?;
+        let commit = self.objects.commit(&merged_spec(self.run, self.onto, tree))?;
         self.objects.pin(&merged_pin(&self.run.id.slug()), commit)?;
         Ok(MergedCommit::Made(commit))
     }
@@ -110,23 +112,17 @@ impl Merging<'_> {
         });
         succeeded.map(|state| &*state.item)
     }
+}
 
-    /// One commit on top, dated by the log, so that it is the same commit however often it is made.
-    fn spec(&self, tree: ObjectId) -> CommitSpec {
-        let run = self.run;
-        let mut message = commit_message(run);
-        for ended in run.items().iter().filter_map(|state| state.ended()).filter(|ended| ended.commit.is_some()) {
-            message.push_str(&format!("Norma-Receipt: sha256:{}\n", ended.receipt.sha256));
-        }
-        message.push_str(&format!("{MERGED_TRAILER}{}\n", run.tree()));
-        CommitSpec {
-            tree,
-            parents: vec![self.onto],
-            author: identity(run),
-            seconds: (made_at(run).unix_ms() / 1000) as i64,
-            message,
-        }
+/// What a run has made, as one commit on top of another, dated by the log, so that it is the same commit however often it is made.
+pub(crate) fn merged_spec(run: &Run, onto: ObjectId, tree: ObjectId) -> CommitSpec {
+    let mut message = commit_message(run);
+    for ended in run.items().iter().filter_map(|state| state.ended()).filter(|ended| ended.commit.is_some()) {
+        message.push_str(&format!("Norma-Receipt: sha256:{}\n", ended.receipt.sha256));
     }
+    message.push_str(&format!("{MERGED_TRAILER}{}\n", run.tree()));
+    let seconds = (made_at(run).unix_ms() / 1000) as i64;
+    CommitSpec { tree, parents: vec![onto], author: identity(run), seconds, message }
 }
 
 /// When a run came to what it made: its verdict, or the last turn of its items.

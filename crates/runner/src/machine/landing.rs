@@ -26,7 +26,7 @@ pub(crate) fn short_ref(name: &str) -> &str {
 
 /// Moves refs and files as a landing says. Idempotent.
 pub(crate) fn carry_out(user: &Repository, objects: &Objects, run: &Run, landing: &Landing) -> Result<LandResult> {
-    let from = landing.from.unwrap_or(run.started.base.commit);
+    let from = landing.from.unwrap_or(run.ground().commit);
     let (base, new) = (id(from), id(landing.commit));
     let message = format!("norma: land {}", run.id.slug());
     if !landing.checkout {

@@ -28,7 +28,7 @@ pub(crate) fn list(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
         Ok((run, events))
     })?;
     let comments = app.with_reader(|reader| reader.comments(&slug))?;
-    let (before, after) = run.asked_about().unwrap_or((run.started.base.tree, run.tree()));
+    let (before, after) = run.asked_about().unwrap_or((run.ground().tree, run.tree()));
     let mut changes = Vec::new();
     for (number, event) in ended(&events) {
         let dir = format!("changes/{number:03}");
@@ -70,7 +70,7 @@ pub(crate) fn file(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
         Ok((run, events))
     })?;
     let before = match number {
-        0 => run.asked_about().map_or(run.started.base.tree, |(before, _)| before),
+        0 => run.asked_about().map_or(run.ground().tree, |(before, _)| before),
         _ => {
             let change = ended(&events).into_iter().find(|(ended, _)| *ended == number);
             let end = change.and_then(|(_, event)| event.fact.change_end());

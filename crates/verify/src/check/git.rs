@@ -6,7 +6,8 @@ use super::log::Log;
 use super::receipts::Kept;
 use crate::Found;
 use contract::bundle::MERGED_TRAILER;
-use contract::{CommitId, Fact, ObjectId, TreeId};
+use contract::pipeline::LineMoved;
+use contract::{CommitId, Fact, ObjectId, PipelineFact, TreeId};
 use std::collections::BTreeMap;
 
 /// Every object is what it is called, and every commit has the tree it must have.
@@ -67,6 +68,15 @@ fn expected(log: &Log, receipts: &[Kept<'_>]) -> Vec<Expected> {
                 tree = Some(ended.after);
                 all.push(Expected::new(commit, ended.after, "the commit of a change"));
             }
+            Fact::Pipeline(PipelineFact::LineMoved(moved)) => {
+                let LineMoved { from, onto, head, .. } = &**moved;
+                all.push(Expected::new(onto.commit, onto.tree, "a commit that was in the way"));
+                all.push(Expected::new(head.commit, head.tree, "what was put on it"));
+                let what = "what was put on a commit that was in the way";
+                all.push(Expected { onto: Some(onto.commit), ..Expected::new(head.commit, from.tree, what) });
+                tree = Some(head.tree);
+            }
+            Fact::Pipeline(PipelineFact::LineRestored { head, .. }) => tree = Some(head.tree),
             Fact::Landed(landing) => {
                 let Some(tree) = tree else { continue };
                 let onto = landing.from.filter(|_| base.is_some_and(|base| landing.is_merged(base)));

@@ -55,14 +55,20 @@ fn events(env: &TestEnvironment) -> usize {
 
 #[track_caller]
 fn comes_to_the_same_end(agents: &[(&str, &str)]) {
-    let undisturbed = world(agents);
+    comes_to_the_same_end_in(|| world(agents));
+}
+
+/// The same in repositories that are made like this.
+#[track_caller]
+pub(super) fn comes_to_the_same_end_in(world: impl Fn() -> TestEnvironment) {
+    let undisturbed = world();
     pipeline(&undisturbed);
     let (expected, length) = (ending(&undisturbed), events(&undisturbed));
     holds(&undisturbed);
     for seed in 0..kills() {
         // Knuth's multiplicative hash: spread over the whole run, and the same every time.
         let moment = 1 + (seed.wrapping_add(1).wrapping_mul(2_654_435_761) >> 7) as usize % (length - 1);
-        let env = world(agents);
+        let env = world();
         let running = env.spawn(&["pipeline", "both files say done", "--yes"]);
         let patience = Instant::now() + Duration::from_secs(120);
         while events(&env) < moment && Instant::now() < patience {

@@ -49,15 +49,11 @@ pub(super) fn shows(text: &str) -> String {
 /// Clicks the button, link or tab with this text.
 #[track_caller]
 pub(super) fn click(tab: &Tab<'_>, text: &str) {
-    let mark = format!(
-        "(() => {{ const found = [...document.querySelectorAll('button, a, summary, [role=tab]')]
-            .find((it) => it.innerText.trim() === {} && it.offsetParent !== null && !it.disabled);
-            document.querySelectorAll('[data-clicked]').forEach((it) => it.removeAttribute('data-clicked'));
-            if (found) found.dataset.clicked = '1'; return !!found; }})()",
+    tab.click_on(&format!(
+        "[...document.querySelectorAll('button, a, summary, [role=tab]')]
+            .find((it) => it.innerText.trim() === {} && it.offsetParent !== null && !it.disabled)",
         json!(text)
-    );
-    tab.until(&mark);
-    tab.click("[data-clicked]");
+    ));
 }
 
 /// A repository whose agent `worker` drops the exclamation marks of a file, under a test that wants that.

@@ -19,7 +19,7 @@ pub(in crate::workflow) fn due<'r>(run: &'r Run, state: &'r State, place: u32) -
     if state.items.has_open() {
         return batch::due(run, &state.items, place);
     }
-    if state.to_follow().next().is_some() || state.lacks_whole() {
+    if state.to_follow().next().is_some() || state.lacks_whole() || state.lost_conflict().is_some() {
         return Box::new(std::iter::empty());
     }
     one(if run.has_to_land() { Due::Land } else { end(run, state) })
@@ -30,7 +30,12 @@ pub(in crate::workflow) fn follow_ups<'r>(run: &'r Run, state: &'r State) -> imp
     let goes_on = run.status == Status::Running && run.core.limited.is_none() && run.core.landing.is_none();
     let is_live = goes_on && run.core.landed.is_none() && failure(state).is_none();
     let whole = state.lacks_whole().then(|| (state.items.items.len() as u32).saturating_sub(1));
-    state.to_follow().chain(whole).filter(move |_| is_live).map(|item| Due::FollowUp { item })
+    state
+        .to_follow()
+        .chain(whole)
+        .chain(state.lost_conflict())
+        .filter(move |_| is_live)
+        .map(|item| Due::FollowUp { item })
 }
 
 /// What ends a pipeline before everything in it has ended.
@@ -63,11 +68,8 @@ fn end(run: &Run, state: &State) -> Due {
     }
     // The last word on each task that did not.
     let last = |place: u32| {
-        let mut place = place;
-        while let Some(next) = state.task(place).ok().and_then(|task| task.fixed_by) {
-            place = next;
-        }
-        state.items.items[place as usize].ended().map(|ended| (ended.status, ended.reason, ended.message.clone()))
+        let last = &state.items.items[state.last_of(place) as usize];
+        last.ended().map(|ended| (ended.status, ended.reason, ended.message.clone()))
     };
     let failed: Vec<_> =
         originals().filter(|(place, ..)| !state.is_resolved(*place)).filter_map(|(place, ..)| last(place)).collect();
