@@ -5,7 +5,7 @@
 //! named test is looked for in the sources. The sources are scanned as text, not compiled: comments
 //! and literals are blanked first, so that a test that is commented out or quoted does not count,
 //! and neither does one that is `#[ignore]`d. Tests made by a macro that hides their `fn` are not
-//! seen, but for those that `for_each_agent!` makes; name them out in the open.
+//! seen, but for those that `for_each_agent!` and `for_each_protocol!` make; name them out in the open.
 //!
 //! A statement whose tests all say that they were not run, in the last `cargo xtask test` on this machine, is not held
 //! here: it is counted apart, as vacuous.
@@ -26,7 +26,7 @@ const SOURCES: [&str; 3] = ["crates", "testing", "xtask"];
 const SKIPPED: [&str; 4] = ["target", "node_modules", "benches", "examples"];
 
 /// Makes a test for each real agent of every check that it is given.
-const FOR_EACH_AGENT: &str = "for_each_agent!(";
+const FOR_EACH_AGENT: [&str; 2] = ["for_each_agent!(", "for_each_protocol!("];
 
 /// Checks the page; `--json` makes one JSON document of the counts, also in place of the problems.
 pub(crate) fn check(workspace_root: &Path, flags: &[String]) -> Result<String, Vec<String>> {
@@ -463,9 +463,10 @@ fn test_functions(source: &str) -> Vec<Found> {
     found
 }
 
-/// What is tested once for each real agent: the names in `for_each_agent!(…)`.
+/// What is tested once for each real agent: the names in `for_each_agent!(…)` and its like.
 fn checks_of_agents(code: &str) -> impl Iterator<Item = String> {
-    let lists = code.split(FOR_EACH_AGENT).skip(1).filter_map(|rest| rest.split(')').next());
+    let after = FOR_EACH_AGENT.into_iter().flat_map(|makes| code.split(makes).skip(1));
+    let lists = after.filter_map(|rest| rest.split(')').next());
     lists.flat_map(|list| list.split(',')).map(|name| name.trim().to_owned()).filter(|name| is_name(name))
 }
 

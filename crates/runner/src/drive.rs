@@ -75,7 +75,7 @@ impl Driver<'_, '_> {
             Due::Land => {
                 let lane = self.lane;
                 let _alone = lane.lock().unwrap_or_else(PoisonError::into_inner);
-                landing::land(self)
+                landing::land(self, conflict::hand_back)
             }
             Due::End { status, end, budget } => {
                 let mut facts: Vec<Fact> = budget.map(Fact::BudgetExceeded).into_iter().collect();

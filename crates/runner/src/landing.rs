@@ -8,7 +8,6 @@ pub(crate) use merged::{merged_spec, merged_tree};
 
 use crate::change::{commit_message, identity};
 use crate::context::policy::Rules;
-use crate::drive::conflict;
 use crate::git::{BranchMove, CommitSpec, ObjectId, Objects, Repository, id, recorded};
 pub(crate) use crate::machine::landing::short_ref;
 use crate::machine::landing::{carry_out, create_branch, described};
@@ -23,12 +22,15 @@ use store::{Reader, Store, crash};
 /// How often a result is merged anew because the branch moves while it is being tested.
 const MOVES_MAX: usize = 5;
 
+/// Has somebody fix what conflicts with a commit of the user's branch; false where nobody can.
+type HandBack = fn(&mut Driver<'_, '_>, ObjectId) -> Result<bool>;
+
 /// Lands the result of the run that is being driven: where the contract says, or else on a branch of its own.
-pub(crate) fn land(driver: &mut Driver<'_, '_>) -> Result<()> {
+pub(crate) fn land(driver: &mut Driver<'_, '_>, hand_back: HandBack) -> Result<()> {
     let landing = match driver.run.landing() {
         Some(landing) => landing.clone(),
         None => {
-            let Some((landing, objection)) = plan(driver)? else { return Ok(()) };
+            let Some((landing, objection)) = plan(driver, hand_back)? else { return Ok(()) };
             driver.record(vec![Fact::LandingStarted(landing.clone())], Vec::new())?;
             if let Some(why) = objection {
                 return driver.record(vec![Fact::LandingDeclined(LandingDeclined { why })], Vec::new());
@@ -55,7 +57,7 @@ pub(crate) fn land(driver: &mut Driver<'_, '_>) -> Result<()> {
 
 /// Where the result should go, and why it cannot, as far as that is known before anything is tried; none if somebody
 /// asked to stop, or if somebody is to fix first what is in its way.
-fn plan(driver: &mut Driver<'_, '_>) -> Result<Option<(Landing, Option<String>)>> {
+fn plan(driver: &mut Driver<'_, '_>, hand_back: HandBack) -> Result<Option<(Landing, Option<String>)>> {
     let mut landing = planned(driver.objects, &driver.run)?;
     for _ in 0..MOVES_MAX {
         let moved = driver.world.moved_to(&landing)?.filter(|_| landing.checkout);
@@ -73,7 +75,7 @@ fn plan(driver: &mut Driver<'_, '_>) -> Result<Option<(Landing, Option<String>)>
                 landing = Landing { from, commit: recorded(commit), ..landing };
                 continue;
             }
-            MergedCommit::Conflicts(_) if conflict::hand_back(driver, at)? => return Ok(None),
+            MergedCommit::Conflicts(_) if hand_back(driver, at)? => return Ok(None),
             MergedCommit::Conflicts(why) => match driver.run.pipeline().and_then(|pipeline| pipeline.given_up()) {
                 Some(tried) => format!("{why} (not fixed: {tried})"),
                 None => why,

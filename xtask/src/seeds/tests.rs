@@ -48,6 +48,7 @@ fn check_found(source: &str, expected: &[(&str, bool)]) {
 #[test]
 fn what_is_checked_for_each_agent_is_a_test() {
     check_found("for_each_agent!(\n    it_lands,\n    it_ends\n);", &[("it_lands", false), ("it_ends", false)]);
+    check_found("for_each_protocol!(it_asks);", &[("it_asks", false)]);
     check_found("// for_each_agent!(it_lands)\nfor_each_agent!(@ $check: codex Codex);", &[]);
 }
 
