@@ -75,7 +75,7 @@ const SERIES: [Series; 11] = [
     Series {
         name: "pipeline",
         args: &["--test", "e2e"],
-        tests: &["pipeline::kills"],
+        tests: &["pipeline::kills", "pipeline::conflicts::one_with", "real::day1::a_story"],
         variable: Some(("NORMA_SOAK", "1")),
     },
 ];

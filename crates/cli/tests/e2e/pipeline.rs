@@ -3,7 +3,7 @@
 mod conflicts;
 mod fixes;
 mod hostile;
-mod kills;
+pub(crate) mod kills;
 mod stories;
 mod whole;
 mod world;

@@ -66,24 +66,33 @@ pub(super) fn comes_to_the_same_end_in(world: impl Fn() -> TestEnvironment) {
     let (expected, length) = (ending(&undisturbed), events(&undisturbed));
     holds(&undisturbed);
     for seed in 0..kills() {
-        // Knuth's multiplicative hash: spread over the whole run, and the same every time.
-        let moment = 1 + (seed.wrapping_add(1).wrapping_mul(2_654_435_761) >> 7) as usize % (length - 1);
+        let moment = moment(seed, length);
         let env = world();
-        let running = env.spawn(&["pipeline", "both files say done", "--yes"]);
-        let patience = Instant::now() + Duration::from_secs(120);
-        while events(&env) < moment && Instant::now() < patience {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        running.signal("KILL");
-        drop(running.wait());
-        // Killed before it began, it is begun again; killed after its end, there is nothing to resume.
-        if env.json(&["runs"]).as_array().is_some_and(Vec::is_empty) {
-            pipeline(&env);
-        } else {
-            env.norma(&["resume", "@last"]);
-        }
+        killed_after(&env, &["pipeline", "both files say done", "--yes"], moment);
         assert_eq!(ending(&env), expected, "killed after event {moment} of {length}");
         holds(&env);
+    }
+}
+
+/// After which event of so many a kill comes. Knuth's multiplicative hash: spread over the whole run, and the same every time.
+pub(crate) fn moment(seed: u64, length: usize) -> usize {
+    1 + (seed.wrapping_add(1).wrapping_mul(2_654_435_761) >> 7) as usize % (length - 1)
+}
+
+/// Starts a run, kills norma after so many of its events, and has it come to its end.
+pub(crate) fn killed_after(env: &TestEnvironment, start: &[&str], moment: usize) {
+    let running = env.spawn(start);
+    let patience = Instant::now() + Duration::from_secs(120);
+    while events(env) < moment && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    running.signal("KILL");
+    drop(running.wait());
+    // Killed before it began, it is begun again; killed after its end, there is nothing to resume.
+    if env.json(&["runs"]).as_array().is_some_and(Vec::is_empty) {
+        env.norma(start);
+    } else {
+        env.norma(&["resume", "@last"]);
     }
 }
 

@@ -3,8 +3,13 @@
 
 use super::{Agent, Lab, answer, lab, shell, then_answer, write};
 use crate::environment::Output;
+use crate::load_server::so_many;
+use crate::pipeline::kills::{killed_after, moment};
 use scripted_model::Step;
 use serde_json::{Value, json};
+
+/// What the library says before anybody works on it.
+const BEFORE: &str = "one\ntwo\nthree";
 
 const GOAL: &str = "SCN=it the library says done";
 
@@ -31,9 +36,44 @@ fn day(worker: Vec<Step>) -> Option<Lab> {
     Some(lab)
 }
 
+/// How a pipeline is started.
+const START: [&str; 11] = [
+    "pipeline",
+    GOAL,
+    "--yes",
+    "--pm",
+    "claude",
+    "--tech-lead",
+    "codex",
+    "--worker",
+    "opencode",
+    "--reviewer",
+    "gemini",
+];
+
 fn pipeline(lab: &Lab) -> Output {
-    let seats = ["--pm", "claude", "--tech-lead", "codex", "--worker", "opencode", "--reviewer", "gemini"];
-    lab.env.norma(&[&["pipeline", GOAL, "--yes"][..], &seats].concat())
+    lab.env.norma(&START)
+}
+
+/// A worker that does what it is told.
+fn happy() -> Vec<Step> {
+    then_answer([write("src/lib.txt", "done\n")])
+}
+
+/// One that also writes where it may not.
+fn outside() -> Vec<Step> {
+    then_answer([write("src/lib.txt", "done\n"), write("README.md", "mine\n")])
+}
+
+/// One whose change fails its test at first.
+fn second_try() -> Vec<Step> {
+    let [first, then] = ["half\n", "done\n"].map(|text| Box::new(write("src/lib.txt", text)));
+    then_answer([Step::Flaky { times: 1, first, then }])
+}
+
+/// One that needs something of a host that is not allowed.
+fn elsewhere() -> Vec<Step> {
+    then_answer([shell("curl -s http://127.0.0.1:9/ && echo done > src/lib.txt")])
 }
 
 fn shown(lab: &Lab) -> Value {
@@ -42,7 +82,7 @@ fn shown(lab: &Lab) -> Value {
 
 #[test]
 fn a_sentence_is_landed_by_four_agents_and_comes_to_the_same_when_it_is_replayed() {
-    let Some(lab) = day(then_answer([write("src/lib.txt", "done\n")])) else { return };
+    let Some(lab) = day(happy()) else { return };
     pipeline(&lab).success();
     assert_eq!(lab.env.git(&["show", "HEAD:src/lib.txt"]), "done");
     let view = shown(&lab);
@@ -56,18 +96,16 @@ fn a_sentence_is_landed_by_four_agents_and_comes_to_the_same_when_it_is_replayed
 
 #[test]
 fn a_write_outside_of_the_scope_is_rolled_back() {
-    let worker = then_answer([write("src/lib.txt", "done\n"), write("README.md", "mine\n")]);
-    let Some(lab) = day(worker) else { return };
+    let Some(lab) = day(outside()) else { return };
     pipeline(&lab).exits(1);
-    assert_eq!(lab.env.git(&["show", "HEAD:src/lib.txt"]), "one\ntwo\nthree");
+    assert_eq!(lab.env.git(&["show", "HEAD:src/lib.txt"]), BEFORE);
     assert!(lab.env.event_types().iter().any(|kind| kind == "policy_violation"));
     assert_eq!(shown(&lab)["fixes"], json!([]));
 }
 
 #[test]
 fn a_fix_succeeds_on_the_second_try() {
-    let [first, then] = ["half\n", "done\n"].map(|text| Box::new(write("src/lib.txt", text)));
-    let Some(lab) = day(then_answer([Step::Flaky { times: 1, first, then }])) else { return };
+    let Some(lab) = day(second_try()) else { return };
     pipeline(&lab).success();
     let view = shown(&lab);
     assert_eq!(
@@ -82,10 +120,29 @@ fn a_fix_succeeds_on_the_second_try() {
 /// What a worker would need from elsewhere does not come, and so its test fails, however often it tries.
 #[test]
 fn a_host_that_is_not_allowed_is_not_reached() {
-    let Some(lab) = day(Vec::new()) else { return };
-    let url = format!("http://127.0.0.1:{}/", lab.server.port());
-    drop(lab);
-    let Some(lab) = day(then_answer([shell(format!("curl -s {url} && echo done > src/lib.txt"))])) else { return };
+    let Some(lab) = day(elsewhere()) else { return };
     pipeline(&lab).exits(1);
-    assert_eq!(lab.env.git(&["show", "HEAD:src/lib.txt"]), "one\ntwo\nthree");
+    assert_eq!(lab.env.git(&["show", "HEAD:src/lib.txt"]), BEFORE);
+}
+
+/// How many events the shortest of these stories has.
+const EVENTS: usize = 40;
+
+/// A norma that is killed at a moment that a seed chooses, and resumed: the story ends as it does undisturbed. One kill of one story
+/// here, five of each in the long series (`cargo xtask soak pipeline`).
+#[test]
+fn a_story_whose_norma_is_killed_ends_as_it_should() {
+    let stories = [(happy(), "done"), (second_try(), "done"), (outside(), BEFORE), (elsewhere(), BEFORE)];
+    for (story, (worker, said)) in stories.into_iter().take(so_many(1, 4)).enumerate() {
+        for seed in 0..so_many(1, 5) as u64 {
+            let Some(lab) = day(worker.clone()) else { return };
+            let moment = moment(seed + 5 * story as u64, EVENTS);
+            killed_after(&lab.env, &START, moment);
+            let found = lab.env.git(&["show", "HEAD:src/lib.txt"]);
+            assert_eq!(found, said, "story {story}, killed after event {moment}");
+            assert_eq!(lab.env.git(&["status", "--porcelain"]), "", "story {story}, killed after event {moment}");
+            lab.env.norma(&["verify", "@last"]).success();
+            assert_eq!(lab.env.json(&["runs"]).as_array().unwrap().len(), 1, "it is the same run");
+        }
+    }
 }
