@@ -94,7 +94,7 @@ impl Cache {
         }
         self.shelf.clear_leftovers()?;
         listing::set_damaged_aside(&self.shelf)?;
-        self.shelf.discard(&name)?;
+        self.shelf.free(&name)?;
         self.make(objects, position, &name, is_secret, progress)?;
         let lost = || GitError::Io {
             action: "use",

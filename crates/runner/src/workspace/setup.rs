@@ -186,7 +186,7 @@ impl SetupLayers {
         let lock = self.shelf.wait_for_making()?;
         self.shelf.clear_leftovers()?;
         listing::set_damaged_aside(&self.shelf)?;
-        self.shelf.discard(&order.name())?;
+        self.shelf.free(&order.name())?;
         let document = Document {
             version: VERSION,
             tree: order.tree.to_string(),

@@ -153,8 +153,20 @@ impl Shelf {
         fs::rename(&lock, &lock_aside).context("rename", &lock)?;
         fs::rename(&from, &to).context("rename", &from)?;
         let document = to.join(DOCUMENT);
-        fs::remove_file(&document).context("remove", &document)?;
+        match fs::remove_file(&document) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("remove", &document),
+            _ => {}
+        }
         self.discard(&aside).map(drop)
+    }
+
+    /// Has a name be free for something new: what is there is removed, or set aside if somebody uses it. A process that another
+    /// thread is about to start counts, too, until it is started: it has the locks of this one. Only for who holds the lock.
+    pub(super) fn free(&self, name: &str) -> Result<(), GitError> {
+        match self.discard(name)? {
+            None if self.dir_of(name).exists() => self.set_aside(name),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn names(&self) -> Result<Vec<String>, GitError> {

@@ -219,6 +219,22 @@ fn a_layer_that_is_not_what_was_made_is_made_anew() {
     assert!(!is_used_after(|files| fs::remove_file(files.join(".git/HEAD")).unwrap()));
 }
 
+/// Whoever uses it keeps what they have.
+#[test]
+fn a_layer_in_use_that_says_nothing_of_itself_makes_way_for_a_new_one() {
+    let world = world();
+    let held = world.stand(world.head());
+    let dir = held.lower[0].parent().unwrap();
+    fs::remove_file(dir.join("layer.json")).unwrap();
+    let inode = |dir: &Path| fs::metadata(dir).unwrap().ino();
+    let before = inode(&held.lower[0]);
+    let again = world.stand(world.head());
+    assert_ne!(inode(&again.lower[0]), before);
+    assert_eq!(fs::read_to_string(again.lower[0].join("src/a.txt")).unwrap(), "one\ntwo\nthree\n");
+    let aside = dir.with_file_name(format!("{}.1", dir.file_name().unwrap().to_str().unwrap()));
+    assert_eq!(inode(&aside.join(held.lower[0].file_name().unwrap())), before);
+}
+
 #[test]
 fn a_damaged_layer_in_use_is_set_aside_until_nobody_uses_it() {
     let world = world();

@@ -140,7 +140,11 @@ fn a_story_whose_norma_is_killed_ends_as_it_should() {
             killed_after(&lab.env, &START, moment);
             let found = lab.env.git(&["show", "HEAD:src/lib.txt"]);
             assert_eq!(found, said, "story {story}, killed after event {moment}");
-            assert_eq!(lab.env.git(&["status", "--porcelain"]), "", "story {story}, killed after event {moment}");
+            assert_eq!(
+                lab.env.git(&["status", "--porcelain", "--untracked-files=no"]),
+                "",
+                "story {story}, killed after event {moment}"
+            );
             lab.env.norma(&["verify", "@last"]).success();
             assert_eq!(lab.env.json(&["runs"]).as_array().unwrap().len(), 1, "it is the same run");
         }
