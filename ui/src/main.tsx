@@ -17,7 +17,7 @@ const RunPage = lazy(() => import("./pages/RunPage"));
 const VerifyPage = lazy(() => import("./pages/VerifyPage"));
 
 const queries = new QueryClient({
-  defaultOptions: { queries: { retry: (count, why) => !(why instanceof Refused) && count < 2, refetchOnWindowFocus: true, staleTime: 500 } },
+  defaultOptions: { queries: { retry: (count, why) => (why instanceof Refused ? why.status === 503 && count < 10 : count < 2), refetchOnWindowFocus: true, staleTime: 500 } },
 });
 
 /** What broke in the page itself is said, and the rest of the page stays. */

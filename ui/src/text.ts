@@ -14,6 +14,7 @@ export const text = {
     changes: "No change yet",
     changesNext: "A change appears here when an agent has made one and the gates have judged it.",
     events: "Nothing has happened yet.",
+    earlier: "Events up to {seq} are not loaded here. All of them: norma events {run}",
     chat: "Nothing was said yet.",
     handoffs: "Nothing was handed over yet.",
     artifacts: "No files yet.",

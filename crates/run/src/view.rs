@@ -11,6 +11,7 @@ mod facts;
 mod graph;
 mod intent;
 mod node;
+mod past;
 mod pipeline;
 mod plan;
 mod session;
@@ -26,6 +27,7 @@ use contract::{AgentConfig, Event, Role, RunId, SessionEvent, StepRef, Timestamp
 pub use graph::graph_node_id;
 pub use intent::{run_name, view_model};
 use node::NodeState;
+pub use past::Past;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -185,23 +187,11 @@ pub fn parts<'e>(id: RunId, root: &str, events: impl IntoIterator<Item = &'e Eve
 
 /// The run as a graph, from its whole log; none if that is empty.
 pub fn graph(id: RunId, root: &str, events: &[Event]) -> Option<RunGraph> {
-    let mut graph = None;
-    for part in parts(id, root, events) {
-        let Some(run) = graph.as_mut() else {
-            if let Part::Head(head) = part {
-                graph = Some(*head);
-            }
-            continue;
-        };
-        match part {
-            Part::Node(node) => drop(run.nodes.insert(node.id.clone(), *node)),
-            Part::Edge(edge) => drop(run.edges.insert(edge.id.clone(), edge)),
-            Part::Artifact(it) => drop(run.artifacts.insert(it.id.clone(), *it)),
-            Part::Head(_) | Part::Asked(_) | Part::Settled(_) | Part::NodeGone(_) | Part::EdgeGone(_) => {}
-        }
+    let mut past = Past::new(id, root);
+    for event in events {
+        past.apply(event);
     }
-    let seq = events.last().map(|event| event.seq);
-    graph.map(|graph: RunGraph| RunGraph { seq, ..graph })
+    past.graph()
 }
 
 /// What an agent is in the middle of, which is on no record: a piece of a message or of a thought. `id` must be one that

@@ -5,13 +5,12 @@
 use crate::problem::{Outcome, Problem};
 use axum::extract::ws::Utf8Bytes;
 use contract::view::stream::StreamEvent;
-use contract::{Event, EventLine, RunId, SessionEvent, Slug, StepRef};
+use contract::{Event, RunId, SessionEvent, Slug, StepRef};
 use run::view::Projector;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use store::Reader;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc as queue, oneshot};
 
@@ -23,8 +22,6 @@ const RECENT_MAX: usize = 512;
 const RECENT_BYTES_MAX: usize = 1 << 20;
 /// How many runs nobody watches are remembered.
 const IDLE_MAX: usize = 32;
-/// How many lines of a log are read at once.
-const PAGE: u64 = 1000;
 
 /// What is told of one fact, all of it at once; of a delta, which is of no fact, without a number.
 #[derive(Debug, Clone)]
@@ -272,58 +269,9 @@ impl Watched {
     }
 }
 
-/// What a run's log tells from after one fact up to another, fact by fact, oldest first; `each` says whether to go on.
-pub(crate) fn history(
-    reader: &Reader,
-    slug: &str,
-    mut projector: Projector,
-    (since, until): (u64, u64),
-    mut each: impl FnMut(u64, Vec<StreamEvent>) -> bool,
-) -> store::Result<Projector> {
-    let mut at = 0;
-    loop {
-        let lines = reader.lines(slug, at, PAGE.min(until.saturating_sub(at)))?;
-        if lines.is_empty() {
-            return Ok(projector);
-        }
-        for line in lines {
-            let event = event_of(slug, &line)?;
-            at = event.seq;
-            if at <= since {
-                projector.skip(&event);
-            } else if !each(at, projector.apply(&event)) {
-                return Ok(projector);
-            }
-        }
-    }
-}
-
 /// The batch of a fact of the past, as it was told.
 pub(crate) fn batch(seq: u64, events: &[StreamEvent]) -> Batch {
     Batch::of(Some(seq), events)
-}
-
-/// A projector at the end of a run's log, and that end.
-pub(crate) fn at_end(reader: &Reader, slug: &str, projector: Projector) -> store::Result<(Projector, u64)> {
-    let mut seq = 0;
-    let mut projector = projector;
-    loop {
-        let lines = reader.lines(slug, seq, PAGE)?;
-        if lines.is_empty() {
-            return Ok((projector, seq));
-        }
-        for line in lines {
-            let event = event_of(slug, &line)?;
-            seq = event.seq;
-            projector.skip(&event);
-        }
-    }
-}
-
-fn event_of(slug: &str, line: &str) -> store::Result<Event> {
-    let damaged = |why: String| store::Error::Damaged { log: slug.to_owned(), why };
-    let line = EventLine::parse(line.as_bytes()).map_err(|problems| damaged(format!("{problems:?}")))?;
-    line.event().map_err(|why| damaged(why.to_string()))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod hub;
 mod idempotency;
 mod metrics;
 mod openapi;
+mod past;
 mod patience;
 mod peer;
 mod problem;
@@ -27,6 +28,7 @@ use crate::call::Call;
 use crate::hub::Hub;
 use crate::idempotency::Answers;
 use crate::metrics::Metrics;
+use crate::past::Pasts;
 use crate::problem::{Outcome, Problem};
 use crate::route::intents::Views;
 use crate::sessions::{Opens, Sessions};
@@ -158,6 +160,7 @@ pub(crate) struct App {
     pub(crate) hub: Hub,
     pub(crate) answers: Answers,
     pub(crate) views: Views,
+    pub(crate) pasts: Pasts,
     pub(crate) metrics: Metrics,
     pub(crate) openapi: String,
     /// Whether the server ends.
@@ -205,6 +208,7 @@ impl Server {
             hub,
             answers: Answers::default(),
             views: Views::default(),
+            pasts: Pasts::default(),
             metrics: Metrics::default(),
             openapi: document.to_string(),
             closing: watch::Sender::new(false),

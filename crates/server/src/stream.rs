@@ -8,7 +8,6 @@ use axum::body::Bytes;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use contract::{Digest, RunId, Slug};
 use futures_util::SinkExt;
-use run::view::Projector;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,8 +100,8 @@ async fn watch(app: &Arc<App>, client: &mut Client, run: RunId, cursor: &mut Opt
 async fn attach(app: &Arc<App>, run: RunId, since: Option<u64>) -> Outcome<Watching> {
     let reading = app.clone();
     let read = move || {
-        let projector = Projector::new(run, &reading.root);
-        reading.with_reader(|reader| hub::at_end(reader, &run.slug(), projector))
+        let end = reading.followed(&run.slug(), u64::MAX)?;
+        Ok((end.past().projector().clone(), end.seq()))
     };
     app.hub.watch(run, since, read).await
 }
@@ -112,10 +111,11 @@ async fn replay(app: &Arc<App>, client: &mut Client, run: RunId, since: u64, unt
     let (sender, mut batches) = channel::<Batch>(HISTORY_AHEAD);
     let (reading, slug): (Arc<App>, Slug) = (app.clone(), run.slug());
     let reader = tokio::task::spawn_blocking(move || {
-        let projector = Projector::new(run, &reading.root);
+        let mut followed = reading.followed(&slug, since)?;
         reading.with_reader(|reader| {
-            hub::history(reader, &slug, projector, (since, until), |seq, events| {
-                events.is_empty() || sender.blocking_send(hub::batch(seq, &events)).is_ok()
+            reader.follow(&mut followed, until, |at, events| {
+                reading.pasts.keep(&slug, at);
+                events.is_empty() || sender.blocking_send(hub::batch(at.seq(), &events)).is_ok()
             })
         })
     });

@@ -5,7 +5,7 @@
 
 use crate::recover::move_aside;
 use crate::{Error, Layout, Reader, Result, RunLog, Store};
-use contract::{Audit, AuditLine, Digest, EventLine};
+use contract::{Audit, AuditLine, Digest, Event, EventLine, RunId};
 use run::Run;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -43,7 +43,17 @@ pub(crate) struct Chain<'a> {
 
 impl Chain<'_> {
     pub(crate) fn of(slug: &str) -> Chain<'_> {
-        Chain { slug, seq: 0, prev: None }
+        Chain::after(slug, 0, None)
+    }
+
+    /// The same from after a line on, by its place and its hash.
+    pub(crate) fn after(slug: &str, seq: u64, hash: Option<Digest>) -> Chain<'_> {
+        Chain { slug, seq, prev: hash }
+    }
+
+    /// The hash of the last line that was followed.
+    pub(crate) fn end(&self) -> Option<Digest> {
+        self.prev
     }
 
     /// The next line as a row has it, if it can be read, and what is wrong with it.
@@ -72,6 +82,24 @@ impl Chain<'_> {
         self.prev = Some(found);
         (Some(line), problems)
     }
+
+    /// The same with the fact that the line carries; an error if anything is wrong with it.
+    pub(crate) fn fact(&mut self, seq: i64, text: &str, hash: &str) -> Result<(EventLine, Event)> {
+        let damaged = |why: String| Error::Damaged { log: self.slug.to_owned(), why };
+        let (line, problems) = self.follow(seq, text, hash);
+        let line = line.filter(|_| problems.is_empty()).ok_or_else(|| damaged(problems.join("; ")))?;
+        let event = line.event().map_err(|why| damaged(format!("event {seq}: carries no fact: {why}")))?;
+        Ok((line, event))
+    }
+}
+
+/// A run after its next fact.
+pub(crate) fn advanced(slug: &str, id: RunId, run: Option<Run>, event: &Event) -> Result<Run> {
+    let next = match run {
+        None => Run::start(id, event),
+        Some(mut run) => run.advance(event).map(|()| run),
+    };
+    next.map_err(|illegal| Error::Damaged { log: slug.to_owned(), why: illegal.to_string() })
 }
 
 impl Reader {
@@ -82,11 +110,7 @@ impl Reader {
         let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
         let mut folded: Option<Run> = None;
         let log = self.follow_log(slug, |id, event| {
-            let next = match folded.take() {
-                None => Run::start(id, &event),
-                Some(mut run) => run.advance(&event).map(|()| run),
-            };
-            folded = Some(next.map_err(|illegal| damaged(illegal.to_string()))?);
+            folded = Some(advanced(slug, id, folded.take(), &event)?);
             Ok(())
         })?;
         let run = folded.ok_or_else(|| damaged("there are no events".into()))?;
@@ -152,16 +176,14 @@ impl Reader {
 
     /// Where the audit log and a run's log contradict each other. Looked at from the end: the lines about a run that is
     /// at work are among the last ones.
-    fn contradicted(&self, slug: &str) -> Result<Option<String>> {
-        let hashes = self.hashes(slug)?;
+    pub fn contradicted(&self, slug: &str) -> Result<Option<String>> {
         let mut statement =
             self.db.prepare_cached("SELECT line FROM audit WHERE type = 'run_state' ORDER BY seq DESC")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let line: String = row.get(0)?;
             let Some((seq, head)) = state_of(slug, &line) else { continue };
-            let found = seq.checked_sub(1).and_then(|at| hashes.get(at as usize));
-            if found != Some(&head.to_string()) {
+            if self.hash_of(slug, seq)? != Some(head) {
                 return Ok(Some(format!("the audit log has another event {seq} of this run")));
             }
             if seq == 1 {

@@ -157,7 +157,13 @@ impl Reader {
 
     /// Who took the turns of a run.
     fn agents(&self, slug: &str) -> Result<Agents> {
-        let sql = format!("SELECT line FROM events WHERE run_id = ?1 AND ({TELLING}) ORDER BY seq");
+        // Of a node that was changed often only the last time counts.
+        let last = "SELECT max(seq) FROM events WHERE run_id = ?1 AND type = 'node_changed'
+                    GROUP BY json_extract(data_json, '$.node')";
+        let sql = format!(
+            "SELECT line FROM events WHERE run_id = ?1 AND ({TELLING}) AND (type <> 'node_changed' OR seq IN ({last}))
+             ORDER BY seq"
+        );
         let mut statement = self.db.prepare_cached(&sql)?;
         let mut agents = Agents::default();
         for line in statement.query_map([slug], |row| row.get::<_, String>(0))? {
@@ -263,11 +269,10 @@ impl Reader {
         Ok(if self.db.is_autocommit() { Some(self.db.unchecked_transaction()?) } else { None })
     }
 
-    /// The hashes of a run's lines, in order.
-    pub(crate) fn hashes(&self, slug: &str) -> Result<Vec<String>> {
-        let mut statement = self.db.prepare_cached("SELECT hash FROM events WHERE run_id = ?1 ORDER BY seq")?;
-        let hashes = statement.query_map([slug], |row| row.get(0))?;
-        Ok(hashes.collect::<rusqlite::Result<_>>()?)
+    /// The hash of a line of a run's log.
+    pub(crate) fn hash_of(&self, slug: &str, seq: u64) -> Result<Option<Digest>> {
+        let mut statement = self.db.prepare_cached("SELECT hash FROM events WHERE run_id = ?1 AND seq = ?2")?;
+        Ok(statement.query_row(params![slug, seq as i64], |row| parsed(row, 0)).optional()?)
     }
 
     /// How many lines the state directory's log has.
@@ -324,10 +329,8 @@ impl Reader {
             self.db.prepare_cached("SELECT seq, line, hash FROM events WHERE run_id = ?1 ORDER BY seq")?;
         let mut rows = statement.query([slug])?;
         while let Some(row) = rows.next()? {
-            let (seq, text, hash): (i64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            let (line, problems) = chain.follow(seq, &text, &hash);
-            let line = line.filter(|_| problems.is_empty()).ok_or_else(|| damaged(problems.join("; ")))?;
-            let event = line.event().map_err(|why| damaged(format!("event {seq}: carries no fact: {why}")))?;
+            let hash: String = row.get(2)?;
+            let (line, event) = chain.fact(row.get(0)?, &row.get::<_, String>(1)?, &hash)?;
             match &event.fact {
                 // Lines about items have the item's name there.
                 Fact::RunStarted(_) => task = line.task_id.parse().ok(),
@@ -359,6 +362,13 @@ impl Reader {
     pub fn listed_run(&self, given: &str) -> Result<Option<String>> {
         let sql = "SELECT run_id FROM runs WHERE (run_id = ?1 OR id = ?1) AND unlisted = 0";
         Ok(self.db.prepare_cached(sql)?.query_row([given], |row| row.get(0)).optional()?)
+    }
+
+    /// The id of a run.
+    pub fn run_id(&self, slug: &str) -> Result<Option<RunId>> {
+        let sql = "SELECT id FROM runs WHERE run_id = ?1";
+        let found: Option<String> = self.db.prepare_cached(sql)?.query_row([slug], |row| row.get(0)).optional()?;
+        Ok(found.and_then(|id| RunId::parse(&id).ok()))
     }
 
     /// How many runs are in each state.

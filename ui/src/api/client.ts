@@ -100,8 +100,8 @@ export function onReach(listener: Listener): () => void {
   return () => void listeners.delete(listener);
 }
 
-async function send(method: string, path: string, body?: unknown): Promise<Response> {
-  const init: RequestInit = { method, credentials: "same-origin" };
+async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
+  const init: RequestInit = { method, credentials: "same-origin", signal: signal ?? null };
   if (body !== undefined) {
     init.headers = { "Content-Type": "application/json" };
     init.body = JSON.stringify(body);
@@ -109,7 +109,8 @@ async function send(method: string, path: string, body?: unknown): Promise<Respo
   let response: Response;
   try {
     response = await fetch(path, init);
-  } catch {
+  } catch (why) {
+    if (signal?.aborted) throw why;
     listeners.forEach((tell) => tell(false));
     throw new Unreachable("the server cannot be reached");
   }
@@ -119,8 +120,8 @@ async function send(method: string, path: string, body?: unknown): Promise<Respo
   throw new Refused(response.status, said.error ?? `the server answered ${response.status}`, said.details ?? {});
 }
 
-async function json<T>(method: string, path: string, body?: unknown): Promise<T> {
-  return (await send(method, path, body)).json() as Promise<T>;
+async function json<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  return (await send(method, path, body, signal)).json() as Promise<T>;
 }
 
 const at = (id: string, rest = "") => `/api/runs/${encodeURIComponent(id)}${rest}`;
@@ -128,7 +129,7 @@ const at = (id: string, rest = "") => `/api/runs/${encodeURIComponent(id)}${rest
 export const api = {
   runs: (cursor?: string) => json<{ runs: Run[]; next: string | null }>("GET", `/api/runs?limit=100${cursor ? `&cursor=${cursor}` : ""}`),
   run: (id: string) => json<{ run: Run }>("GET", at(id)).then(({ run }) => run),
-  runAt: (id: string, seq: number) => json<{ run: Run }>("GET", at(id, `?at=${seq}`)).then(({ run }) => run),
+  runAt: (id: string, seq: number, signal: AbortSignal) => json<{ run: Run }>("GET", at(id, `?at=${seq}`), undefined, signal).then(({ run }) => run),
   view: (id: string) => json<RunView>("GET", at(id, "?view=norma")),
   events: (id: string, since = 0, limit = 5000) => json<{ events: StreamEvent[]; next: number | null }>("GET", at(id, `/events?since=${since}&limit=${limit}`)),
   changes: (id: string) => json<Changes>("GET", at(id, "/changes")),

@@ -12,6 +12,8 @@ export type Live = {
   told: readonly StreamEvent[];
   /** What agents are in the middle of saying, by node. */
   drafts: Readonly<Record<string, string>>;
+  /** After which fact that begins: of a long run the rest is at `norma events`. */
+  since: number;
   /** The last fact that has arrived. */
   seq: number;
   link: Link;
@@ -22,19 +24,21 @@ export type Live = {
 
 /** Events whose effect is in the snapshot; they are not kept. */
 const IN_SNAPSHOT = new Set(["run.patch", "node.patch", "node.progress", "artifact.created", "edge.created", "edge.deleted"]);
-/** How many events are kept for reading; older ones are at `norma events`. */
+/** How many events are kept for reading, and how many facts of the past are read for them. */
 export const TOLD_MAX = 20_000;
+const PAST_MAX = 20_000;
 const DRAFT_MAX = 8_000;
 /** How long changes are gathered before the page is drawn again. */
 const GATHER_MS = 60;
 const PAGE = 5_000;
 
 export class LiveRun {
-  private state: Live = { run: null, told: [], drafts: {}, seq: 0, link: "loading", caughtUpFrom: null, problem: null };
+  private state: Live = { run: null, told: [], since: 0, drafts: {}, seq: 0, link: "loading", caughtUpFrom: null, problem: null };
   private listeners = new Set<() => void>();
   private socket: WebSocket | null = null;
   private timer: ReturnType<typeof setTimeout> | null = null;
   private retry: ReturnType<typeof setTimeout> | null = null;
+  private reading: ReturnType<typeof setTimeout> | null = null;
   private queue: StreamEvent[] = [];
   private seen = new Set<string>();
   private snapshotSeq = 0;
@@ -62,16 +66,29 @@ export class LiveRun {
     try {
       const run = await api.run(this.id);
       this.snapshotSeq = run.seq ?? 0;
-      this.set({ run, problem: null });
-      for (let since: number | null = 0; since !== null && !this.isClosed; ) {
-        const page: { events: StreamEvent[]; next: number | null } = await api.events(this.id, since, PAGE);
-        this.take(page.events);
-        since = page.next;
-      }
-      this.flush();
+      const since = Math.max(0, this.snapshotSeq - PAST_MAX);
+      this.set({ run, seq: this.snapshotSeq, since, problem: null });
       this.connect();
+      void this.read(since, []);
     } catch (why) {
       this.failed(why);
+    }
+  }
+
+  /** Reads what was told before the snapshot, page by page; the page is live meanwhile. */
+  private async read(since: number, past: StreamEvent[]) {
+    let from: number | null = since;
+    try {
+      while (from !== null && from < this.snapshotSeq && !this.isClosed) {
+        const page: { events: StreamEvent[]; next: number | null } = await api.events(this.id, from, PAGE);
+        for (const event of page.events) if ((event.seq ?? 0) <= this.snapshotSeq && !IN_SNAPSHOT.has(event.type)) past.push(event);
+        from = page.next;
+      }
+      this.set({ told: past.concat(this.state.told).slice(-TOLD_MAX) });
+    } catch (why) {
+      // A server that is away or busy is asked again; what else it refuses stays unread, and what happens now is shown.
+      const isOver = why instanceof Refused && why.status !== 401 && why.status !== 503;
+      if (!this.isClosed && !isOver) this.reading = setTimeout(() => void this.read(from ?? since, past), 2_000);
     }
   }
 
@@ -79,6 +96,7 @@ export class LiveRun {
     this.isClosed = true;
     if (this.timer) clearTimeout(this.timer);
     if (this.retry) clearTimeout(this.retry);
+    if (this.reading) clearTimeout(this.reading);
     this.socket?.close();
   }
 
@@ -134,10 +152,6 @@ export class LiveRun {
     };
   }
 
-  private take(events: StreamEvent[]) {
-    this.queue.push(...events);
-  }
-
   private flush() {
     this.timer = null;
     let { run, seq } = this.state;
@@ -155,7 +169,9 @@ export class LiveRun {
       if (event.seq > seq) this.seen.clear();
       this.seen.add(event.id);
       seq = event.seq;
-      if (run && seq > this.snapshotSeq) run = apply(run, event);
+      // What the snapshot has is read as the past.
+      if (seq <= this.snapshotSeq) continue;
+      if (run) run = apply(run, event);
       if (event.type === "message.assistant.final") {
         drafts ??= { ...this.state.drafts };
         delete drafts[event.nodeId];

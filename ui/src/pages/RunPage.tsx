@@ -1,10 +1,10 @@
 // One run: what happened, is it safe, what next, on top; below it the same run as a graph, a list, a timeline, a review
 // or its evidence. The slider shows the whole page as it was after any event of the log.
-import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, useMemo, useState, type ReactNode } from "react";
+import { useQueryClient } from "@tanstack/react-query";
+import { lazy, startTransition, Suspense, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import { Link, useLocation } from "wouter";
 import { api, type Approval, type Change, type Run } from "../api/client";
-import { useApprovals, useChanges, useLanding, useView } from "../api/hooks";
+import { useApprovals, useChanges, useLanding, useRunAt, useView } from "../api/hooks";
 import { useLiveRun, type Live } from "../api/live";
 import { isOver, money, plain, situation, span, titleOf } from "../api/words";
 import { Act, Copy, Empty, Gates, Problem, State, useNarrow, useNow } from "../parts/small";
@@ -51,23 +51,21 @@ const NO_CHANGES: readonly Change[] = [];
 function Loaded({ live, now, view }: { live: Live; now: Run; view: View }) {
   const [at, setAt] = useState<number | null>(null);
   const [selection, setSelection] = useState<Selection>(null);
-  const past = useQuery({ queryKey: ["at", now.id, at], queryFn: () => api.runAt(now.id, at!), enabled: at !== null, staleTime: Infinity, placeholderData: (before) => before });
+  const past = useRunAt(now.id, at);
   const run = at === null ? now : past.data ?? now;
   const told = useMemo(() => (at === null ? live.told : live.told.filter((event) => (event.seq ?? 0) <= at)), [at, live.told]);
   const { data: view0 } = useView(now.slug, now.updatedAt);
   const { data: approvals = [] } = useApprovals();
   const mine = approvals.filter((it) => it.runId === now.id);
-  const hasChange = Object.values(now.artifacts).some((it) => it.change);
+  const hasChange = useMemo(() => Object.values(now.artifacts).some((it) => it.change), [now.artifacts]);
   const { data: changes, isPlaceholderData } = useChanges(now.slug, now.updatedAt, hasChange);
   // What is on its way is not said to be missing.
   const gates = hasChange && (changes === undefined || isPlaceholderData) ? <span aria-busy="true" /> : <Gates gates={changes?.changes.at(-1)?.gates} />;
-  // A graph that was drawn stays, so that coming back to it draws nothing anew: there may be hundreds of agents.
-  const [isDrawn, setDrawn] = useState(view === "graph");
-  if (view === "graph" && !isDrawn) setDrawn(true);
+  const drawn = useDrawn(view);
   const drafts = at === null ? live.drafts : NOTHING;
   const list = changes?.changes ?? NO_CHANGES;
   const questions = useMemo(() => openQuestions(live.told), [live.told]);
-  const stalled = [...told].reverse().find((event) => event.type === "run.stalled");
+  const stalled = useMemo(() => told.findLast((event) => event.type === "run.stalled"), [told]);
   const selectedNode = selection?.kind === "node" ? run.nodes[selection.id] : undefined;
   const selectedEdge = selection?.kind === "edge" ? run.edges[selection.id] : undefined;
   return (
@@ -93,11 +91,15 @@ function Loaded({ live, now, view }: { live: Live; now: Run; view: View }) {
         <TimeSlider id={now.slug} seq={live.seq} at={at} set={setAt} forks={canFork(now)} />
       </div>
       <div className="flex min-h-0 grow flex-col lg:flex-row">
-        <div className={`flex min-h-[26rem] lg:min-h-[34rem] min-w-0 grow flex-col ${selection ? "max-lg:hidden" : ""}`}>
+        <div className={`relative flex min-h-[26rem] lg:min-h-[34rem] min-w-0 grow flex-col ${selection ? "max-lg:hidden" : ""}`}>
           <Suspense fallback={<div className="p-4 text-dim" aria-busy="true">…</div>}>
-            {isDrawn && <div className={view === "graph" ? "contents" : "hidden"}><GraphView run={run} told={told} drafts={drafts} changes={list} selection={selection} select={setSelection} editable={view === "graph" && at === null && run.workflow === "graph" && !isOver(run)} /></div>}
-            {view === "list" && <ListView run={run} changes={list} selection={selection} select={setSelection} />}
-            {view === "timeline" && <Timeline run={run} told={told} />}
+            {drawn.has("graph") && <Pane on={view === "graph"} show={(active) => <GraphView run={run} told={told} drafts={drafts} changes={list} selection={selection} select={setSelection} active={active} editable={at === null && run.workflow === "graph" && !isOver(run)} />} />}
+            {drawn.has("list") && <Pane on={view === "list"} show={() => <ListView run={run} changes={list} selection={selection} select={setSelection} />} />}
+          </Suspense>
+          <Suspense fallback={view === "timeline" && <div className="p-4 text-dim" aria-busy="true">…</div>}>
+            {drawn.has("timeline") && <Pane on={view === "timeline"} show={() => <Timeline run={run} view={view0} told={told} since={live.since} />} />}
+          </Suspense>
+          <Suspense fallback={<div className="p-4 text-dim" aria-busy="true">…</div>}>
             {view === "review" && <Review run={run} view={view0} changes={changes} live={at === null} />}
             {view === "evidence" && <Evidence run={now} view={view0} />}
           </Suspense>
@@ -108,6 +110,30 @@ function Loaded({ live, now, view }: { live: Live; now: Run; view: View }) {
       </div>
     </div>
   );
+}
+
+/** Views that are drawn: those that were looked at, and soon those that may be next, while nobody waits for them. */
+function useDrawn(view: View): ReadonlySet<View> {
+  const [drawn, setDrawn] = useState<ReadonlySet<View>>(() => new Set([view]));
+  if (!drawn.has(view)) setDrawn(new Set([...drawn, view]));
+  useEffect(() => {
+    const timer = setTimeout(() => startTransition(() => setDrawn((before) => new Set([...before, "list", "timeline"]))), AHEAD_MS);
+    return () => clearTimeout(timer);
+  }, []);
+  return drawn;
+}
+
+/** How long after a run is opened its other views are drawn ahead. */
+const AHEAD_MS = 600;
+
+/** A view that stays drawn while another one is looked at, as it was then: there may be hundreds of agents in it. */
+function Pane({ on, show }: { on: boolean; show: (active: boolean) => ReactNode }) {
+  const shown = useRef<ReactNode>(null);
+  const wasOn = useRef<boolean | null>(null);
+  // It is told once that nobody looks at it any more, and nothing after that.
+  if (on || wasOn.current !== false) shown.current = show(on);
+  wasOn.current = on;
+  return <div className={`flex min-h-0 grow flex-col ${on ? "" : "pane-off"}`}>{shown.current}</div>;
 }
 
 function LinkBanner({ live }: { live: Live }) {

@@ -10,13 +10,14 @@ const TONES: Record<Tone, string> = {
 /** Shapes beside the colours, for whoever does not see these. */
 const SIGNS: Record<Tone, string> = { good: "✓", warn: "!", bad: "✕", info: "●", dim: "○" };
 
-export function State({ state, word }: { state: string; word?: string }) {
+const WORDS: Record<string, string> = { ...text.node, ...text.state };
+
+export function State({ state, word, className = "" }: { state: string; word?: string; className?: string }) {
   const tone = toneOf(state);
-  const words: Record<string, string> = { ...text.node, ...text.state };
   return (
-    <span className={`chip ${TONES[tone]}`} data-state={state}>
+    <span className={`chip ${TONES[tone]} ${className}`} data-state={state}>
       <span aria-hidden className={state === "running" ? "alive" : ""}>{SIGNS[tone]}</span>
-      {word ?? words[state] ?? state}
+      {word ?? WORDS[state] ?? state}
     </span>
   );
 }
@@ -68,14 +69,38 @@ export function Said({ children, mono, className = "" }: { children: string; mon
   );
 }
 
+/** One clock for everybody who wants to know the time as often: there may be hundreds of them on a page. */
+class Clock {
+  private now = Date.now();
+  private timer: ReturnType<typeof setInterval> | undefined;
+  private listeners = new Set<() => void>();
+  private readonly every: number;
+  constructor(every: number) {
+    this.every = every;
+  }
+  get = () => this.now;
+  subscribe = (listener: () => void) => {
+    if (this.listeners.size === 0) {
+      this.now = Date.now();
+      this.timer = setInterval(() => {
+        this.now = Date.now();
+        this.listeners.forEach((tell) => tell());
+      }, this.every);
+    }
+    this.listeners.add(listener);
+    return () => {
+      this.listeners.delete(listener);
+      if (this.listeners.size === 0) clearInterval(this.timer);
+    };
+  };
+}
+const CLOCKS = new Map<number, Clock>();
+
 /** The time now, so often. */
 export function useNow(every = 1000): number {
-  const [now, setNow] = useState(Date.now);
-  useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), every);
-    return () => clearInterval(timer);
-  }, [every]);
-  return now;
+  const clock = CLOCKS.get(every) ?? new Clock(every);
+  CLOCKS.set(every, clock);
+  return useSyncExternalStore(clock.subscribe, clock.get);
 }
 
 const NARROW = matchMedia("(max-width: 639px)");

@@ -2,9 +2,8 @@
 // out from left to right; where somebody drags one, it stays, for everybody who looks. Everything that is done with the mouse can
 // be done with keys: agents are buttons in reading order, and the inspector connects and removes them.
 import "@xyflow/react/dist/style.css";
-import dagre from "@dagrejs/dagre";
-import { Background, Controls, Handle, MarkerType, MiniMap, Position, ReactFlow, ReactFlowProvider, useReactFlow, type Connection, type Edge as FlowEdge, type Node as FlowNode, type NodeChange, type NodeProps, type Viewport } from "@xyflow/react";
-import { memo, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { Background, Controls, Handle, MarkerType, MiniMap, Position, ReactFlow, ReactFlowProvider, useReactFlow, useStore, type Connection, type Edge as FlowEdge, type Node as FlowNode, type NodeChange, type NodeProps, type ReactFlowState, type Viewport } from "@xyflow/react";
+import { memo, useCallback, useEffect, useMemo, useRef, useState, type KeyboardEvent as ReactKeyboardEvent } from "react";
 import { api, Refused, type Change, type Edge, type Node, type Run, type StreamEvent } from "../api/client";
 import { useTurns } from "../api/hooks";
 import { plain } from "../api/words";
@@ -13,49 +12,28 @@ import { isTyping } from "../parts/Shell";
 import { Empty, Problem } from "../parts/small";
 import { text } from "../text";
 import { AddAgent } from "./AddAgent";
-import { changesByNode, NodeCard, sharesByNode, type Share } from "./NodeCard";
+import { changesByNode, FarCard, NodeCard, sharesByNode, type Share } from "./NodeCard";
+import { arrange, type Place, type Places } from "./arrange";
 
-type Place = { x: number; y: number };
-type Places = Record<string, Place>;
 type Card = FlowNode<{ node: Node; change: Change | undefined; draft: string | undefined; share: Share | undefined }, "agent">;
 
 const ORIGIN: Place = { x: 0, y: 0 };
-const WIDTH = 240;
-const HEIGHT = 118;
-
-/** Where agents are, unless somebody put them elsewhere. */
-function arrange(run: Run): Places {
-  const graph = new dagre.graphlib.Graph();
-  graph.setGraph({ rankdir: "LR", nodesep: 36, ranksep: 90 });
-  graph.setDefaultEdgeLabel(() => ({}));
-  const ids = Object.keys(run.nodes);
-  ids.forEach((id) => graph.setNode(id, { width: WIDTH, height: HEIGHT }));
-  Object.values(run.edges).forEach((edge) => run.nodes[edge.from] && run.nodes[edge.to] && graph.setEdge(edge.from, edge.to));
-  dagre.layout(graph);
-  const places: Places = {};
-  ids.forEach((id) => {
-    const at = graph.node(id) as Place;
-    places[id] = { x: at.x - WIDTH / 2, y: at.y - HEIGHT / 2 };
-  });
-  // Without an edge all of them are in one column, which is no use for many.
-  if (Object.keys(run.edges).length === 0 && ids.length > 3) {
-    const across = Math.ceil(Math.sqrt(ids.length * 1.5));
-    ids.forEach((id, at) => (places[id] = { x: (at % across) * (WIDTH + 40), y: Math.floor(at / across) * (HEIGHT + 36) }));
-  }
-  return places;
-}
-
+/** Below this nobody can read a card, so that it has only what can be seen from afar. */
+const FAR_ZOOM = 0.4;
+const isFar = (state: ReactFlowState) => state.transform[2] < FAR_ZOOM;
 const AgentNode = memo(function AgentNode({ data, selected }: NodeProps<Card>) {
+  const far = useStore(isFar);
   return (
     <>
       <Handle type="target" position={Position.Left} className="!size-3 !border-2 !border-panel !bg-accent" />
-      <NodeCard node={data.node} change={data.change} draft={data.draft} share={data.share} selected={selected} />
+      {far ? <FarCard node={data.node} selected={selected} /> : <NodeCard node={data.node} change={data.change} draft={data.draft} share={data.share} selected={selected} />}
       <Handle type="source" position={Position.Right} className="!size-3 !border-2 !border-panel !bg-accent" />
     </>
   );
 });
 const TYPES = { agent: AgentNode };
 const ARROW = { type: MarkerType.ArrowClosed, color: "var(--dim)" } as const;
+const PRO = { hideAttribution: true };
 const EDGE_TEXT = { fill: "var(--ink)", fontSize: 11 };
 const EDGE_GROUND = { fill: "var(--panel)" };
 
@@ -79,19 +57,22 @@ function useKeeping(id: string, fail: (why: unknown) => void): (moved: Moved) =>
   }, [id]);
 }
 
-type Props = { run: Run; told: readonly StreamEvent[]; drafts: Readonly<Record<string, string>>; changes: readonly Change[]; selection: Selection; select: (it: Selection) => void; editable: boolean };
+type Props = { run: Run; told: readonly StreamEvent[]; drafts: Readonly<Record<string, string>>; changes: readonly Change[]; selection: Selection; select: (it: Selection) => void; editable: boolean; active: boolean };
 
-export default function GraphView(props: Props) {
+export default memo(function GraphView(props: Props) {
   return <ReactFlowProvider><Canvas {...props} /></ReactFlowProvider>;
-}
+});
 
-function Canvas({ run, told, drafts, changes, selection, select, editable }: Props) {
+function Canvas({ run, told, drafts, changes, selection, select, editable, active }: Props) {
   const flow = useReactFlow();
   const [moved, setMoved] = useState<Places>(() => run.layout?.positions ?? {});
   const [adding, setAdding] = useState(false);
   const [problem, setProblem] = useState<unknown>(null);
   const keep = useKeeping(run.slug, setProblem);
-  const shape = `${Object.keys(run.nodes).sort().join()}|${Object.values(run.edges).map((it) => it.from + it.to).sort().join()}`;
+  const far = useStore(isFar);
+  const ids = useMemo(() => Object.keys(run.nodes).sort().join(), [run.nodes]);
+  const lines = useMemo(() => Object.values(run.edges).map((it) => it.from + it.to).sort().join(), [run.edges]);
+  const shape = `${ids}|${lines}`;
   const places = useMemo(() => arrange(run), [shape]);
   const made = useMemo(() => changesByNode(run, changes), [run.artifacts, changes]);
   const { data: turns } = useTurns(run.slug, String(Object.keys(run.artifacts).length));
@@ -116,16 +97,16 @@ function Canvas({ run, told, drafts, changes, selection, select, editable }: Pro
     const label = plain(`${run.nodes[of.from]?.label} to ${run.nodes[of.to]?.label}, ${of.type}`);
     // Like cards: one that has not changed is not drawn again.
     const before = drawn.current.get(of.id);
-    const words = `${selected} ${animated} ${label}`;
+    const words = `${selected} ${animated} ${far} ${label}`;
     if (before && before.of === of && before.words === words) return before.edge;
     const edge: FlowEdge = {
-      id: of.id, source: of.from, target: of.to, label: plain(of.label), selected, animated, ariaLabel: label,
+      id: of.id, source: of.from, target: of.to, label: far ? undefined : plain(of.label) || undefined, selected, animated, ariaLabel: label,
       markerEnd: ARROW, ...(of.bidirectional ? { markerStart: ARROW } : {}),
       style: { stroke: selected ? "var(--accent)" : "var(--dim)", strokeDasharray: of.type === "report" ? "5 4" : undefined }, labelStyle: EDGE_TEXT, labelBgStyle: EDGE_GROUND,
     };
     drawn.current.set(of.id, { of, words, edge });
     return edge;
-  }), [run.edges, run.nodes, selection, recent]);
+  }), [run.edges, run.nodes, selection, recent, far]);
   const afresh = () => {
     setMoved({});
     keep({ afresh: true });
@@ -136,11 +117,21 @@ function Canvas({ run, told, drafts, changes, selection, select, editable }: Pro
     for (const change of all) if (change.type === "position" && change.position) { next[change.id] = change.position; isMoved = true; }
     if (isMoved) setMoved(next);
   }, [moved]);
-  const drop = (_: unknown, __: unknown, all: Card[]) => keep({ positions: Object.fromEntries(all.map((it) => [it.id, it.position])) });
-  const seen = (event: unknown, { x, y, zoom }: Viewport) => { if (event) keep({ viewport: { x, y, zoom } }); };
+  // What is given to the canvas stays the same: another function would draw every agent and every edge again.
+  const drop = useCallback((_: unknown, __: unknown, all: Card[]) => keep({ positions: Object.fromEntries(all.map((it) => [it.id, it.position])) }), [keep]);
+  const seen = useCallback((event: unknown, { x, y, zoom }: Viewport) => { if (event) keep({ viewport: { x, y, zoom } }); }, [keep]);
+  const onNode = useCallback((_: unknown, { id }: Card) => select({ kind: "node", id }), [select]);
+  const onEdge = useCallback((_: unknown, { id }: FlowEdge) => select({ kind: "edge", id }), [select]);
+  const onPane = useCallback(() => select(null), [select]);
+  const onKey = useCallback((event: ReactKeyboardEvent) => {
+    const at = (event.target as HTMLElement).closest<HTMLElement>(".react-flow__node, .react-flow__edge");
+    const id = at?.dataset.id;
+    if (id && (event.key === "Enter" || event.key === " ")) select({ kind: at.classList.contains("react-flow__node") ? "node" : "edge", id });
+  }, [select]);
+  const onMenu = useCallback((event: { preventDefault(): void }) => { event.preventDefault(); if (editable) setAdding(true); }, [editable]);
   const first = useRef(run.layout?.viewport);
-  const attempt = (doing: Promise<unknown>) => void doing.then(() => setProblem(null), setProblem);
-  const connect = ({ source, target }: Connection) => source && target && attempt(api.setEdge(run.slug, { from: source, to: target }));
+  const attempt = useCallback((doing: Promise<unknown>) => void doing.then(() => setProblem(null), setProblem), []);
+  const connect = useCallback(({ source, target }: Connection) => { if (source && target) attempt(api.setEdge(run.slug, { from: source, to: target })); }, [attempt, run.slug]);
   useEffect(() => {
     // What somebody looked at last is where the next one begins, until there is more to see.
     if (first.current) void flow.setViewport(first.current);
@@ -148,6 +139,7 @@ function Canvas({ run, told, drafts, changes, selection, select, editable }: Pro
     first.current = undefined;
   }, [shape]);
   useEffect(() => {
+    if (!active) return;
     const key = (event: KeyboardEvent) => {
       if (event.key === "Escape") return select(null);
       if (isTyping(event) || !editable) return;
@@ -159,17 +151,11 @@ function Canvas({ run, told, drafts, changes, selection, select, editable }: Pro
     };
     window.addEventListener("keydown", key);
     return () => window.removeEventListener("keydown", key);
-  }, [editable, selection, run.slug]);
+  }, [active, editable, selection, run.slug]);
   return (
     <div className="relative min-h-0 grow" data-testid="graph">
-      <ReactFlow<Card> nodes={nodes} edges={edges} nodeTypes={TYPES} onNodesChange={move} onNodeDragStop={drop} onMoveEnd={seen} onConnect={connect} nodesConnectable={editable} deleteKeyCode={null} elementsSelectable nodesFocusable edgesFocusable minZoom={0.1} proOptions={{ hideAttribution: true }} onlyRenderVisibleElements={nodes.length > 60}
-        onNodeClick={(_, node) => select({ kind: "node", id: node.id })} onEdgeClick={(_, edge) => select({ kind: "edge", id: edge.id })} onPaneClick={() => select(null)}
-        onKeyDown={(event) => {
-          const at = (event.target as HTMLElement).closest<HTMLElement>(".react-flow__node, .react-flow__edge");
-          const id = at?.dataset.id;
-          if (id && (event.key === "Enter" || event.key === " ")) select({ kind: at.classList.contains("react-flow__node") ? "node" : "edge", id });
-        }}
-        onPaneContextMenu={(event) => { event.preventDefault(); if (editable) setAdding(true); }} >
+      <ReactFlow<Card> nodes={nodes} edges={edges} nodeTypes={TYPES} onNodesChange={move} onNodeDragStop={drop} onMoveEnd={seen} onConnect={connect} nodesConnectable={editable} deleteKeyCode={null} elementsSelectable nodesFocusable edgesFocusable minZoom={0.1} proOptions={PRO} onlyRenderVisibleElements={nodes.length > 60}
+        onNodeClick={onNode} onEdgeClick={onEdge} onPaneClick={onPane} onKeyDown={onKey} onPaneContextMenu={onMenu}>
         <Background color="var(--line)" gap={24} />
         <Controls showInteractive={false} />
         {nodes.length > 8 && <MiniMap pannable zoomable ariaLabel={text.graph.minimap} nodeColor="var(--dim)" maskColor="color-mix(in srgb, var(--sunk) 70%, transparent)" bgColor="var(--panel)" />}

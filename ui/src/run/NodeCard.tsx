@@ -52,11 +52,24 @@ function CostBar({ share }: { share: Share }) {
   );
 }
 
+const BORDERS: Partial<Record<Node["status"], string>> = { running: "border-info", blocked: "border-warn", failed: "border-bad" };
+const frame = (node: Node, selected: boolean) => `card w-60 p-2.5 text-left shadow-sm ${selected ? "ring-2 ring-accent" : ""} ${BORDERS[node.status] ?? ""}`;
+
+/** The same from afar, where small letters cannot be read: who it is and how it is. */
+export function FarCard({ node, selected }: { node: Node; selected: boolean }) {
+  return (
+    <div className={`${frame(node, selected)} flex h-[118px] flex-col justify-center gap-2`} data-node={node.label}>
+      <span className="clip text-3xl font-semibold">{plain(node.label)}</span>
+      {node.status !== "idle" && <State state={node.status} word={text.node[node.status]} className="self-start !text-2xl" />}
+    </div>
+  );
+}
+
 export function NodeCard({ node, change, draft, share, selected }: { node: Node; change: Change | undefined; draft?: string; share?: Share | undefined; selected: boolean }) {
   const [dot, word] = DOTS[node.connection?.status ?? "disconnected"];
   const streaming = node.connection?.streaming || !!draft;
   return (
-    <div className={`card w-60 p-2.5 text-left shadow-sm ${selected ? "ring-2 ring-accent" : ""} ${node.status === "running" ? "border-info" : node.status === "blocked" ? "border-warn" : node.status === "failed" ? "border-bad" : ""}`} data-node={node.label}>
+    <div className={frame(node, selected)} data-node={node.label}>
       <div className="flex items-center gap-2">
         <span className={`size-2 shrink-0 rounded-full ${dot} ${streaming ? "alive" : ""}`} title={word}><span className="sr-only">{word}</span></span>
         <span className="clip grow font-semibold">{plain(node.label)}</span>

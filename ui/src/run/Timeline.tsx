@@ -1,23 +1,21 @@
 // What happened, in its order: turns as bars over the time of the run, and below them every event, the newest first, as
 // far as it is kept here.
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useQuery } from "@tanstack/react-query";
-import { useMemo, useRef, useState } from "react";
-import { api, type Run, type StreamEvent } from "../api/client";
+import { memo, useMemo, useRef, useState } from "react";
+import type { Run, RunView, StreamEvent } from "../api/client";
 import { plain, span, toneOf } from "../api/words";
 import { Empty, Said, State } from "../parts/small";
-import { text } from "../text";
+import { fill, text } from "../text";
 
 const BARS = { good: "bg-good", warn: "bg-warn", bad: "bg-bad", info: "bg-info", dim: "bg-dim" } as const;
 
-export default function Timeline({ run, told }: { run: Run; told: readonly StreamEvent[] }) {
-  const { data: view } = useQuery({ queryKey: ["view", run.slug, run.updatedAt], queryFn: () => api.view(run.slug), staleTime: Infinity, placeholderData: (before) => before });
+export default memo(function Timeline({ run, view, told, since }: { run: Run; view: RunView | undefined; told: readonly StreamEvent[]; since: number }) {
   const [open, setOpen] = useState<string | null>(null);
   const events = useMemo(() => [...told].reverse(), [told]);
   const box = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({ count: events.length, getScrollElement: () => box.current, estimateSize: () => 32, overscan: 12, getItemKey: (at) => events[at]!.id });
   const steps = view?.steps ?? [];
-  const names = useMemo(() => new Map(Object.values(run.artifacts).flatMap((it) => (it.step && run.nodes[it.nodeId] ? [[it.step, run.nodes[it.nodeId]!.label] as const] : []))), [run]);
+  const names = useMemo(() => new Map(Object.values(run.artifacts).flatMap((it) => (it.step && run.nodes[it.nodeId] ? [[it.step, run.nodes[it.nodeId]!.label] as const] : []))), [run.artifacts, run.nodes]);
   const start = Date.parse(run.createdAt);
   const end = Math.max(Date.parse(run.updatedAt), ...steps.map((it) => Date.parse(it.ended_at ?? run.updatedAt)), start + 1);
   return (
@@ -44,7 +42,8 @@ export default function Timeline({ run, told }: { run: Run; told: readonly Strea
           </table>
         </section>
       )}
-      {events.length === 0 && <Empty title={text.empty.events} />}
+      {since > 0 && <p className="text-xs text-dim">{fill(text.empty.earlier, { seq: since, run: run.slug })}</p>}
+      {events.length === 0 && since === 0 && <Empty title={text.empty.events} />}
       <div ref={box} className="card min-h-60 grow basis-0 overflow-y-auto" tabIndex={0} role="region" aria-label={text.evidence.events}>
         <ol style={{ height: virtual.getTotalSize(), position: "relative" }}>
           {virtual.getVirtualItems().map((item) => {
@@ -67,7 +66,7 @@ export default function Timeline({ run, told }: { run: Run; told: readonly Strea
       </div>
     </div>
   );
-}
+});
 
 function brief(event: StreamEvent): string {
   switch (event.type) {

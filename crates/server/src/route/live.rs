@@ -4,12 +4,10 @@ use super::run_of;
 use crate::App;
 use crate::call::{Call, Reply};
 use crate::channel::{self, Pieces};
-use crate::hub;
 use crate::problem::{Outcome, Problem};
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use contract::view::stream::StreamEvent;
-use run::view::Projector;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -26,16 +24,18 @@ pub(crate) fn events(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let slug = run_of(app, call.name(0))?;
     let since = call.number("since", 0..=SEQ_MAX)?.unwrap_or(0);
     let limit = call.number("limit", 1..=SEQ_MAX)?.unwrap_or(SEQ_MAX);
-    let id = app.with_reader(|reader| reader.load(&slug))?.0.id;
+    let mut followed = app.followed(&slug, since)?;
     let (sender, body) = channel::body();
     let app = app.clone();
     std::thread::spawn(move || {
         let mut pieces = Pieces::new(sender);
-        let projector = Projector::new(id, &app.root);
         let mut page = Page { out: &mut pieces, left: limit, last: since, is_first: true, next: None, failed: None };
         let begun = page.out.write_all(b"{\"events\":[");
         let read = app.with_reader(|reader| {
-            hub::history(reader, &slug, projector, (since, u64::MAX), |seq, events| page.add(seq, &events))
+            reader.follow(&mut followed, u64::MAX, |at, events| {
+                app.pasts.keep(&slug, at);
+                at.seq() <= since || page.add(at.seq(), &events)
+            })
         });
         let next = page.next.map_or_else(|| "null".to_owned(), |seq| seq.to_string());
         let failed = page.failed.take();

@@ -43,14 +43,9 @@ pub(crate) fn show(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     match call.query("view") {
         None | Some("graph") => with_run(app, &slug, StatusCode::OK, json!({})),
         Some("norma") => {
-            let view = app.with_reader(|reader| {
-                let mut view = reader.run(&slug)?;
-                if let Some(view) = &mut view {
-                    view.damaged = reader.damage(&slug)?.map(|damage| damage.why);
-                }
-                Ok(view)
-            })?;
-            let view = view.ok_or_else(|| Problem::not_found("there is no such run"))?;
+            let view = app.with_reader(|reader| reader.run(&slug))?;
+            let mut view = view.ok_or_else(|| Problem::not_found("there is no such run"))?;
+            view.damaged = app.damage(&slug)?;
             Reply::ok(serde_json::to_value(view).expect("BUG: a view is plain data"))
         }
         Some(_) => Err(Problem::invalid("view must be graph or norma")),
@@ -59,13 +54,12 @@ pub(crate) fn show(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
 
 /// The run as it was after a fact of its log: the same projection, over a log that ends there.
 fn as_it_was(app: &Arc<App>, slug: &str, seq: u64) -> Outcome<Reply> {
-    let (id, mut events, _) = app.with_reader(|reader| reader.log(slug))?;
-    let last = events.len() as u64;
+    let followed = app.followed(slug, seq)?;
+    let last = followed.seq();
     if seq > last {
         return Err(Problem::invalid(format!("at must be a number from 1 to {last}, the last fact of the run's log")));
     }
-    events.truncate(usize::try_from(seq).unwrap_or(usize::MAX));
-    let run = run::view::graph(id, &app.root, &events).ok_or_else(|| Problem::not_found("there is no such run"))?;
+    let run = followed.past().graph().ok_or_else(|| Problem::not_found("there is no such run"))?;
     Reply::ok(json!({ "run": run }))
 }
 

@@ -159,7 +159,7 @@ pub(crate) fn cancel(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
 
 pub(crate) fn delete(app: &Arc<App>, call: &Call) -> Outcome<Reply> {
     let slug = run_of(app, call.name(0))?;
-    let id = app.with_reader(|reader| reader.load(&slug))?.0.id;
+    let id = app.id_of(&slug)?;
     app.ask(Request::Unlist { run: slug, by: call.principal.name.clone() })?;
     Reply::ok(json!({"runId": id}))
 }
