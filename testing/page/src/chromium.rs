@@ -246,8 +246,7 @@ impl Tab<'_> {
             self.mouse("mousePressed", &at);
             self.mouse("mouseReleased", &at);
             let Some(hit) = self.missed() else { return };
-            println!("a click missed {element}: {hit}");
-            assert!(Instant::now() < until, "it is never hit: {element}");
+            assert!(Instant::now() < until, "it is never hit: {element}: {hit}");
         }
     }
 

@@ -59,7 +59,7 @@ export function situation(run: Run, view: RunView | undefined, asked = 0): Situa
   const confined = view ? (view.sandbox === "none" ? text.safe.none : fill(text.safe.sandbox, { sandbox: view.sandbox })) : "";
   if (run.state === "succeeded") {
     const tests = view?.tests;
-    const told = tests?.ran ? fill(text.safe.tests, { n: tests.commands.length }) : view ? text.safe.noTests : "";
+    const told = tests?.ran ? fill(tests.commands.length === 1 ? text.safe.test : text.safe.tests, { n: tests.commands.length }) : view ? text.safe.noTests : "";
     if (view?.landed && landing) {
       const branch = landing.target.replace(/^refs\/heads\//, "");
       const what = fill(text.what.landed, { branch, from: landing.from ? short(landing.from) : "∅", to: short(view.landed) });
@@ -100,3 +100,6 @@ export function plain(said: string): string {
 
 /** What a run is called where there is one line for it. */
 export const titleOf = (run: Run) => plain(run.goal || `${run.workflow} ${run.slug.slice(-6)}`);
+
+/** The state that is shown: what needs somebody, and what has landed, is said as that. */
+export const shownState = (run: Run, needs: boolean, view: { landed?: string | null } | undefined) => (needs ? "waiting" : run.state === "succeeded" && view?.landed ? "landed" : run.state);

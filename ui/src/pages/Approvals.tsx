@@ -103,7 +103,7 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
       )}
       <div>
         <p className="label">{text.approvals.why}</p>
-        <ul className="mt-1 text-sm">{reasons.map((it, at) => <li key={at} className="said">{plain(it)}</li>)}</ul>
+        <ul className="mt-1 text-sm">{reasons.map((it, at) => <li key={at} className="said">{plain(it.replace(/^reason: /, ""))}</li>)}</ul>
       </div>
       {mode === "modify" && (
         <label className="flex flex-col gap-1 text-sm">{text.approvals.modify}

@@ -1,7 +1,8 @@
 // Beside the list, on a wide screen: what needs somebody, and what happened last.
 import { Link } from "wouter";
-import { useApprovals, useRuns } from "../api/hooks";
-import { GROUPS, groupOf, plain, titleOf } from "../api/words";
+import type { Run } from "../api/client";
+import { useApprovals, useRuns, useView } from "../api/hooks";
+import { GROUPS, groupOf, isOver, plain, shownState, titleOf } from "../api/words";
 import { Empty, State } from "../parts/small";
 import { ApprovalCard } from "./Approvals";
 import { text } from "../text";
@@ -37,16 +38,21 @@ export default function Home() {
         <h2 className="label mb-2">{text.nav.latest}</h2>
         <ul className="card divide-y divide-line">
           {data.runs.slice(0, 8).map((run) => (
-            <li key={run.slug}>
-              <Link href={`/run/${run.slug}`} className="flex items-center gap-3 px-3 py-2 hover:bg-sunk">
-                <State state={groupOf(run, approvals) === "needs" ? "waiting" : run.state} />
-                <span className="clip grow">{titleOf(run)}</span>
-                <span className="clip hidden max-w-[40%] text-xs text-dim md:inline">{plain(run.message ?? "")}</span>
-              </Link>
-            </li>
+            <li key={run.slug}><Latest run={run} needs={groupOf(run, approvals) === "needs"} /></li>
           ))}
         </ul>
       </section>
     </div>
+  );
+}
+
+function Latest({ run, needs }: { run: Run; needs: boolean }) {
+  const { data: view } = useView(run.slug, isOver(run) ? run.updatedAt : undefined);
+  return (
+    <Link href={`/run/${run.slug}`} className="flex items-center gap-3 px-3 py-2 hover:bg-sunk">
+      <State state={shownState(run, needs, view)} />
+      <span className="clip grow">{titleOf(run)}</span>
+      <span className="clip hidden max-w-[40%] text-xs text-dim md:inline">{plain(run.message ?? "")}</span>
+    </Link>
   );
 }

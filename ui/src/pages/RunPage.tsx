@@ -6,7 +6,7 @@ import { Link, useLocation } from "wouter";
 import { api, type Approval, type Change, type Run } from "../api/client";
 import { useApprovals, useChanges, useLanding, useRunAt, useView } from "../api/hooks";
 import { useLiveRun, type Live } from "../api/live";
-import { isOver, money, plain, situation, span, titleOf } from "../api/words";
+import { isOver, money, plain, shownState, situation, span, titleOf } from "../api/words";
 import { Act, Copy, Empty, Gates, Problem, State, useNarrow, useNow } from "../parts/small";
 import { Banner, isTyping } from "../parts/Shell";
 import { fill, text } from "../text";
@@ -85,7 +85,7 @@ function Loaded({ live, now, view }: { live: Live; now: Run; view: View }) {
       <div className="flex flex-wrap items-center gap-x-4 gap-y-1 border-y border-line bg-panel px-4">
         <nav aria-label={text.run.views} className="flex gap-1 overflow-x-auto overflow-y-hidden">
           {VIEWS.map((it) => (
-            <Link key={it} href={`/run/${now.slug}/${it}`} aria-current={it === view ? "page" : undefined} className={`border-b-2 px-2.5 py-2 text-sm ${it === view ? "border-accent font-medium text-accent" : "border-transparent text-dim hover:text-ink"}`}>{text.run[it]}</Link>
+            <Link key={it} href={`/run/${now.slug}/${it}`} aria-current={it === view ? "page" : undefined} className={`border-b-2 px-2.5 py-2 text-sm max-sm:px-1.5 ${it === view ? "border-accent font-medium text-accent" : "border-transparent text-dim hover:text-ink"}`}>{text.run[it]}</Link>
           ))}
         </nav>
         <TimeSlider id={now.slug} seq={live.seq} at={at} set={setAt} forks={canFork(now)} />
@@ -150,7 +150,7 @@ function Head({ run, view, approvals, gates, past, reviewed }: { run: Run; view:
   const { what, why, safe, next } = situation(run, view, past ? 0 : approvals.length);
   const clock = useNow(isOver(run) ? 60_000 : 1000);
   const took = span((isOver(run) ? Date.parse(run.updatedAt) : clock) - Date.parse(run.createdAt));
-  const state = approvals.length && !isOver(run) ? "waiting" : run.state === "succeeded" && view?.landed ? "landed" : run.state;
+  const state = shownState(run, approvals.length > 0 && !isOver(run), view);
   const cost = money(view?.usage?.cost_micro_usd);
   const tokens = view?.usage ? `${((view.usage.input_tokens ?? 0) + (view.usage.output_tokens ?? 0)).toLocaleString("en")} tokens` : null;
   return (

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef } from "react";
 import { Link, useLocation, useSearch } from "wouter";
 import type { Approval, Run } from "../api/client";
 import { useApprovals, useBrief, useRuns, useView } from "../api/hooks";
-import { GROUPS, groupOf, isOver, money, plain, span, titleOf, type Group } from "../api/words";
+import { GROUPS, groupOf, isOver, money, plain, shownState, span, titleOf, type Group } from "../api/words";
 import { fill, text } from "../text";
 import { Empty, Lights, Problem, State, useNow } from "./small";
 import { isTyping } from "./Shell";
@@ -107,12 +107,11 @@ function RunRow({ run, selected, needs }: { run: Run; selected: boolean; needs: 
   const last = changes?.at(-1);
   const files = new Set(Object.values(run.artifacts).flatMap((it) => (it.kind === "diff" ? it.metadata?.filesChanged ?? [] : []))).size;
   const cost = money(view?.usage?.cost_micro_usd);
-  const state = needs ? "waiting" : run.state === "succeeded" && view?.landed ? "landed" : run.state;
   return (
     <Link href={`/run/${run.slug}${search ? `?${search}` : ""}`} data-run={run.slug} aria-current={selected ? "true" : undefined} className={`mx-1 flex h-[70px] flex-col justify-center gap-0.5 rounded-md px-2 ${selected ? "bg-accent-soft" : "hover:bg-sunk"}`}>
       <span className="flex items-center gap-2"><span className="clip font-medium">{titleOf(run)}</span><Lights gates={last?.gates} /></span>
       <span className="flex items-center gap-2 text-xs text-dim">
-        <State state={state} />
+        <State state={shownState(run, needs, view)} />
         <span className="clip">{[plain(agent), took, files ? fill(files > 1 ? text.filters.files : text.filters.file, { n: files }) : "", last ? `+${last.added ?? 0} −${last.removed ?? 0}` : "", cost].filter(Boolean).join(" · ")}</span>
       </span>
     </Link>

@@ -54,7 +54,7 @@ export default function Evidence({ run, view }: { run: Run; view: RunView | unde
           <dl className="grid grid-cols-[auto_1fr] gap-x-4 gap-y-1 text-sm">
             <Row name={text.evidence.base} value={view.base} />
             {view.result && <Row name={text.evidence.result} value={view.result} />}
-            {view.landed && <Row name={text.state.landed} value={`${view.landed} ${view.landing?.target ?? ""}`} />}
+            {view.landed && <Row name={text.evidence.landed} value={`${view.landed} ${view.landing?.target ?? ""}`} />}
             <Row name={text.evidence.sandbox} value={view.sandbox} />
             <Row name={text.evidence.receipts} value={view.receipts?.join("\n") || "—"} />
             <Row name={text.evidence.usage} value={usage ? `${fill(text.evidence.tokens, { input: usage.input_tokens, output: usage.output_tokens })}${money(usage.cost_micro_usd) ? ` · ${money(usage.cost_micro_usd)}` : ""}` : text.money.none} />

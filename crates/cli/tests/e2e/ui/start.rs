@@ -40,7 +40,7 @@ fn a_sentence_becomes_a_contract_and_a_run_that_is_followed_reviewed_and_undone(
     tab.until(&shows("No runs yet"));
     land(&tab);
     assert!(!env.read("src/greet.py").contains('!'));
-    for said in ["Every gate passed on the tree that landed", "1 test command(s) ran on exactly this tree", "tests"] {
+    for said in ["Every gate passed on the tree that landed", "1 test command ran on exactly this tree", "tests"] {
         tab.until(&format!("document.querySelector('[data-testid=situation]').innerText.includes({said:?})"));
     }
     tab.press("r");
