@@ -7,6 +7,8 @@ mod added;
 mod after;
 #[path = "run/bundle.rs"]
 mod bundle;
+#[path = "run/conflict.rs"]
+mod conflict;
 #[path = "run/flow.rs"]
 mod flow;
 #[path = "run/graph.rs"]
