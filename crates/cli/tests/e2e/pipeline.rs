@@ -5,5 +5,6 @@ mod fixes;
 mod hostile;
 pub(crate) mod kills;
 mod stories;
+mod tampered;
 mod whole;
 mod world;

@@ -443,7 +443,10 @@ impl Starting<'_> {
             earlier: state.earlier.as_deref().cloned(),
             addition: state.addition.as_deref().cloned(),
         };
-        let items = (0..).zip(recorded.items().iter()).map(added).collect();
+        // What a pipeline writes by itself, it writes again.
+        let is_given = |state: &ItemState| contract.workflow != Workflow::Pipeline || state.addition.is_none();
+        let given = recorded.items().iter().filter(|state| is_given(state));
+        let items = (0..).zip(given).map(added).collect();
         self.begin(id, started, items, self.submitted_to(recorded)?.as_deref())
     }
 

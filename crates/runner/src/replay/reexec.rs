@@ -1,10 +1,12 @@
 //! Comparing a run with one that carried out its contract again. *Hard* is what the same contract on the same base must
 //! give again: contract, verdicts of gates, files, patches, what tests came to. *Soft* is what may differ: times, words,
-//! transcripts, ids.
+//! transcripts, ids. What a conflict with the user's branch led to is not compared: a run that lands nothing meets none, so that
+//! what counts is what there was before.
 
 use crate::{Error, Result};
 use contract::documents::{Difference, ReexecReport, ReexecStatus};
-use contract::{ChangeDropped, EventLine, Fact, ItemEnded, PatchApplied, StepCommitted};
+use contract::pipeline::LineMoved;
+use contract::{ChangeDropped, Event, EventLine, Fact, ItemEnded, PatchApplied, PipelineFact, StepCommitted};
 use run::Run;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +23,10 @@ struct Outcome {
 
 /// Compares a run with another one that carried out its contract again.
 pub fn compare(reader: &Reader, first: &str, again: &str) -> Result<ReexecReport> {
-    let (old, new) = (outcome(reader, first)?, outcome(reader, again)?);
+    let (old, mut new) = (outcome(reader, first)?, outcome(reader, again)?);
+    if !old.hard.contains_key("patch") {
+        new.hard.remove("patch");
+    }
     let (hard, soft) = (differences(&old.hard, &new.hard), differences(&old.soft, &new.soft));
     let errors: Vec<String> = old.errors.into_iter().chain(new.errors).collect();
     let passed = hard.is_empty() && errors.is_empty();
@@ -60,9 +65,18 @@ fn outcome(reader: &Reader, slug: &str) -> Result<Outcome> {
     told.hard("contract", run.started.contract_digest);
     told.hard("status", run.status);
     told.hard("reason", run.reason);
-    told.hard("tree", run.tree());
-    told.file("", "patch.diff");
-    for event in &events {
+    let (before, conflict) = before_conflict(&events);
+    match conflict {
+        None => {
+            told.hard("tree", run.tree());
+            told.file("", "patch.diff");
+        }
+        Some(moved) => {
+            told.hard("tree", moved.from.tree);
+            told.soft("conflict", &moved.findings);
+        }
+    }
+    for event in before {
         told.tell(&event.fact);
     }
     let (first, last) = (events[0].ts.unix_ms(), events[events.len() - 1].ts.unix_ms());
@@ -72,6 +86,15 @@ fn outcome(reader: &Reader, slug: &str) -> Result<Outcome> {
         told.soft("trace_id", line.trace_id);
     }
     Ok(told.outcome)
+}
+
+/// What happened before commits of the user's branch were in the way, and what they were in the way of.
+fn before_conflict(events: &[Event]) -> (&[Event], Option<&LineMoved>) {
+    let found = events.iter().enumerate().find_map(|(at, event)| match &event.fact {
+        Fact::Pipeline(PipelineFact::LineMoved(moved)) => Some((at, &**moved)),
+        _ => None,
+    });
+    found.map_or((events, None), |(at, moved)| (&events[..at], Some(moved)))
 }
 
 struct Telling<'t> {

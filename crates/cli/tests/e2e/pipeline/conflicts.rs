@@ -22,8 +22,8 @@ def sides():
 "#;
 
 /// One who takes both sides on the second try, while the user writes to `a.txt` on the first.
-const BOTH: &str = r#"
-if not fixing and "src/a.txt" in scope: commit("src/a.txt", "as the user says\n")
+pub(super) const BOTH: &str = r#"
+if not fixing and "src/a.txt" in scope and open(user + "/src/a.txt").read() == "to do\n": commit("src/a.txt", "as the user says\n")
 if fixing:
     [found], patch = sides()
     [part] = found["parts"]
@@ -37,7 +37,7 @@ else:
 say()"#;
 
 /// A repository whose worker is not confined; who fills the other roles is in `agents`.
-fn with_user(agents: &[(&str, &str)], worker: &str) -> TestEnvironment {
+pub(super) fn with_user(agents: &[(&str, &str)], worker: &str) -> TestEnvironment {
     let worker = format!("{USER}{worker}");
     let agents: Vec<(&str, &str)> =
         agents.iter().map(|(role, body)| (*role, if *role == "worker" { worker.as_str() } else { *body })).collect();
@@ -45,9 +45,9 @@ fn with_user(agents: &[(&str, &str)], worker: &str) -> TestEnvironment {
 }
 
 /// Nobody splits the contract, which is about both files.
-const ONE: [(&str, &str); 3] = [("pm", PM), ("worker", ""), ("reviewer", "passes()")];
+pub(super) const ONE: [(&str, &str); 3] = [("pm", PM), ("worker", ""), ("reviewer", "passes()")];
 
-fn landed(env: &TestEnvironment) -> [String; 2] {
+pub(super) fn landed(env: &TestEnvironment) -> [String; 2] {
     ["a", "b"].map(|name| env.git(&["show", &format!("HEAD:src/{name}.txt")]))
 }
 
@@ -119,6 +119,63 @@ say()"#;
     assert!(patch.contains("-to do") && patch.contains("+done"), "{patch}");
     holds(&env);
     env.norma(&["replay", "@last", "--reverify"]).success();
+}
+
+/// A conflict starts no count of its own: what a contract has had of fixes counts, whatever they were for.
+#[test]
+fn a_conflict_of_a_contract_that_has_had_its_fixes_stays_and_the_user_keeps_everything() {
+    let worker = r#"
+half = HALF and not fixing
+put("src/a.txt", "half\n" if half else "done\n")
+if not half: commit("src/a.txt", "as the user says\n")
+say()"#;
+    for (max_retries, half) in [(0, "False"), (1, "True")] {
+        let env = with_user(&[("worker", "")], &worker.replace("HALF", half));
+        let new = ["contract", "new", "--goal", "a says done", "--allow", "src/a.txt", "--test"];
+        let contract = env.norma(&[&new[..], &["grep -q done src/a.txt"]].concat()).success().raw.clone();
+        let mut contract: Value = serde_json::from_str(&contract).unwrap();
+        contract["timeout_retry"]["max_retries"] = json!(max_retries);
+        std::fs::write(env.dir.join("contract.json"), contract.to_string()).unwrap();
+        env.write("src/b.txt", "not committed\n");
+        env.norma(&["pipeline", "--contract", &env.at("contract.json"), "--yes"]).success();
+        let exhausted = env.event("FIX_LOOP_EXHAUSTED");
+        let tried = exhausted["tried"].as_array().unwrap().len();
+        assert_eq!((&exhausted["attempts"], tried), (&json!(max_retries), 1 + max_retries), "{exhausted}");
+        let kinds = env.event_types();
+        let count = |kind: &str| kinds.iter().filter(|it| *it == kind).count();
+        assert_eq!([count("line_moved"), count("line_restored"), count("FIX_LOOP_ATTEMPT")], [1, 1, max_retries]);
+        assert_eq!(env.event("line_restored")["head"], env.event("line_moved")["from"]);
+        let view = shown(&env);
+        assert_eq!(column(&view, "fixes", "cause"), vec!["tests"; max_retries]);
+        let run = view["run_id"].as_str().unwrap();
+        assert_eq!(env.git(&["show", &format!("norma/{run}:src/a.txt")]), "done");
+        assert_eq!((subjects(&env)[0].as_str(), landed(&env)[0].as_str()), ("by the user", "as the user says"));
+        assert_eq!(
+            (env.read("src/a.txt"), env.read("src/b.txt")),
+            ("as the user says\n".into(), "not committed\n".into())
+        );
+        holds(&env);
+    }
+}
+
+/// What is carried out again lands nothing, and meets no conflict: it is compared with what there was before.
+#[test]
+fn a_run_with_a_conflict_is_carried_out_again_and_compared_up_to_it() {
+    // What the worker is decides what it does, and is no part of the contract.
+    let other = r#"put(path, "other\n" if os.path.exists(user + "/.git/other") else "done\n")"#;
+    let env = with_user(&ALL, &BOTH.replace(r#"put(path, "done\n")"#, other));
+    pipeline(&env).success();
+    let (run, before) = (shown(&env)["run_id"].as_str().unwrap().to_owned(), env.repository());
+    let again = env.json(&["replay", &run, "--reexec"]);
+    assert_eq!((&again["status"], &again["report"]["hard_diffs"]), (&json!("pass"), &json!([])), "{again}");
+    let soft = again["report"]["soft_diffs"].as_array().unwrap();
+    let conflict = soft.iter().find(|it| it["key"] == "conflict").unwrap();
+    assert!(conflict["expected"][0].as_str().unwrap().starts_with("src/a.txt: "), "{conflict}");
+    assert_eq!(env.repository(), before, "nothing lands");
+    holds(&env);
+    env.write(".git/other", "");
+    let replayed = env.norma(&["replay", &run, "--reexec"]);
+    assert!(replayed.exits(5).raw.contains("item/pipeline-task-1/"), "{replayed}");
 }
 
 /// A fix that goes elsewhere is refused as any change would be.
