@@ -15,8 +15,11 @@ use contract::bundle::{BundleIndex, INDEX};
 use contract::{EventLine, ManifestFile, Statement};
 use serde_json::{Value, json};
 
+/// What somebody does to the payload of a `line_moved`.
+type Edit<'e> = &'e dyn Fn(&mut Value);
+
 /// The log with another `line_moved` in it, and a chain that fits. Answers where the chain ends.
-fn rewritten(files: &mut Files, edit: &dyn Fn(&mut Value)) -> contract::Digest {
+fn rewritten(files: &mut Files, edit: Edit<'_>) -> contract::Digest {
     let text = String::from_utf8(files["run/events.jsonl"].clone()).unwrap();
     let (mut head, mut lines) = (None, Vec::new());
     for (seq, text) in (1..).zip(text.lines()) {
@@ -35,7 +38,7 @@ fn rewritten(files: &mut Files, edit: &dyn Fn(&mut Value)) -> contract::Digest {
 }
 
 /// The bundle with another `line_moved`, sealed and signed.
-fn tampered(env: &TestEnvironment, bundle: &[u8], edit: &dyn Fn(&mut Value)) -> Vec<u8> {
+fn tampered(env: &TestEnvironment, bundle: &[u8], edit: Edit<'_>) -> Vec<u8> {
     let data = std::path::Path::new(&env.env["XDG_DATA_HOME"]).join("norma");
     let keys = runner::Trust::new(&data, &env.root.join(".norma")).keys().unwrap();
     let mut files = unpack(bundle);
@@ -65,7 +68,7 @@ fn a_line_that_was_moved_otherwise_is_found_whoever_sealed_it() {
     let from = env.event("line_moved")["from"].clone();
     let other_end = |member: &'static str, end: Value| move |moved: &mut Value| moved[member] = end.clone();
     // Of the paths nothing else speaks, but for the audit log, which has the end of the chain.
-    let cases: [(&str, &dyn Fn(&mut Value), &str); 5] = [
+    let cases: [(&str, Edit<'_>, &str); 5] = [
         ("a path", &|moved| drop(moved["findings"].as_array_mut().unwrap().pop()), "audit.jsonl"),
         (
             "another ground",
