@@ -26,27 +26,28 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Outcome {
         [only] if only == "--json" => true,
         _ => return Err(vec!["usage: cargo xtask agents [--json]".to_owned()]),
     };
-    install(root)?;
+    install(root, SOURCE, PLACE, "about 1.3 GB")?;
     let programs = programs(root).map_err(|problem| vec![problem])?;
     Ok(if is_json { Value::from(programs).to_string() } else { listed(&programs) })
 }
 
-fn install(root: &Path) -> Result<(), Vec<String>> {
+/// Installs what the lock in `source` names in `place`, unless that is there.
+pub(crate) fn install(root: &Path, source: &str, place: &str, size: &str) -> Result<(), Vec<String>> {
     let one = |problem: String| vec![problem];
-    let place = root.join(PLACE);
-    let stamp = place.join(STAMP);
-    let digest = digest(&root.join(SOURCE).join("package-lock.json")).map_err(one)?;
+    let (source_dir, place_dir) = (root.join(source), root.join(place));
+    let stamp = place_dir.join(STAMP);
+    let digest = digest(&source_dir.join("package-lock.json")).map_err(one)?;
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == digest) {
-        tell(&format!("agents: {PLACE} is as {SOURCE}/package-lock.json says"));
+        tell(&format!("{place} is as {source}/package-lock.json says"));
         return Ok(());
     }
     npm_is_there().map_err(one)?;
-    tell(&format!("agents: installing {SOURCE}/package-lock.json in {PLACE} (about 1.3 GB)"));
-    let prepared = prepare(&root.join(SOURCE), &place);
-    prepared.map_err(|error| one(format!("could not prepare {}: {error}", place.display())))?;
-    // No scripts: the native programs are packages of their own, so nothing has to be fetched or built by foreign code.
+    tell(&format!("installing {source}/package-lock.json in {place} ({size})"));
+    let prepared = prepare(&source_dir, &place_dir);
+    prepared.map_err(|error| one(format!("could not prepare {}: {error}", place_dir.display())))?;
+    // No scripts: native programs are packages of their own, so nothing has to be fetched or built by foreign code.
     let mut npm = Command::new("npm");
-    npm.current_dir(&place).args(["ci", "--ignore-scripts"]).stdout(Stdio::from(io::stderr()));
+    npm.current_dir(&place_dir).args(["ci", "--ignore-scripts"]).stdout(Stdio::from(io::stderr()));
     must_pass(&mut npm)?;
     fs::write(&stamp, digest).map_err(|error| one(format!("could not write {}: {error}", stamp.display())))
 }
@@ -110,19 +111,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lock_names_every_version_and_no_registry() {
-        let source = crate::root().join(SOURCE);
-        let read = |file: &str| -> Value { serde_json::from_slice(&fs::read(source.join(file)).unwrap()).unwrap() };
-        let (package, lock) = (read("package.json"), read("package-lock.json"));
-        for kind in ["dependencies", "optionalDependencies"] {
-            for (name, version) in package[kind].as_object().unwrap() {
+    fn the_locks_name_every_version_and_no_registry() {
+        for source in [SOURCE, crate::playwright::SOURCE] {
+            let source = crate::root().join(source);
+            let read = |file: &str| -> Value { serde_json::from_slice(&fs::read(source.join(file)).unwrap()).unwrap() };
+            let (package, lock) = (read("package.json"), read("package-lock.json"));
+            let kinds = ["dependencies", "optionalDependencies"].iter().filter_map(|kind| package[kind].as_object());
+            for (name, version) in kinds.flatten() {
                 assert_eq!(&lock["packages"][format!("node_modules/{name}")]["version"], version, "{name}");
             }
-        }
-        let entries = lock["packages"].as_object().unwrap().iter().filter(|(name, _)| !name.is_empty());
-        for (name, entry) in entries {
-            assert!(entry.get("resolved").is_none(), "{name} names a registry");
-            assert!(entry["integrity"].as_str().is_some_and(|digest| digest.starts_with("sha512-")), "{name}");
+            let entries = lock["packages"].as_object().unwrap().iter().filter(|(name, _)| !name.is_empty());
+            for (name, entry) in entries {
+                assert!(entry.get("resolved").is_none(), "{name} names a registry");
+                assert!(entry["integrity"].as_str().is_some_and(|digest| digest.starts_with("sha512-")), "{name}");
+            }
         }
     }
 
@@ -134,7 +136,7 @@ mod tests {
         fs::write(root.join(SOURCE).join("package-lock.json"), "{}").unwrap();
         let lock = root.join(SOURCE).join("package-lock.json");
         fs::write(root.join(PLACE).join(STAMP), digest(&lock).unwrap()).unwrap();
-        assert_eq!(install(&root), Ok(()));
+        assert_eq!(install(&root, SOURCE, PLACE, "nothing"), Ok(()));
         fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -6,6 +6,7 @@ mod bench;
 mod logs;
 mod packages;
 mod parts;
+mod playwright;
 mod release;
 mod schemathesis;
 mod seeds;
@@ -37,6 +38,7 @@ const USAGE: &str = "usage: cargo xtask <verb>
                           build the web page into ui/dist (needs Node), or build it again and compare, or write pictures
                           of it to docs/ui
   day1                    a pipeline with the four real agents: landed, refused, fixed, replayed, confined
+  playwright              install what drives the browser that pages are tested in, below target/playwright/
   schemathesis            install what checks the server against its own document, below target/schemathesis/
   logs [--norma PROGRAM]  write runs of this version to testing/logs/, for every later version to verify and replay
   release [--profile P] [--allow-dirty]
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         "schemas" => verbs::schemas(&root),
         "agents" => agents::run(&root, args),
         "schemathesis" => schemathesis::run(&root),
+        "playwright" => playwright::run(&root),
         "bench" => bench::run(&root, args),
         "ui" => ui::run(&root, args),
         "day1" => verbs::day1(&root),

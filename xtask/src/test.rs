@@ -7,7 +7,7 @@ mod schedule;
 mod tally;
 
 use crate::parts::{Parts, print, tell};
-use crate::{Outcome, agents, packages, schemathesis, seeds, tidy, ui, verbs};
+use crate::{Outcome, agents, packages, playwright, schemathesis, seeds, tidy, ui, verbs};
 use build::Built;
 use std::path::Path;
 use tally::Tally;
@@ -84,9 +84,10 @@ pub(crate) fn test_parts(root: &Path, args: &[String], parts: &mut Parts) -> Tal
         let others = scope.spawn(|| {
             let mut others = Parts::default();
             others.offer("packages", || packages::install(in_ci));
-            let parts: [(_, &dyn Fn() -> Outcome); 3] = [
+            let parts: [(_, &dyn Fn() -> Outcome); 4] = [
                 ("schemathesis", &|| schemathesis::run(root)),
                 ("agents", &|| agents::run(root, &[])),
+                ("playwright", &|| playwright::run(root)),
                 ("ui", &|| ui::run(root, &["--check".to_owned()])),
             ];
             for (name, part) in parts {

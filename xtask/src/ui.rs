@@ -3,9 +3,9 @@
 //! made of: `cargo xtask tidy` compares them without Node, and `cargo xtask ui --check` builds again and compares bytes.
 //! `--screenshots` writes pictures of every page to `docs/ui`.
 
-use crate::Outcome;
 use crate::agents::{STAMP, digest, empty_stamp, npm_is_there};
 use crate::parts::{cargo, must_pass};
+use crate::{Outcome, playwright};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -61,6 +61,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Outcome {
 /// Has the tests that look at every page keep what they see.
 fn screenshots(root: &Path) -> Outcome {
     install(root)?;
+    playwright::run(root)?;
     let place = root.join(PICTURES);
     fs::create_dir_all(&place).map_err(|error| one(format!("could not make {}: {error}", place.display())))?;
     let test = "ui::looks::every_page_is_accessible_in_both_themes_and_fits_every_screen";

@@ -17,7 +17,7 @@ const WATCH: &str = "
 
 /// A page that is logged in.
 pub(super) fn page<'b>(browser: &'b Chromium, served: &Served) -> Tab<'b> {
-    let tab = browser.open("about:blank#");
+    let tab = browser.open("about:blank");
     tab.before_each_page(WATCH);
     tab.screen(1440, 900, false);
     log_in(&tab, served);
@@ -49,11 +49,7 @@ pub(super) fn shows(text: &str) -> String {
 /// Clicks the button, link or tab with this text.
 #[track_caller]
 pub(super) fn click(tab: &Tab<'_>, text: &str) {
-    tab.click_on(&format!(
-        "[...document.querySelectorAll('button, a, summary, [role=tab]')]
-            .find((it) => it.innerText.trim() === {} && it.offsetParent !== null && !it.disabled)",
-        json!(text)
-    ));
+    tab.click_named(":is(button, a, summary, [role=tab]):not(:disabled)", text);
 }
 
 /// A repository whose agent `worker` drops the exclamation marks of a file, under a test that wants that.
