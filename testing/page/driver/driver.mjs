@@ -14,6 +14,9 @@ const POLL_MS = 50;
 // What a failure shows beside Playwright's message; `page` is what the client of seed 003's API keeps for tests.
 const SHOWN = "document.body.innerText + JSON.stringify(typeof page === 'undefined' ? {} : page, null, 1)";
 
+// What tells a page's thread from others in a trace.
+const MARK = "norma-traced";
+
 const browser = await chromium.launch({ executablePath, args: ["--disable-gpu"], timeout: TIMEOUT_MS });
 const contexts = new Map();
 const pages = new Map();
@@ -30,6 +33,25 @@ const OURS = {
   clickNamed(page, selector, name) {
     const hasText = new RegExp(`^\\s*${name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}\\s*$`);
     return page.locator(selector).filter({ hasText, visible: true }).first().click();
+  },
+
+  async trace(page) {
+    await browser.startTracing(page, { categories: ["blink.user_timing", "cc", "devtools.timeline"] });
+    await page.evaluate(`performance.mark("${MARK}")`);
+  },
+
+  // How long each press of a key and each click since `trace` took, in milliseconds: from its dispatch to the end of the
+  // frame that the page made next.
+  async traced() {
+    const { traceEvents } = JSON.parse(await browser.stopTracing());
+    const { pid, tid } = traceEvents.find((it) => it.name === MARK);
+    const done = traceEvents.filter((it) => it.ph === "X" && it.pid === pid && it.tid === tid).sort((a, b) => a.ts - b.ts);
+    const frames = done.filter((it) => it.name === "ProxyMain::BeginMainFrame");
+    const inputs = done.filter((it) => it.name === "EventDispatch" && ["keydown", "click"].includes(it.args.data?.type));
+    return inputs.flatMap((it) => {
+      const frame = frames.find((frame) => frame.ts >= it.ts + it.dur);
+      return frame ? [(frame.ts + frame.dur - it.ts) / 1000] : [];
+    });
   },
 
   // Playwright has no WebP, which is a third of a PNG.

@@ -275,6 +275,20 @@ impl Tab<'_> {
         self.call("emulateMedia", json!([{"colorScheme": if is_dark { "dark" } else { "light" }}]));
     }
 
+    /// Begins a trace of the browser; one at a time.
+    #[track_caller]
+    pub fn trace(&self) {
+        self.call("trace", json!([]));
+    }
+
+    /// Ends it: how long each press of a key and each click took, from its dispatch to the end of the frame that the page
+    /// made next, in milliseconds.
+    #[track_caller]
+    pub fn traced(&self) -> Vec<f64> {
+        let took = self.call("traced", json!([]));
+        took.as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
+    }
+
     /// What the screen shows, as WebP in base64.
     #[track_caller]
     pub fn picture(&self) -> String {

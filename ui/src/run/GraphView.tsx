@@ -156,7 +156,7 @@ function Canvas({ run, told, drafts, changes, selection, select, editable, activ
     <div className="relative min-h-0 grow" data-testid="graph">
       <ReactFlow<Card> nodes={nodes} edges={edges} nodeTypes={TYPES} onNodesChange={move} onNodeDragStop={drop} onMoveEnd={seen} onConnect={connect} nodesConnectable={editable} deleteKeyCode={null} elementsSelectable nodesFocusable edgesFocusable minZoom={0.1} proOptions={PRO} onlyRenderVisibleElements={nodes.length > 60}
         onNodeClick={onNode} onEdgeClick={onEdge} onPaneClick={onPane} onKeyDown={onKey} onPaneContextMenu={onMenu}>
-        <Background color="var(--line)" gap={24} />
+        {!far && <Background color="var(--line)" gap={24} />}
         <Controls showInteractive={false} />
         {nodes.length > 8 && <MiniMap pannable zoomable ariaLabel={text.graph.minimap} nodeColor="var(--dim)" maskColor="color-mix(in srgb, var(--sunk) 70%, transparent)" bgColor="var(--panel)" />}
       </ReactFlow>

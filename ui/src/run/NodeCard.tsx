@@ -53,7 +53,7 @@ function CostBar({ share }: { share: Share }) {
 }
 
 const BORDERS: Partial<Record<Node["status"], string>> = { running: "border-info", blocked: "border-warn", failed: "border-bad" };
-const frame = (node: Node, selected: boolean) => `card w-60 p-2.5 text-left shadow-sm ${selected ? "ring-2 ring-accent" : ""} ${BORDERS[node.status] ?? ""}`;
+const frame = (node: Node, selected: boolean) => `card w-60 p-2.5 text-left ${selected ? "ring-2 ring-accent" : ""} ${BORDERS[node.status] ?? ""}`;
 
 /** The same from afar, where small letters cannot be read: who it is and how it is. */
 export function FarCard({ node, selected }: { node: Node; selected: boolean }) {

@@ -169,6 +169,7 @@ const ANCHORS: Record<string, (payload: Record<string, unknown>) => string> = {
   change_dropped: (it) => `changes/${String(it.change).padStart(3, "0")}`,
   item_ended: (it) => `changes/${String(it.change).padStart(3, "0")}`,
   reconciled_step: (it) => String(it.dir),
+  line_moved: (it) => `conflict-${String(it.conflict).padStart(3, "0")}`,
 };
 
 /** Every directory that the chain vouches for holds exactly the files it was recorded with. */

@@ -10,6 +10,7 @@ use crate::schema::generate::absent_is_not_null;
 use crate::work::{NetworkRight, ShellRight};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// The document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -32,6 +33,14 @@ impl AgentRegistry {
 
     /// What counts where there is no such file, and what a new state directory starts with.
     pub const BUILTIN: &'static str = include_str!("../policy/agent_registry.json");
+
+    /// The same, read. A batch asks for it once for each of its items.
+    pub fn builtin() -> &'static AgentRegistry {
+        static BUILTIN: LazyLock<AgentRegistry> = LazyLock::new(|| {
+            AgentRegistry::parse(AgentRegistry::BUILTIN.as_bytes()).expect("BUG: the registry that norma brings is one")
+        });
+        &BUILTIN
+    }
 
     /// Reads the document; on failure every violation with its JSON pointer.
     pub fn parse(bytes: &[u8]) -> Result<AgentRegistry, Vec<Violation>> {

@@ -96,15 +96,15 @@ impl Terms<'_> {
     /// long as that is the built-in one, which can know none of them: it may do what the built-in ones may.
     pub(super) fn rights(&self, agent_id: &str, role: AgentRole) -> Result<Defaults, String> {
         let registered = self.registry.require(agent_id, role);
-        let known = AgentRegistry::parse(AgentRegistry::BUILTIN.as_bytes()).ok();
-        match (self.agents.contains_key(agent_id), known) {
-            (true, Some(known)) if registered.is_err() && known == *self.registry => Ok(Defaults {
+        let is_configured = self.agents.contains_key(agent_id) && registered.is_err();
+        if is_configured && *self.registry == *AgentRegistry::builtin() {
+            return Ok(Defaults {
                 sandbox: Platform::WorkspaceWrite,
                 approval_policy: ApprovalPolicy::Never,
                 network: NetworkRight::Deny,
-            }),
-            _ => registered.map(|agent| agent.defaults.clone()),
+            });
         }
+        registered.map(|agent| agent.defaults.clone())
     }
 
     /// The entry of the configuration that fills this role.

@@ -1,10 +1,14 @@
-//! The bytes of a blob, piece by piece. A small one is read at once; a large one comes through a pipe from git, so that no
-//! more than a piece of it is in memory, however large it is.
+//! The bytes of a blob, piece by piece. A small one is read at once. Of a large one no more than a piece is in memory,
+//! however large it is: one that has a file of its own is unpacked from there, any other comes through a pipe from git.
 
-use std::io::{self, Cursor, Read};
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, ErrorKind, Read};
+use std::path::Path;
 use std::process::{Child, ChildStdout};
 
 use gix_object::Kind;
+use gix_odb::loose;
+use gix_zlib::{Decompress, stream::inflate};
 
 use super::objects::{Objects, Reader};
 use super::{GitError, ObjectId};
@@ -20,7 +24,62 @@ pub(crate) struct BlobReader(Source);
 
 enum Source {
     Memory(Cursor<Vec<u8>>),
+    Loose(Box<Loose>),
     Git { child: Child, out: ChildStdout },
+}
+
+/// An object in a file of its own. git would map all of that file to read it.
+struct Loose {
+    file: BufReader<File>,
+    state: Decompress,
+    /// How many bytes are still to come.
+    left: u64,
+}
+
+/// The longest header of an object: its kind, its size, and a zero byte.
+const HEADER_BYTES_MAX: usize = 32;
+
+impl Loose {
+    /// The blob at this path; none if there is no such file.
+    fn open(path: &Path, size: u64) -> io::Result<Option<Loose>> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            file => BufReader::with_capacity(PIECE_BYTES, file?),
+        };
+        let mut blob = Loose { file, state: Decompress::new(), left: size };
+        let mut header = Vec::new();
+        while !header.ends_with(&[0]) {
+            let mut byte = [0];
+            if header.len() == HEADER_BYTES_MAX || blob.unpack(&mut byte)? == 0 {
+                return Err(io::Error::other("it has no header"));
+            }
+            header.push(byte[0]);
+        }
+        match header == format!("blob {size}\0").as_bytes() {
+            true => Ok(Some(blob)),
+            false => Err(io::Error::other("it is not the blob that was found there a moment ago")),
+        }
+    }
+
+    fn unpack(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        inflate::read(&mut self.file, &mut self.state, buffer)
+    }
+}
+
+impl Read for Loose {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let wanted = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let count = self.unpack(&mut buffer[..wanted])?;
+        self.left -= count as u64;
+        // Its sum is checked where it ends, and that has to be where its header says.
+        if count == 0 || self.left == 0 && self.unpack(&mut [0])? != 0 {
+            return Err(io::Error::other("it does not end where it says"));
+        }
+        Ok(count)
+    }
 }
 
 impl Objects {
@@ -40,10 +99,17 @@ impl Objects {
 impl Reader<'_> {
     /// Reads a blob from its beginning.
     pub(crate) fn blob(&self, id: ObjectId) -> Result<BlobReader, GitError> {
-        if self.size(id)? < LARGE_BYTES_MIN {
+        let size = self.size(id)?;
+        if size < LARGE_BYTES_MIN {
             return Ok(BlobReader(Source::Memory(Cursor::new(self.expect(id, Kind::Blob)?))));
         }
         self.count_read();
+        for objects in self.objects().directories() {
+            let path = loose::Store::at(objects, self.objects().format).object_path(&id);
+            if let Some(blob) = Loose::open(&path, size).map_err(|error| unreadable(id, &error))? {
+                return Ok(BlobReader(Source::Loose(Box::new(blob))));
+            }
+        }
         let mut child = self.objects().git("cat-file").streaming().args(&["blob"]).id(id).spawn()?;
         let out = child.stdout.take().expect("BUG: what git prints comes through a pipe");
         Ok(BlobReader(Source::Git { child, out }))
@@ -76,6 +142,7 @@ impl Read for BlobReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.0 {
             Source::Memory(bytes) => bytes.read(buffer),
+            Source::Loose(blob) => blob.read(buffer),
             Source::Git { child, out } => {
                 let count = out.read(buffer)?;
                 // Its end is the blob's end only if git says so.
@@ -95,5 +162,37 @@ impl Drop for BlobReader {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_object_is_read_from_its_file_and_only_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = loose::Store::at(dir.path(), gix_hash::Kind::Sha1);
+        let bytes: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
+        let size = bytes.len() as u64;
+        let id = gix_object::Write::write_buf(&store, Kind::Blob, &bytes).unwrap();
+        let path = store.object_path(&id);
+        let read = |path: &Path, size: u64| -> io::Result<Vec<u8>> {
+            let mut found = Vec::new();
+            Loose::open(path, size)?.ok_or(ErrorKind::NotFound)?.read_to_end(&mut found)?;
+            Ok(found)
+        };
+        assert!(read(&path, size).unwrap() == bytes);
+        assert!(Loose::open(&dir.path().join("none"), size).unwrap().is_none());
+        assert!(read(&path, size - 1).is_err(), "it has another size");
+
+        let packed = std::fs::read(&path).unwrap();
+        let other = dir.path().join("other");
+        std::fs::write(&other, &packed[..packed.len() - 2]).unwrap();
+        assert!(read(&other, size).is_err(), "its sum is missing");
+        std::fs::write(&other, &packed[..packed.len() / 2]).unwrap();
+        assert!(read(&other, size).is_err(), "half of it is missing");
+        std::fs::write(&other, "no object").unwrap();
+        assert!(read(&other, size).is_err(), "it is not packed");
     }
 }

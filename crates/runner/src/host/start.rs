@@ -443,8 +443,8 @@ impl Starting<'_> {
             earlier: state.earlier.as_deref().cloned(),
             addition: state.addition.as_deref().cloned(),
         };
-        // What a pipeline writes by itself, it writes again.
-        let is_given = |state: &ItemState| contract.workflow != Workflow::Pipeline || state.addition.is_none();
+        // What a run adds by itself, it adds again; to a batch, people do.
+        let is_given = |state: &ItemState| contract.workflow == Workflow::Batch || state.addition.is_none();
         let given = recorded.items().iter().filter(|state| is_given(state));
         let items = (0..).zip(given).map(added).collect();
         self.begin(id, started, items, self.submitted_to(recorded)?.as_deref())
