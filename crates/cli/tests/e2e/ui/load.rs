@@ -73,6 +73,8 @@ fn interact(tab: &Tab<'_>, round: usize) {
     for (key, view) in VIEWS {
         tab.press(key);
         tab.until(&format!("document.querySelector('[data-testid={view}]')?.checkVisibility() === true"));
+        // Whoever goes on has seen it first.
+        tab.eval("new Promise((done) => requestIdleCallback(() => done(true)))");
     }
     let node = tab.eval(&format!("document.querySelectorAll('.react-flow__node [data-node]')[{round}].dataset.node"));
     tab.click(&format!(".react-flow__node [data-node={node}]"));
