@@ -2,13 +2,14 @@
 //! however large it is: one that has a file of its own is unpacked from there, any other comes through a pipe from git.
 
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout};
 
 use gix_object::Kind;
 use gix_odb::loose;
-use gix_zlib::{Decompress, stream::inflate};
+use gix_zlib::stream::inflate;
+use gix_zlib::{Decompress, FlushDecompress, Status};
 
 use super::objects::{Objects, Reader};
 use super::{GitError, ObjectId};
@@ -64,6 +65,23 @@ impl Loose {
     fn unpack(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         inflate::read(&mut self.file, &mut self.state, buffer)
     }
+
+    /// Whether nothing comes any more, and what came has the sum that stands behind it.
+    fn has_ended(&mut self) -> io::Result<bool> {
+        loop {
+            let input = self.file.fill_buf()?;
+            let (before, unpacked) = (self.state.total_in(), self.state.total_out());
+            let status = self.state.decompress(input, &mut [0], FlushDecompress::None).map_err(io::Error::other)?;
+            let taken = (self.state.total_in() - before) as usize;
+            self.file.consume(taken);
+            if self.state.total_out() > unpacked {
+                return Ok(false);
+            }
+            if status == Status::StreamEnd || taken == 0 {
+                return Ok(status == Status::StreamEnd);
+            }
+        }
+    }
 }
 
 impl Read for Loose {
@@ -74,8 +92,7 @@ impl Read for Loose {
         }
         let count = self.unpack(&mut buffer[..wanted])?;
         self.left -= count as u64;
-        // Its sum is checked where it ends, and that has to be where its header says.
-        if count == 0 || self.left == 0 && self.unpack(&mut [0])? != 0 {
+        if count == 0 || self.left == 0 && !self.has_ended()? {
             return Err(io::Error::other("it does not end where it says"));
         }
         Ok(count)
