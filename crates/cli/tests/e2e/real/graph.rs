@@ -133,6 +133,7 @@ fn what_is_called_comes_to_what_is_answered(agent: Agent) {
     ];
     graph.say(&lead, script(calls, &json!([]), false), false);
     graph.answered(&one, 1);
+    eventually("both handoffs are sent", || graph.told("handoff.sent").len() >= 2);
     let sent = graph.told("handoff.sent");
     let way = |event: &Value| (event["envelope"]["fromNodeId"].clone(), event["envelope"]["toNodeId"].clone());
     assert_eq!(sent.iter().map(way).collect::<Vec<_>>(), [(json!(lead), json!(one)), (json!(one), json!(lead))]);
