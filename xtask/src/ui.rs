@@ -6,7 +6,7 @@
 use crate::agents::{STAMP, digest, empty_stamp, npm_is_there};
 use crate::parts::{cargo, must_pass};
 use crate::{Outcome, playwright};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,8 @@ const NOTICES: &str = "a/NOTICES.txt";
 const LIST: &str = "crates/server/src/ui.rs";
 /// What is generated from the server's document; it goes into no byte of the page.
 const TYPES: &str = "src/api/schema.d.ts";
+/// What npm says of what it installed, below `node_modules`.
+const INSTALLED: &str = ".package-lock.json";
 /// Pictures of every page.
 const PICTURES: &str = "docs/ui";
 /// Where a build is compared from.
@@ -81,21 +83,47 @@ fn npm(ui: &Path) -> Command {
 }
 
 /// Installs what the lock file names, unless that is there; no package runs code of its own for that. It is not `npm ci`,
-/// which refuses a lock without the builds for other systems where a registry does not have them; instead the lock must be
-/// the same afterwards.
+/// which refuses a lock without the builds for other systems; which of them a registry has changes from day to day, so npm
+/// may not write the lock either. Instead what was installed must be what the lock says.
 pub(crate) fn install(root: &Path) -> Result<(), Vec<String>> {
     let (ui, place) = (root.join(UI), root.join(UI).join("node_modules"));
-    let locked = digest(&ui.join("package-lock.json")).map_err(one)?;
+    let lock = ui.join("package-lock.json");
+    let locked = digest(&lock).map_err(one)?;
     if fs::read_to_string(place.join(STAMP)).is_ok_and(|installed| installed == locked) {
         return Ok(());
     }
     empty_stamp(&place).map_err(|error| one(format!("could not prepare {}: {error}", place.display())))?;
-    must_pass(npm(&ui).args(["install", "--ignore-scripts", "--no-audit", "--no-fund"]))?;
-    if digest(&ui.join("package-lock.json")).map_err(one)? != locked {
-        return Err(one("npm had to change ui/package-lock.json: look at what it changed, and commit that".to_owned()));
+    must_pass(npm(&ui).args(["install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund"]))?;
+    let others = not_as_locked(&packages(&lock).map_err(one)?, &packages(&place.join(INSTALLED)).map_err(one)?);
+    if !others.is_empty() {
+        return Err(others);
     }
     let stamp = place.join(STAMP);
     fs::write(&stamp, locked).map_err(|error| one(format!("could not write {}: {error}", stamp.display())))
+}
+
+/// The packages that a lock of npm names, by their places.
+fn packages(lock: &Path) -> Result<Map<String, Value>, String> {
+    let text = fs::read_to_string(lock).map_err(|error| format!("could not read {}: {error}", lock.display()))?;
+    let mut named: Value = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", lock.display()))?;
+    match named["packages"].take() {
+        Value::Object(packages) => Ok(packages),
+        _ => Err(format!("{} names no packages", lock.display())),
+    }
+}
+
+/// What npm installed otherwise than the lock says, or not at all.
+fn not_as_locked(locked: &Map<String, Value>, installed: &Map<String, Value>) -> Vec<String> {
+    let is_other = |place: &String, package: &Value| {
+        locked.get(place).is_none_or(|named| ["version", "integrity"].iter().any(|key| named[key] != package[key]))
+    };
+    let others = installed.iter().filter(|(place, package)| is_other(place, package));
+    let others = others.map(|(place, _)| format!("npm installed another {place} than ui/package-lock.json names"));
+    let is_lacking = |place: &String, package: &Value| {
+        !place.is_empty() && package["optional"] != true && !installed.contains_key(place)
+    };
+    let lacking = locked.iter().filter(|(place, package)| is_lacking(place, package));
+    others.chain(lacking.map(|(place, _)| format!("npm did not install {place} of ui/package-lock.json"))).collect()
 }
 
 /// What is wrong with the page that is committed, as far as it can be seen without building it.
@@ -119,12 +147,9 @@ pub(crate) fn stale(root: &Path) -> Vec<String> {
 
 /// The licences of every package that the page is built of, with their texts, by the lock file.
 fn notices(ui: &Path) -> Result<String, String> {
-    let path = ui.join("package-lock.json");
-    let text = fs::read_to_string(&path).map_err(|error| format!("could not read {}: {error}", path.display()))?;
-    let lock: Value = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let packages = packages(&ui.join("package-lock.json"))?;
     let mut notices = "The web page of norma is built of these packages.\n".to_owned();
-    let packages = lock["packages"].as_object().into_iter().flatten();
-    for (place, package) in packages.filter(|(place, package)| !place.is_empty() && package["dev"] != true) {
+    for (place, package) in packages.iter().filter(|(place, package)| !place.is_empty() && package["dev"] != true) {
         let name = place.trim_start_matches("node_modules/");
         let [version, licence] = ["version", "license"].map(|key| package[key].as_str().unwrap_or("unknown"));
         // Types and builds for other machines are no part of it.
@@ -218,4 +243,30 @@ fn compare(root: &Path, again: &BTreeMap<String, Vec<u8>>) -> Outcome {
         }
     }
     if problems.is_empty() { Ok(format!("{DIST}: {} files, each as built again", kept.len())) } else { Err(problems) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_npm_installed_must_be_what_the_lock_names() {
+        let packages = |value: Value| value.as_object().unwrap().clone();
+        let locked = packages(json!({
+            "": {},
+            "node_modules/a": {"version": "1.0.0", "integrity": "sha512-a"},
+            "node_modules/a-for-another-system": {"version": "1.0.0", "integrity": "sha512-b", "optional": true},
+        }));
+        let as_locked = packages(json!({"node_modules/a": {"version": "1.0.0", "integrity": "sha512-a", "dev": true}}));
+        assert!(not_as_locked(&locked, &as_locked).is_empty());
+        for installed in [
+            json!({}),
+            json!({"node_modules/a": {"version": "1.0.1", "integrity": "sha512-a"}}),
+            json!({"node_modules/a": {"version": "1.0.0", "integrity": "sha512-other"}}),
+            json!({"node_modules/a": {"version": "1.0.0", "integrity": "sha512-a"}, "node_modules/b": {}}),
+        ] {
+            assert_eq!(not_as_locked(&locked, &packages(installed.clone())).len(), 1, "{installed}");
+        }
+    }
 }
