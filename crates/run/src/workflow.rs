@@ -574,6 +574,11 @@ impl Run {
         self.intent().filter(|_| live).and_then(intent::State::deadline)
     }
 
+    /// When the first question of a node lapses that nobody has answered.
+    pub fn node_deadline(&self) -> Option<Timestamp> {
+        self.graph().filter(|_| self.status == Status::Running).and_then(graph::State::deadline)
+    }
+
     /// What an item needs that did not succeed.
     pub fn failed_need(&self, item: &ItemState) -> Option<&ItemState> {
         self.batch()?.failed_need(item)

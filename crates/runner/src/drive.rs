@@ -53,6 +53,7 @@ impl Driver<'_, '_> {
             Job::Note(Due::FollowUp { item }) => pipeline::follow_up(self, item),
             Job::Note(due) => nodes::note(self, due),
             Job::Expire => intent::expire(self),
+            Job::Lapse => nodes::lapse(self),
         }
     }
 

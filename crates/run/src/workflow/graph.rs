@@ -23,8 +23,8 @@ use contract::graph::{
 };
 use contract::view::graph::{Edge, GlobalMode, MessageRole, Phase, RunMode};
 use contract::{
-    Addition, ApprovalId, Digest, GraphFact, GraphTerms, ItemBase, ItemEnded, ItemStatus, NodeTerms, Reason, Role,
-    RunStarted, StepCommitted, StepRef, Taken, Timestamp, TreeId, TurnEnd,
+    Addition, ApprovalId, ApprovalWait, Digest, GraphFact, GraphTerms, ItemBase, ItemEnded, ItemStatus, NodeTerms,
+    Reason, Role, RunStarted, StepCommitted, StepRef, Taken, Timestamp, TreeId, TurnEnd,
 };
 use stall::Repeats;
 use std::collections::BTreeMap;
@@ -73,7 +73,14 @@ pub struct Wished {
     /// What.
     pub wish: NodeWish,
     /// The approval, once somebody is asked.
-    pub approval: Option<ApprovalId>,
+    pub asked: Option<ApprovalWait>,
+}
+
+impl Wished {
+    /// Whether somebody is asked for this approval of it.
+    pub fn waits_for(&self, approval: ApprovalId) -> bool {
+        self.asked.as_ref().is_some_and(|wait| wait.approval == approval)
+    }
 }
 
 /// A node and where it is.
@@ -345,6 +352,11 @@ impl State {
         self.wishes.values().find(|wished| wished.step.node == Some(place))
     }
 
+    /// When the first question of a node lapses.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.wishes.values().filter_map(|wished| Some(wished.asked.as_ref()?.expires_at)).min()
+    }
+
     fn update(&mut self, place: u32, change: impl FnOnce(&mut NodeState) -> Outcome) -> Outcome {
         self.node(place)?;
         self.nodes.update(place as usize, |state| change(Arc::make_mut(state)))
@@ -452,20 +464,20 @@ impl State {
         if self.wishes.contains_key(&step.index) {
             return Err("a turn wishes for one thing".into());
         }
-        self.wishes.insert(step.index, Arc::new(Wished { step, wish: wish.clone(), approval: None }));
+        self.wishes.insert(step.index, Arc::new(Wished { step, wish: wish.clone(), asked: None }));
         Ok(())
     }
 
     fn ask(&mut self, core: &mut Core, asked: &NodeAsked) -> Outcome {
         let wished = self.wishes.get_mut(&asked.step.index).ok_or("nobody wished for that")?;
-        Arc::make_mut(wished).approval = Some(asked.wait.approval);
+        Arc::make_mut(wished).asked = Some(asked.wait.clone());
         core.asked.insert(asked.wait.approval);
         Ok(())
     }
 
     fn answer(&mut self, answered: &NodeAnswered) -> Outcome {
-        let is_it = |wished: &&Arc<Wished>| wished.approval == Some(answered.approval);
-        let index = self.wishes.values().find(is_it).map(|wished| wished.step.index);
+        let index = self.wishes.values().find(|wished| wished.waits_for(answered.approval));
+        let index = index.map(|wished| wished.step.index);
         self.wishes.remove(&index.ok_or("nobody was asked that")?);
         Ok(())
     }

@@ -448,9 +448,14 @@ fn what_an_agent_asks_for_waits_for_a_person_and_nobody_else_does() {
     graph.turn(0, "may I?", json!({"ask": {"command": ["make", "install"], "reason": "to try it"}}));
     let Some(Due::AskFor(step)) = graph.run().due().next() else { panic!("{:?}", graph.run().next()) };
     let approval: ApprovalId = "0190b0a0-0000-7000-8000-000000000001".parse().unwrap();
-    let wait =
-        ApprovalWait { approval, reasons: vec!["command: make install".into()], expires_at: Timestamp::default() };
+    let wait = ApprovalWait {
+        approval,
+        reasons: vec!["command: make install".into()],
+        expires_at: Timestamp::from_unix_ms(7),
+    };
+    assert_eq!(graph.run().node_deadline(), None);
     graph.history.record(Fact::Graph(GraphFact::NodeAsked(Box::new(NodeAsked { step, wait }))));
+    assert_eq!(graph.run().node_deadline(), Some(Timestamp::from_unix_ms(7)));
     graph.say("B", "hello", false);
     assert_eq!((graph.due(), graph.run().status), (vec!["B"], Status::Running));
     let wished = graph.run().graph().unwrap().wishes.values().next().unwrap().clone();
@@ -461,7 +466,7 @@ fn what_an_agent_asks_for_waits_for_a_person_and_nobody_else_does() {
         graph.history.record(fact);
     }
     assert_eq!(graph.inbox(0), ["approval answered: modified\nargv: [\"make\",\"check\"]"]);
-    assert_eq!(graph.due(), ["A", "B"]);
+    assert_eq!((graph.due(), graph.run().node_deadline()), (vec!["A", "B"], None));
     graph.history.refuse(Fact::Graph(GraphFact::NodeAnswered(Box::new(answered))));
 }
 

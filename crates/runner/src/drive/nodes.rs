@@ -12,8 +12,9 @@ use contract::view::graph::{MessageRole, Phase};
 use contract::{Fact, GraphFact, ItemBase, StepRef, Taken, TreeId};
 use run::gate::Finding;
 use run::workflow::graph::outcome::NORMA;
-use run::workflow::graph::{Input, NodeState, rights};
+use run::workflow::graph::{Input, NodeState, Wished, rights};
 use run::{Due, Run};
+use std::sync::Arc;
 use store::{Attached, crash};
 
 /// What a node stands on in its next turn.
@@ -187,13 +188,31 @@ fn advance(driver: &mut Driver<'_, '_>) -> Result<()> {
 
 fn ask_for(driver: &mut Driver<'_, '_>, step: StepRef) -> Result<()> {
     let wished = driver.run.graph().and_then(|graph| graph.wishes.get(&step.index).cloned());
-    let Some(wished) = wished.filter(|wished| wished.approval.is_none()) else { return Ok(()) };
+    let Some(wished) = wished.filter(|wished| wished.asked.is_none()) else { return Ok(()) };
     let wait = approval::ask(driver.store, &driver.run, approval::reasons_of_wish(&driver.run, &wished))?;
     let submitted = driver.shared.submit_if(driver.store, |run| {
-        let open = run.graph()?.wishes.get(&step.index)?.approval.is_none();
+        let open = run.graph()?.wishes.get(&step.index)?.asked.is_none();
         open.then(|| (vec![Fact::Graph(GraphFact::NodeAsked(Box::new(NodeAsked { step, wait })))], Attached::default()))
     });
     let Some((pending, run)) = submitted else { return Ok(()) };
     driver.run = run;
     driver.shared.settle(pending)
+}
+
+/// Answers the questions of nodes that lapsed: nobody said anything in time.
+pub(super) fn lapse(driver: &mut Driver<'_, '_>) -> Result<()> {
+    let late = |wished: &&Arc<Wished>| wished.asked.as_ref().is_some_and(|wait| wait.expires_at <= store::now());
+    let wishes = driver.run.graph().into_iter().flat_map(|graph| graph.wishes.values());
+    let lapsed: Vec<_> = wishes.filter(late).map(Arc::clone).collect();
+    for wished in lapsed {
+        let Some(given) = approval::answer_to(driver.store, &driver.run, &wished)? else { continue };
+        let submitted = driver.shared.submit_if(driver.store, |run| {
+            let facts = given.facts(run, &wished);
+            (!facts.is_empty()).then(|| (facts, Attached::default()))
+        });
+        let Some((pending, run)) = submitted else { continue };
+        driver.run = run;
+        driver.shared.settle(pending)?;
+    }
+    Ok(())
 }

@@ -3,15 +3,12 @@
 
 use crate::host::Host;
 use crate::host::workers::LiveRun;
-use crate::record::approval::{self, Redeemed};
+use crate::record::approval;
 use crate::{Answer, Error, Result};
-use contract::graph::{GraphEdit, NodeAnswered, NodeWish};
-use contract::view::graph::ResolutionStatus;
-use contract::{ApprovalId, ApprovalWait, Fact, GraphFact};
-use run::Run;
-use run::workflow::graph::{Wished, outcome};
+use contract::graph::GraphEdit;
+use contract::{Fact, GraphFact};
 use serde_json::{Value, json};
-use store::{Reader, Store};
+use store::Reader;
 
 /// Does something to a graph.
 pub(super) fn edit(host: &Host, slug: &str, edit: &GraphEdit, by: &str) -> Result<Answer> {
@@ -90,54 +87,8 @@ pub(super) fn take_answers(host: &Host, slug: &str) -> Result<()> {
     // A question can be read, and answered, before it is told: what is told may lack it.
     let run = live.now();
     for wished in run.graph().into_iter().flat_map(|graph| graph.wishes.values()) {
-        let Some(approval) = wished.approval else { continue };
-        let Some(answer) = answer_to(&host.state.store, &run, wished, approval)? else { continue };
-        live.edit(&host.state.store, |run| Ok(still_asked(run, wished, &answer)))?;
+        let Some(given) = approval::answer_to(&host.state.store, &run, wished)? else { continue };
+        live.edit(&host.state.store, |run| Ok(given.facts(run, wished)))?;
     }
     Ok(())
-}
-
-/// What was answered, with the approval that is used by it.
-struct Given {
-    used: Option<Fact>,
-    answered: NodeAnswered,
-}
-
-fn answer_to(store: &Store, run: &Run, wished: &Wished, approval: ApprovalId) -> Result<Option<Given>> {
-    let asked = Reader::open(&store.layout)?.approval(&approval.to_string())?;
-    let wait = ApprovalWait { approval, reasons: asked.reasons, expires_at: asked.expires_at };
-    let denied = |by: String, reason: String| NodeAnswered {
-        approval,
-        status: ResolutionStatus::Denied,
-        by,
-        reason: Some(reason).filter(|reason| !reason.is_empty()),
-        argv: None,
-    };
-    Ok(match approval::redeem(store, run, &wait)? {
-        Redeemed::Pending => None,
-        Redeemed::Denied { by, reason } => Some(Given { used: None, answered: denied(by, reason) }),
-        Redeemed::Expired => {
-            Some(Given { used: None, answered: denied(String::new(), "no approval in time".to_owned()) })
-        }
-        Redeemed::Granted { by, terms } => {
-            let instead = terms.instead.as_deref().map(|line| run::gate::command::split(line).unwrap_or_default());
-            let status = if instead.is_some() { ResolutionStatus::Modified } else { ResolutionStatus::Approved };
-            let argv = instead.or_else(|| match &wished.wish {
-                NodeWish::Command { argv, .. } => Some(argv.clone()),
-                NodeWish::Spawn(_) | NodeWish::Edge(_) => None,
-            });
-            let used = Some(Fact::ApprovalUsed { approval, by: by.clone() });
-            Some(Given { used, answered: NodeAnswered { approval, status, by, reason: None, argv } })
-        }
-    })
-}
-
-/// The facts of an answer, unless somebody has recorded it meanwhile.
-fn still_asked(run: &Run, wished: &Wished, given: &Given) -> Vec<Fact> {
-    let open = run.graph().is_some_and(|graph| graph.wishes.contains_key(&wished.step.index));
-    if !open {
-        return Vec::new();
-    }
-    let facts = outcome::answered(run, wished, given.answered.clone(), store::now());
-    given.used.clone().into_iter().chain(facts).collect()
 }

@@ -6,14 +6,15 @@ use crate::agent;
 use crate::context::policy::extent;
 use crate::git::{ObjectId, Objects};
 use crate::{Error, Result};
-use contract::graph::NodeWish;
+use contract::graph::{NodeAnswered, NodeWish};
+use contract::view::graph::ResolutionStatus;
 use contract::{
-    ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalView, ApprovalWait, Item, Policies,
+    ApprovalDecision, ApprovalId, ApprovalState, ApprovalTerms, ApprovalView, ApprovalWait, Fact, Item, Policies,
     approval_bound,
 };
 use run::Run;
 use run::gate::policy::{Extent, needs_approval};
-use run::workflow::graph::Wished;
+use run::workflow::graph::{Wished, outcome};
 use store::{Reader, Store};
 
 /// What came of a question.
@@ -50,8 +51,8 @@ pub(crate) const OF_COMMAND: &str = "command: ";
 /// Why an approval cannot be given for another command than the one that was asked about, if it cannot. Said before it is
 /// granted: an agent that cannot take another command would be denied by it.
 pub(crate) fn refuses_another_command(run: &Run, asked: &ApprovalView) -> Option<String> {
-    let of_node = |wished: &&std::sync::Arc<Wished>| wished.approval == Some(asked.id);
-    if let Some(wished) = run.graph().and_then(|graph| graph.wishes.values().find(of_node)) {
+    let of_node = run.graph().and_then(|graph| graph.wishes.values().find(|wished| wished.waits_for(asked.id)));
+    if let Some(wished) = of_node {
         let is_command = matches!(wished.wish, NodeWish::Command { .. });
         return (!is_command).then(|| "it is not about a command".to_owned());
     }
@@ -163,4 +164,48 @@ pub fn reasons<'i>(
         return Err(Error::usage(problem, "split it into smaller batches, or narrow what the items may change"));
     }
     Ok(all)
+}
+
+/// What was answered to a node, with the approval that is used by it.
+pub(crate) struct Given {
+    used: Option<Fact>,
+    answered: NodeAnswered,
+}
+
+impl Given {
+    /// The facts of the answer; none if somebody has recorded it meanwhile.
+    pub(crate) fn facts(&self, run: &Run, wished: &Wished) -> Vec<Fact> {
+        let open = run.graph().is_some_and(|graph| graph.wishes.contains_key(&wished.step.index));
+        if !open {
+            return Vec::new();
+        }
+        let facts = outcome::answered(run, wished, self.answered.clone(), store::now());
+        self.used.clone().into_iter().chain(facts).collect()
+    }
+}
+
+/// What was answered to what a node wished for, or that nobody did in time; none while somebody may.
+pub(crate) fn answer_to(store: &Store, run: &Run, wished: &Wished) -> Result<Option<Given>> {
+    let Some(wait) = &wished.asked else { return Ok(None) };
+    let approval = wait.approval;
+    let denied = |by: String, reason: String| {
+        let reason = Some(reason).filter(|reason| !reason.is_empty());
+        let answered = NodeAnswered { approval, status: ResolutionStatus::Denied, by, reason, argv: None };
+        Some(Given { used: None, answered })
+    };
+    Ok(match redeem(store, run, wait)? {
+        Redeemed::Pending => None,
+        Redeemed::Denied { by, reason } => denied(by, reason),
+        Redeemed::Expired => denied(String::new(), "no approval in time".to_owned()),
+        Redeemed::Granted { by, terms } => {
+            let instead = terms.instead.as_deref().map(|line| run::gate::command::split(line).unwrap_or_default());
+            let status = if instead.is_some() { ResolutionStatus::Modified } else { ResolutionStatus::Approved };
+            let argv = instead.or_else(|| match &wished.wish {
+                NodeWish::Command { argv, .. } => Some(argv.clone()),
+                NodeWish::Spawn(_) | NodeWish::Edge(_) => None,
+            });
+            let used = Some(Fact::ApprovalUsed { approval, by: by.clone() });
+            Some(Given { used, answered: NodeAnswered { approval, status, by, reason: None, argv } })
+        }
+    })
 }

@@ -39,6 +39,8 @@ pub(crate) enum Job {
     Note(Due),
     /// Have a question of a plan lapse that nobody has answered in time.
     Expire,
+    /// The same of what a node has asked; the others work on meanwhile.
+    Lapse,
 }
 
 impl Job {
@@ -50,7 +52,7 @@ impl Job {
             Job::Land(_, judged) if judged.asks => Subject::Run,
             Job::Work(place) | Job::Review(place) | Job::Judge(place) | Job::Land(place, _) => Subject::Item(*place),
             Job::Node(place) => Subject::Node(*place),
-            Job::Note(_) => Subject::Notes,
+            Job::Note(_) | Job::Lapse => Subject::Notes,
         }
     }
 }
@@ -166,9 +168,8 @@ impl Asking<'_> {
             return Ok(Next::Do(Job::Deny(end)));
         }
         if let Some(until) = state.claims.resting {
-            let left = until.unix_ms().saturating_sub(store::now().unix_ms());
-            if left > 0 {
-                return Ok(Next::At(Instant::now() + Duration::from_millis(left)));
+            if let Some(at) = still_to_come(until) {
+                return Ok(Next::At(at));
             }
             state.claims.resting = None;
             return Ok(Next::Do(Job::Resume));
@@ -180,11 +181,14 @@ impl Asking<'_> {
         let RunState { run, claims, .. } = state;
         let (mut earliest, mut blocked, mut asks) = (None, false, None);
         if let Some((_, deadline)) = run.plan_deadline().filter(|_| claims.taken.is_empty()) {
-            let left = deadline.unix_ms().saturating_sub(store::now().unix_ms());
-            if left == 0 {
-                return Ok(Next::Do(Job::Expire));
+            match still_to_come(deadline) {
+                Some(at) => earliest = Some(at),
+                None => return Ok(Next::Do(Job::Expire)),
             }
-            earliest = Some(Instant::now() + Duration::from_millis(left));
+        }
+        let lapses = run.node_deadline().filter(|_| !claims.taken.contains(&Subject::Notes)).map(still_to_come);
+        if lapses == Some(None) {
+            return Ok(Next::Do(Job::Lapse));
         }
         for due in run.due() {
             let (place, turn) = match due {
@@ -242,7 +246,7 @@ impl Asking<'_> {
         if let Some((place, judged)) = asks.filter(|_| idle).and_then(|place| claims.judged.remove_entry(&place)) {
             return Ok(Next::Do(Job::Land(place, Box::new(judged))));
         }
-        Ok(match earliest {
+        Ok(match earliest.into_iter().chain(lapses.flatten()).min() {
             Some(at) => Next::At(at),
             None if blocked || !claims.taken.is_empty() || run.stays_open() => Next::Wait,
             None => Next::Over,
@@ -306,6 +310,12 @@ fn last(stop: Option<Stop>, run: &Run) -> Next {
         (Some(Stop::Cancel), Status::Paused | Status::Waiting) => Next::Do(Job::Stop(Stop::Cancel)),
         _ => Next::Over,
     }
+}
+
+/// When a time comes; none if it has come.
+fn still_to_come(at: Timestamp) -> Option<Instant> {
+    let left = at.unix_ms().saturating_sub(store::now().unix_ms());
+    (left > 0).then(|| Instant::now() + Duration::from_millis(left))
 }
 
 /// What an item declares to write.

@@ -7,6 +7,7 @@ use crate::load_server::so_many;
 use crate::pipeline::kills::{killed_after, moment};
 use scripted_model::Step;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// What the library says before anybody works on it.
 const BEFORE: &str = "one\ntwo\nthree";
@@ -147,6 +148,13 @@ fn a_story_whose_norma_is_killed_ends_as_it_should() {
             );
             lab.env.norma(&["verify", "@last"]).success();
             assert_eq!(lab.env.json(&["runs"]).as_array().unwrap().len(), 1, "it is the same run");
+            // The story of the replay: one that is killed changes nothing, and the next comes to the same end.
+            let replay = lab.env.spawn(&["replay", "@last"]);
+            std::thread::sleep(Duration::from_millis(moment as u64 * 5));
+            replay.signal("KILL");
+            drop(replay.wait());
+            lab.env.norma(&["replay", "@last"]).success();
+            println!("story {story}: killed after event {moment}, resumed, replayed");
         }
     }
 }

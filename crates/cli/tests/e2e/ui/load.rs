@@ -76,7 +76,13 @@ fn interact(tab: &Tab<'_>, round: usize) {
         // Whoever goes on has seen it first.
         tab.eval("new Promise((done) => requestIdleCallback(() => done(true)))");
     }
-    let node = tab.eval(&format!("document.querySelectorAll('.react-flow__node [data-node]')[{round}].dataset.node"));
+    // One that is partly out of sight would be scrolled to, which the graph undoes.
+    let node = tab.eval(&format!(
+        "[...document.querySelectorAll('.react-flow__node [data-node]')].filter((card) => {{
+            const {{x, y, width, height}} = card.getBoundingClientRect();
+            return card.contains(document.elementFromPoint(x + width / 2, y + height / 2));
+        }})[{round}].dataset.node"
+    ));
     tab.click(&format!(".react-flow__node [data-node={node}]"));
     tab.until(&format!("document.querySelector('[data-testid=inspector] h2')?.innerText === {node}"));
 }

@@ -35,7 +35,7 @@ pub(in crate::workflow) fn due<'r>(run: &'r Run, state: &'r State) -> Box<dyn It
         Due::Turn(StepRef { index, role: Role::Node, iteration, attempt, item: None, node: Some(place) })
     });
     let follows = follow_up(run, state).map(Due::Advance);
-    let wishes = state.wishes.values().filter(|wished| wished.approval.is_none());
+    let wishes = state.wishes.values().filter(|wished| wished.asked.is_none());
     let asks = wishes.map(|wished| Due::AskFor(wished.step));
     Box::new(follows.into_iter().chain(asks).chain(changes).chain(turns))
 }
@@ -74,9 +74,11 @@ fn is_blocked(state: &State, place: u32, node: &NodeState) -> bool {
 
 /// Whether a node is asked to continue without anything that waits for it: whoever leads a graph that goes on by itself.
 fn is_prompted(state: &State, place: u32, node: &NodeState) -> bool {
-    let leads = state.leader().is_some_and(|(leader, _)| leader == place);
-    let may = leads && state.mode == RunMode::Auto && state.done.is_none() && node.turns > 0 && !node.failed;
-    may && state.waits_for(place).is_none()
+    // Who leads is looked up among all nodes, so that comes after what the node itself says.
+    let may = state.mode == RunMode::Auto && state.done.is_none() && node.turns > 0 && !node.failed;
+    let leads = || state.leader().is_some_and(|(leader, _)| leader == place);
+    may && leads()
+        && state.waits_for(place).is_none()
         && (node.seen < state.news || node.idle_prompts < IDLE_PROMPTS_MAX && is_quiet(state, place))
 }
 
