@@ -183,6 +183,15 @@ impl Preparing {
 /// Writes the directories of a run that are in the commit alone so far. Not synced: the commit has their bytes until the run
 /// is sealed. Answers how many there were.
 pub fn write_out(reader: &Reader, slug: &str) -> Result<u64> {
+    write_files(reader, slug, None)
+}
+
+/// The same for one directory, whatever else the run has: a long run is not read again for each.
+pub fn write_out_dir(reader: &Reader, slug: &str, dir: &str) -> Result<u64> {
+    write_files(reader, slug, Some(dir))
+}
+
+fn write_files(reader: &Reader, slug: &str, only: Option<&str>) -> Result<u64> {
     let run = reader.layout().run(slug);
     let (mut open, mut written) = (None::<(String, Option<PathBuf>)>, 0);
     let finish = |open: Option<(String, Option<PathBuf>)>| match open {
@@ -193,7 +202,7 @@ pub fn write_out(reader: &Reader, slug: &str) -> Result<u64> {
         },
         _ => Ok(0),
     };
-    reader.small_files(slug, &mut |dir, path, bytes| {
+    reader.small_files(slug, only, &mut |dir, path, bytes| {
         if open.as_ref().is_none_or(|(at, _)| at != dir) {
             written += finish(open.take())?;
             let is_new = std::fs::symlink_metadata(run.join(dir)).is_err();

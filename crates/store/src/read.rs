@@ -503,11 +503,16 @@ impl Reader {
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Hands over the files of a run whose bytes the commits have, directory by directory.
-    pub(crate) fn small_files(&self, slug: &str, each: EachFile<'_>) -> Result<()> {
-        let sql = "SELECT dir, path, bytes FROM artifacts WHERE run_id = ?1 AND bytes IS NOT NULL ORDER BY dir, path";
+    /// Hands over the files of a run whose bytes the commits have, directory by directory; of all, or of one.
+    pub(crate) fn small_files(&self, slug: &str, dir: Option<&str>, each: EachFile<'_>) -> Result<()> {
+        let sql = match dir {
+            None => "SELECT dir, path, bytes FROM artifacts WHERE run_id = ?1 AND bytes IS NOT NULL ORDER BY dir, path",
+            Some(_) => {
+                "SELECT dir, path, bytes FROM artifacts WHERE run_id = ?1 AND dir = ?2 AND bytes IS NOT NULL ORDER BY path"
+            }
+        };
         let mut statement = self.db.prepare_cached(sql)?;
-        let mut rows = statement.query([slug])?;
+        let mut rows = statement.query(rusqlite::params_from_iter(std::iter::once(slug).chain(dir)))?;
         while let Some(row) = rows.next()? {
             let (dir, path, bytes): (String, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
             each(&dir, &path, &bytes)?;

@@ -291,7 +291,7 @@ impl Committed<'_> {
     fn files_of(&mut self, dir: &str) -> Result<Option<&Vec<ManifestFile>>> {
         if self.dirs.is_none() {
             let mut dirs: BTreeMap<String, Vec<ManifestFile>> = BTreeMap::new();
-            self.reader.small_files(self.slug, &mut |dir, path, bytes| {
+            self.reader.small_files(self.slug, None, &mut |dir, path, bytes| {
                 dirs.entry(dir.to_owned()).or_default().push(listed(path, bytes));
                 Ok(())
             })?;

@@ -154,7 +154,7 @@ function Canvas({ run, told, drafts, changes, selection, select, editable, activ
   }, [active, editable, selection, run.slug]);
   return (
     <div className="relative min-h-0 grow" data-testid="graph">
-      <ReactFlow<Card> nodes={nodes} edges={edges} nodeTypes={TYPES} onNodesChange={move} onNodeDragStop={drop} onMoveEnd={seen} onConnect={connect} nodesConnectable={editable} deleteKeyCode={null} elementsSelectable nodesFocusable edgesFocusable minZoom={0.1} proOptions={PRO} onlyRenderVisibleElements={nodes.length > 60}
+      <ReactFlow<Card> nodes={nodes} edges={edges} nodeTypes={TYPES} onNodesChange={move} onNodeDragStop={drop} onMoveEnd={seen} onConnect={connect} nodesConnectable={editable} deleteKeyCode={null} elementsSelectable={false} nodesFocusable edgesFocusable minZoom={0.1} proOptions={PRO} onlyRenderVisibleElements={nodes.length > 60}
         onNodeClick={onNode} onEdgeClick={onEdge} onPaneClick={onPane} onKeyDown={onKey} onPaneContextMenu={onMenu}>
         {!far && <Background color="var(--line)" gap={24} />}
         <Controls showInteractive={false} />

@@ -97,11 +97,12 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
 
 /// Has the directories there that the agent is told of: one that nobody needed so far may be in the commit alone.
 fn show_earlier(driver: &Driver<'_, '_>, spec: &TurnSpec) -> Result<()> {
-    let run_dir = driver.run_dir();
-    if spec.look_back.dirs.iter().any(|dir| !run_dir.join(dir).exists()) {
+    let (run_dir, slug) = (driver.run_dir(), driver.run.id.slug());
+    let mut missing = spec.look_back.dirs.iter().filter(|dir| !run_dir.join(dir).exists()).peekable();
+    if missing.peek().is_some() {
         driver.shared.settle_held()?;
-        store::write_out(driver.reader, &driver.run.id.slug())?;
     }
+    missing.try_for_each(|dir| store::write_out_dir(driver.reader, &slug, dir).map(drop))?;
     Ok(())
 }
 

@@ -93,7 +93,9 @@ fn a_directory_that_is_written_later_is_in_the_commit_until_somebody_needs_it() 
     assert_eq!(store::lost_evidence(&reader, &slug).unwrap(), Vec::<String>::new());
     let verified = store::verify(&reader, &slug, None, &open).unwrap();
     assert!(verified.verified, "{verified:?}");
-    assert_eq!((store::write_out(&reader, &slug).unwrap(), store::write_out(&reader, &slug).unwrap()), (1, 0));
+    let written = |dir: &str| store::write_out_dir(&reader, &slug, dir).unwrap();
+    assert_eq!((written("steps/002-do"), written("steps/001-plan"), written("steps/001-plan")), (0, 1, 0));
+    assert_eq!(store::write_out(&reader, &slug).unwrap(), 0);
     assert_eq!((std::fs::read(dir.join("plan.md")).unwrap(), plan()), (b"# Plan\n".to_vec(), b"# Plan\n".to_vec()));
     std::fs::write(dir.join("plan.md"), "# Another\n").unwrap();
     assert_eq!(store::lost_evidence(&reader, &slug).unwrap().len(), 1);
