@@ -2,11 +2,11 @@
 //! the same turns as a batch; and what a landing costs when many contracts go through the lane of one run.
 
 use crate::barriers::must;
+use crate::batch::own::item_ends;
 use crate::page::{Section, Table, at_most};
 use crate::sample::Samples;
 use crate::world::World;
 use crate::{Result, tell};
-use contract::Timestamp;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -84,17 +84,7 @@ fn lane(world: &World, parts: usize) -> Result<Table> {
 
 /// When each change of the only run came onto its line, in milliseconds.
 fn landings(dir: &Path) -> Result<Vec<u64>> {
-    let mut runs = std::fs::read_dir(dir.join(".norma/runs"))?;
-    let run = runs.next().ok_or("no run was made")??;
-    let log = std::fs::read_to_string(run.path().join("events.jsonl"))?;
-    let mut times = Vec::new();
-    for line in log.lines() {
-        let mut event: Value = serde_json::from_str(line)?;
-        if event["type"] == "item_ended" && event["payload"]["commit"].is_string() {
-            let at: Timestamp = serde_json::from_value(event["ts"].take())?;
-            times.push(at.unix_ms());
-        }
-    }
+    let times = item_ends(dir, |ended| ended["commit"].is_string())?;
     if times.len() < 8 { Err(format!("only {} changes landed", times.len()).into()) } else { Ok(times) }
 }
 

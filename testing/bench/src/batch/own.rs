@@ -7,9 +7,10 @@ use crate::Result;
 use crate::barriers::must;
 use crate::step::RESPONSE;
 use crate::world::World;
+use contract::Timestamp;
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Files of the repository.
@@ -100,6 +101,22 @@ fn successes(document: &Value) -> u32 {
         Value::Array(values) => values.iter().map(successes).sum(),
         _ => 0,
     }
+}
+
+/// When each item of the only run ended whose end is wanted, in milliseconds.
+pub(crate) fn item_ends(dir: &Path, is_wanted: impl Fn(&Value) -> bool) -> Result<Vec<u64>> {
+    let mut runs = std::fs::read_dir(dir.join(".norma/runs"))?;
+    let run = runs.next().ok_or("no run was made")??;
+    let log = std::fs::read_to_string(run.path().join("events.jsonl"))?;
+    let mut times = Vec::new();
+    for line in log.lines() {
+        let mut event: Value = serde_json::from_str(line)?;
+        if event["type"] == "item_ended" && is_wanted(&event["payload"]) {
+            let at: Timestamp = serde_json::from_value(event["ts"].take())?;
+            times.push(at.unix_ms());
+        }
+    }
+    Ok(times)
 }
 
 /// The configuration that `norma init` wrote, with our agent.
