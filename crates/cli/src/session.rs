@@ -9,7 +9,8 @@ use crate::interrupts::{Interrupts, Stopping};
 use crate::progress::{Reporter, Screen, at_work};
 use crate::surroundings::Surroundings;
 use crate::text::{err, safe};
-use contract::{RunView, Status};
+use contract::{RunView, Slug, Status};
+use run::Run;
 use runner::{Answer, Context, Followed, Follower, Hosted, Hosting, Request, Sender, Start, Started, Stop};
 use serde_json::json;
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ pub(crate) struct Session<'a> {
     pub(crate) interrupts: Interrupts,
     asks: Asks,
     told: bool,
+    /// The run that was watched last, as it was when nobody worked on it any more.
+    watched: Option<Arc<Run>>,
 }
 
 /// What a session does about somebody else who owns the state directory.
@@ -58,7 +61,8 @@ impl<'a> Session<'a> {
     /// The same with surroundings that are known already.
     pub(crate) fn at(here: &'a Surroundings, context: Context, asks: Asks) -> Outcome<Session<'a>> {
         let interrupts = Interrupts::install()?;
-        let mut session = Session { here, context: Arc::new(context), host: None, interrupts, asks, told: false };
+        let mut session =
+            Session { here, context: Arc::new(context), host: None, interrupts, asks, told: false, watched: None };
         session.take()?;
         Ok(session)
     }
@@ -141,8 +145,16 @@ impl<'a> Session<'a> {
         let watched = self.watch(follower, &screen);
         self.interrupts.watch(None);
         drop(screen);
-        watched?;
+        self.watched = Some(watched?);
         self.view(&slug)
+    }
+
+    /// A run; one that was just watched is not read again.
+    pub(crate) fn run(&self, slug: &Slug) -> Outcome<Arc<Run>> {
+        match &self.watched {
+            Some(run) if run.id.slug() == *slug => Ok(run.clone()),
+            _ => Ok(Arc::new(self.reader()?.load(slug)?.0)),
+        }
     }
 
     fn view(&self, slug: &str) -> Outcome<RunView> {
@@ -176,17 +188,17 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn watch(&self, mut follower: Follower, screen: &Arc<Screen>) -> Outcome<()> {
+    fn watch(&self, mut follower: Follower, screen: &Arc<Screen>) -> Outcome<Arc<Run>> {
         let mut reporter = Reporter::new(self.here, screen.clone(), self.layout(), follower.run())?;
         loop {
             match follower.wait()? {
                 Followed::Recorded(events) => reporter.recorded(follower.run(), &events),
                 Followed::Uncommitted(delta) => reporter.uncommitted(follower.run(), &delta),
-                Followed::Over(None) => return Ok(()),
+                Followed::Over(None) => return Ok(follower.run().clone()),
                 Followed::Over(Some(Answer::Refused { message, causes, hint, code })) => {
                     return Err(CommandError::refused(code, message, causes, hint));
                 }
-                Followed::Over(Some(_)) => return Ok(()),
+                Followed::Over(Some(_)) => return Ok(follower.run().clone()),
                 Followed::Lost => return Err(lost(&follower.run().id.slug())),
             }
         }
@@ -214,8 +226,7 @@ impl<'a> Session<'a> {
         if self.leaves() {
             return self.leave(view, false);
         }
-        let reader = self.reader()?;
-        let (run, _) = reader.load(&view.run_id)?;
+        let (reader, run) = (self.reader()?, self.run(&view.run_id)?);
         let again = self.here.again(&run);
         self.here.print(view, || ending(&reader, view, &run, again.as_deref()));
         Ok(exit_code(view))
@@ -224,7 +235,7 @@ impl<'a> Session<'a> {
     /// Says who carries out a run that was handed over, and how to follow it. One that needs an approval that nobody has
     /// given will wait for it.
     pub(crate) fn leave(&self, view: &RunView, is_approved: bool) -> Outcome<ExitCode> {
-        let (run, _) = self.reader()?.load(&view.run_id)?;
+        let run = self.run(&view.run_id)?;
         let waits = view.status == Status::Waiting || !is_approved && !run.started.contract.approval_for.is_empty();
         let (slug, owner) = (&view.run_id, holder(self.layout()).flatten());
         let url = whereabouts(self.layout()).map(|found| found.url);

@@ -116,14 +116,24 @@ impl Projector {
 
     /// The next fact, as it is told. The events of the same fact are the same whoever projects it, and whenever.
     pub fn apply(&mut self, event: &Event) -> Vec<StreamEvent> {
-        let mut out = Out { run: self.id, seq: event.seq, ts: event.ts, quiet: false, events: Vec::new() };
+        let (run, seq) = (self.id, Some(event.seq));
+        let told = (0..).zip(self.tell(event)).map(|(place, body): (u32, _)| {
+            let id = derived_uuid(&run, &["event", &event.seq.to_string(), &place.to_string()]);
+            StreamEvent { id, run_id: run, ts: event.ts, seq, cause_seq: seq, body }
+        });
+        told.collect()
+    }
+
+    /// The same for whoever wants only the parts that it changes: without names for what is told.
+    pub fn tell(&mut self, event: &Event) -> Vec<StreamBody> {
+        let mut out = Out { seq: event.seq, ts: event.ts, quiet: false, told: Vec::new() };
         self.take(event, &mut out);
-        out.events
+        out.told
     }
 
     /// The next fact, for whoever wants to hear only of what comes after it.
     pub fn skip(&mut self, event: &Event) {
-        let mut out = Out { run: self.id, seq: event.seq, ts: event.ts, quiet: true, events: Vec::new() };
+        let mut out = Out { seq: event.seq, ts: event.ts, quiet: true, told: Vec::new() };
         self.take(event, &mut out);
     }
 
@@ -137,26 +147,24 @@ impl Projector {
         self.nodes.iter().filter(|state| !state.removed).map(|state| &state.node)
     }
 
-    /// What these events, which were just told, have changed of the graph: each part once, as it is now.
-    pub fn parts(&mut self, told: &[StreamEvent]) -> Vec<Part> {
+    /// What was just told has changed of the graph, each part once as it is now; always with the run itself.
+    pub fn parts(&mut self, told: Vec<StreamBody>) -> Vec<Part> {
         let mut parts = Vec::new();
-        let mut has_head = false;
-        for event in told {
-            match &event.body {
-                StreamBody::RunPatch { .. } => has_head = true,
-                StreamBody::EdgeCreated { edge } => parts.push(Part::Edge(edge.clone())),
-                StreamBody::EdgeDeleted { edge_id } => parts.push(Part::EdgeGone(edge_id.clone())),
-                StreamBody::NodeDeleted { node_id } => parts.push(Part::NodeGone(node_id.clone())),
-                StreamBody::ArtifactCreated { artifact, .. } => parts.push(Part::Artifact(Box::new(artifact.clone()))),
-                StreamBody::ApprovalRequested(asked) => parts.push(Part::Asked(Box::new(asked.clone()))),
-                StreamBody::ApprovalResolved { approval_id, .. } => parts.push(Part::Settled(approval_id.clone())),
+        for body in told {
+            match body {
+                StreamBody::EdgeCreated { edge } => parts.push(Part::Edge(edge)),
+                StreamBody::EdgeDeleted { edge_id } => parts.push(Part::EdgeGone(edge_id)),
+                StreamBody::NodeDeleted { node_id } => parts.push(Part::NodeGone(node_id)),
+                StreamBody::ArtifactCreated { artifact, .. } => parts.push(Part::Artifact(Box::new(artifact))),
+                StreamBody::ApprovalRequested(asked) => parts.push(Part::Asked(Box::new(asked))),
+                StreamBody::ApprovalResolved { approval_id, .. } => parts.push(Part::Settled(approval_id)),
                 _ => {}
             }
         }
         let touched = std::mem::take(&mut self.touched);
         let nodes = touched.into_iter().filter_map(|place| self.nodes.get(place)).filter(|state| !state.removed);
         parts.extend(nodes.map(|state| Part::Node(Box::new(state.node.clone()))));
-        let head = self.head().filter(|_| has_head).cloned();
+        let head = self.head().cloned();
         head.map(|head| Part::Head(Box::new(head))).into_iter().chain(parts).collect()
     }
 }
@@ -166,8 +174,8 @@ pub fn parts<'e>(id: RunId, root: &str, events: impl IntoIterator<Item = &'e Eve
     let mut projector = Projector::new(id, root);
     let (mut edges, mut artifacts, mut asked) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for event in events {
-        for told in projector.apply(event) {
-            match told.body {
+        for body in projector.tell(event) {
+            match body {
                 StreamBody::EdgeCreated { edge } => drop(edges.insert(edge.id.clone(), edge)),
                 StreamBody::EdgeDeleted { edge_id } => drop(edges.remove(&edge_id)),
                 StreamBody::ArtifactCreated { artifact, .. } => drop(artifacts.insert(artifact.id.clone(), artifact)),
@@ -222,22 +230,18 @@ fn item_node_id(run: &RunId, place: u32) -> String {
 
 /// What is told of one fact.
 struct Out {
-    run: RunId,
     seq: u64,
     ts: Timestamp,
     /// Whether nobody listens.
     quiet: bool,
-    events: Vec<StreamEvent>,
+    told: Vec<StreamBody>,
 }
 
 impl Out {
     fn tell(&mut self, body: StreamBody) {
-        if self.quiet {
-            return;
+        if !self.quiet {
+            self.told.push(body);
         }
-        let id = derived_uuid(&self.run, &["event", &self.seq.to_string(), &self.events.len().to_string()]);
-        let seq = Some(self.seq);
-        self.events.push(StreamEvent { id, run_id: self.run, ts: self.ts, seq, cause_seq: seq, body });
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::evidence::{hash_while_writing, hashed, what_is_wrong};
 use crate::{Error, IoContext, Reader, Result};
 use contract::documents::{Kind, RunManifest, TaskContract, kind_of, task_contract};
-use contract::{Backend, COMPILED_CONTRACT_FILE, CONTRACT_FILE, ItemEnded, ManifestFile, SUBMITTED_FILE};
+use contract::{Backend, COMPILED_CONTRACT_FILE, CONTRACT_FILE, Event, ItemEnded, ManifestFile, SUBMITTED_FILE};
 use run::bundle::{self, Content, DIRECTORIES, Kept, Part, Piece, Record, Surroundings, Tests, Transcript};
 use run::{ItemState, Run};
 use serde::de::DeserializeOwned;
@@ -14,6 +14,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 
 /// Files of a run's directory that are in none of its directories, as far as they exist.
 const RUN_FILES: [&str; 6] =
@@ -22,16 +23,30 @@ const RUN_FILES: [&str; 6] =
 /// Files by their path below the run's directory.
 type Files = BTreeMap<String, ManifestFile>;
 
+/// How many files may wait to be written: their bytes are in memory.
+const PIECES_WAITING_MAX: usize = 32;
+
+/// A run that has ended, as its log has it.
+pub(crate) struct Ended {
+    run: Run,
+    events: Vec<Event>,
+}
+
+impl Ended {
+    pub(crate) fn read(reader: &Reader, slug: &str) -> Result<Ended> {
+        let (id, events) = reader.events(slug)?;
+        let illegal = |why: run::Illegal| Error::Damaged { log: slug.to_owned(), why: why.to_string() };
+        Ok(Ended { run: Run::fold(id, &events).map_err(illegal)?, events })
+    }
+}
+
 /// Writes what of the bundle is not there yet. Answers the manifest and what it lists; both are the same however often
 /// this is done.
-pub(crate) fn write(reader: &Reader, slug: &str) -> Result<(RunManifest, Files)> {
+pub(crate) fn write(reader: &Reader, slug: &str, Ended { run, events }: &Ended) -> Result<(RunManifest, Files)> {
     let dir = reader.layout().run(slug);
-    let (id, events, _) = reader.log(slug)?;
-    let illegal = |why: run::Illegal| Error::Damaged { log: slug.to_owned(), why: why.to_string() };
-    let run = Run::fold(id, &events).map_err(illegal)?;
     let recorded = recorded(reader, slug, &dir)?;
-    let kept = kept(&run, &dir, &recorded)?;
-    let mut record = Record::new(&run, &events, recorded, kept, surroundings(reader, &run));
+    let kept = kept(run, &dir, &recorded)?;
+    let mut record = Record::new(run, events, recorded, kept, surroundings(reader, run));
     record.given = given(&dir, &record.files)?;
     for name in DIRECTORIES {
         let path = dir.join(name);
@@ -42,9 +57,7 @@ pub(crate) fn write(reader: &Reader, slug: &str) -> Result<(RunManifest, Files)>
         record.files.insert(piece.path, file);
     }
     let mut files = record.files.clone();
-    for piece in bundle::pieces(&record) {
-        files.insert(piece.path.clone(), write_piece(&dir, &piece, &record.files)?);
-    }
+    files.extend(write_pieces(&dir, bundle::pieces(&record), &record.files)?);
     // The manifest is about files, and a large batch left much.
     record.kept.clear();
     Ok((bundle::manifest(&record, &files), files))
@@ -67,9 +80,9 @@ fn surroundings(reader: &Reader, run: &Run) -> Surroundings {
 /// The files that commits hold the digests of, and the run's own.
 fn recorded(reader: &Reader, slug: &str, dir: &Path) -> Result<Files> {
     let mut files = Files::new();
-    for (sub, file) in reader.artifacts(slug, false)? {
-        let path = format!("{sub}/{}", file.listed.path);
-        files.insert(path.clone(), ManifestFile { path, ..file.listed });
+    for (sub, listed) in reader.artifacts(slug)? {
+        let path = format!("{sub}/{}", listed.path);
+        files.insert(path.clone(), ManifestFile { path, ..listed });
     }
     for name in RUN_FILES.into_iter().filter(|name| dir.join(name).exists()) {
         let file = hashed(dir, name).map_err(|error| damaged(dir, name, &what_is_wrong(&error)))?;
@@ -132,6 +145,21 @@ fn read(dir: &Path, path: &str, files: &Files) -> Result<Vec<u8>> {
 
 fn damaged(dir: &Path, path: &str, why: &str) -> Error {
     Error::Damaged { log: dir.join(path).display().to_string(), why: why.to_owned() }
+}
+
+/// Writes files while the next ones are made: of a large batch there are thousands, and each half of it takes as long.
+fn write_pieces(dir: &Path, pieces: impl Iterator<Item = Piece>, files: &Files) -> Result<Vec<(String, ManifestFile)>> {
+    std::thread::scope(|scope| {
+        let (made, waiting) = mpsc::sync_channel::<Piece>(PIECES_WAITING_MAX);
+        let written = scope.spawn(move || {
+            let write = |piece: Piece| write_piece(dir, &piece, files).map(|file| (piece.path, file));
+            waiting.into_iter().map(write).collect::<Result<Vec<_>>>()
+        });
+        // Where nobody takes them any more, writing one has failed.
+        let _ = pieces.into_iter().try_for_each(|piece| made.send(piece));
+        drop(made);
+        written.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn write_piece(dir: &Path, piece: &Piece, files: &Files) -> Result<ManifestFile> {

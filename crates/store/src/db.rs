@@ -2,7 +2,7 @@
 
 use crate::log::now;
 use crate::{Error, Layout, Owner, OwnerLock, Result, graph, index};
-use contract::{Audit, EventLine};
+use contract::{Audit, Event, EventLine, RunId};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0008.sql"),
     include_str!("migrations/0009.sql"),
     include_str!("migrations/0010.sql"),
+    include_str!("migrations/0011.sql"),
 ];
 
 /// How SQLite keeps its journal here.
@@ -209,19 +210,21 @@ fn reindex_run(db: &Connection, slug: &str) -> Result<bool> {
 }
 
 fn replay(db: &Connection, slug: &str) -> Result<()> {
+    each_event(db, slug, |run, event| index::fact(db, &run, &event))?;
+    graph::write_all(db, slug)
+}
+
+/// Hands over the events of a run's log, whose chain is not looked at.
+pub(crate) fn each_event(db: &Connection, slug: &str, mut each: impl FnMut(RunId, Event) -> Result<()>) -> Result<()> {
     let mut statement = db.prepare_cached("SELECT line FROM events WHERE run_id = ?1 ORDER BY seq")?;
-    let lines: Vec<String> = statement.query_map([slug], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
-    let (mut run, mut events) = (None, Vec::with_capacity(lines.len()));
-    for line in lines {
+    let mut rows = statement.query([slug])?;
+    while let Some(row) = rows.next()? {
         let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
-        let line = EventLine::parse(line.as_bytes())
+        let line = EventLine::parse(row.get_ref(0)?.as_bytes().unwrap_or_default())
             .map_err(|violations| damaged(violations.first().map(ToString::to_string).unwrap_or_default()))?;
-        let event = line.event().map_err(damaged)?;
-        index::fact(db, &line.run_uuid, &event)?;
-        run = Some(line.run_uuid);
-        events.push(event);
+        each(line.run_uuid, line.event().map_err(damaged)?)?;
     }
-    run.map_or(Ok(()), |run| graph::write(db, slug, &graph::rows(run, &events)))
+    Ok(())
 }
 
 fn parse_audit(kind: &str, data: &str) -> Result<Audit> {

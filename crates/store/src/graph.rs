@@ -1,13 +1,19 @@
-//! The graph of every run, part by part, beside its log: written in the transaction that appends the facts, so that a
-//! snapshot is read and never folded, whatever the length of the log, and is that of the last committed fact. What the
-//! parts are is `run::view`'s to say; here they are rows of text that are put together again without being read.
+//! The graph of every run, part by part, beside its log, so that a snapshot is read and need not be folded, whatever the length
+//! of the log; it is that of the last committed fact. What the parts are is `run::view`'s to say; here they are rows of text
+//! that are put together again without being read.
+//!
+//! While somebody observes the logs (a server), the rows are written in the transaction that appends the facts. Otherwise they
+//! are most of what a commit would write, and nobody reads them: they are *deferred* until the run waits or has ended. A run
+//! with deferred rows has no row for itself, and whoever asks for its graph folds its log.
 
+use crate::db::each_event;
 use crate::{Reader, Result};
 use contract::view::graph::{Approval, Artifact, GraphLayout, RunGraph};
 use contract::{Event, RunId, Slug};
 use run::view::{Part, Projector};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The kinds of rows, in the order in which a graph has them.
 const HEAD: u8 = 0;
@@ -26,27 +32,35 @@ const NO_PARTS: &str = r#","nodes":{},"edges":{},"artifacts":{}}"#;
 const PATH: &str = r#""path":""#;
 
 /// A row that is put in place of another one, or removed.
-#[derive(Debug, Clone)]
-pub(crate) struct GraphRow {
+struct GraphRow {
     kind: u8,
     id: String,
     json: Option<String>,
 }
 
-impl GraphRow {
-    pub(crate) fn of(part: &Part) -> GraphRow {
-        let text = |value: &dyn ErasedPart| Some(value.text());
-        let (kind, id, json) = match part {
-            Part::Head(head) => (HEAD, String::new(), text(&**head)),
-            Part::Node(node) => (NODE, node.id.clone(), text(&**node)),
-            Part::Edge(edge) => (EDGE, edge.id.clone(), text(edge)),
-            Part::Artifact(it) => (ARTIFACT, it.id.clone(), text(&**it)),
-            Part::Asked(asked) => (ASKED, asked.approval_id.clone(), text(&**asked)),
-            Part::Settled(id) => (ASKED, id.clone(), None),
-            Part::NodeGone(id) => (NODE, id.clone(), None),
-            Part::EdgeGone(id) => (EDGE, id.clone(), None),
-        };
-        GraphRow { kind, id, json }
+/// Which row a part is.
+fn key(part: &Part) -> (u8, &str) {
+    match part {
+        Part::Head(_) => (HEAD, ""),
+        Part::Node(node) => (NODE, &node.id),
+        Part::Edge(edge) => (EDGE, &edge.id),
+        Part::Artifact(artifact) => (ARTIFACT, &artifact.id),
+        Part::Asked(asked) => (ASKED, &asked.approval_id),
+        Part::Settled(id) => (ASKED, id),
+        Part::NodeGone(id) => (NODE, id),
+        Part::EdgeGone(id) => (EDGE, id),
+    }
+}
+
+/// What the row of a part says; none if there is to be no such row.
+fn text(part: &Part) -> Option<String> {
+    match part {
+        Part::Head(head) => Some(head.text()),
+        Part::Node(node) => Some(node.text()),
+        Part::Edge(edge) => Some(edge.text()),
+        Part::Artifact(artifact) => Some(artifact.text()),
+        Part::Asked(asked) => Some(asked.text()),
+        Part::Settled(_) | Part::NodeGone(_) | Part::EdgeGone(_) => None,
     }
 }
 
@@ -61,24 +75,101 @@ impl<T: Serialize> ErasedPart for T {
     }
 }
 
-/// Writes rows of a run's graph.
-pub(crate) fn write(db: &Connection, slug: &str, rows: &[GraphRow]) -> Result<()> {
-    for row in rows {
-        match &row.json {
-            Some(json) => db
-                .prepare_cached("INSERT OR REPLACE INTO graph (run_id, kind, id, json) VALUES (?1, ?2, ?3, ?4)")?
-                .execute(params![slug, row.kind, row.id, json])?,
-            None => db
-                .prepare_cached("DELETE FROM graph WHERE run_id = ?1 AND kind = ?2 AND id = ?3")?
-                .execute(params![slug, row.kind, row.id])?,
-        };
+/// How many parts may be deferred: they are in memory.
+const DEFERRED_MAX: usize = 4096;
+
+/// Parts of graphs that are in no row yet.
+#[derive(Default)]
+pub(crate) struct Deferred {
+    /// By run, each part as it was last.
+    runs: HashMap<Slug, BTreeMap<(u8, String), Part>>,
+    /// Runs whose rows may lack something: all of them are written again.
+    incomplete: HashSet<Slug>,
+    /// Runs that nothing more is expected of for now.
+    due: Vec<Slug>,
+}
+
+impl Deferred {
+    /// Takes what a commit changes of a run's graph. `observed` is whether somebody may ask for it after any fact.
+    pub(crate) fn take(&mut self, db: &Connection, slug: &Slug, parts: Vec<Part>, observed: bool) -> Result<()> {
+        if self.incomplete.remove(slug) {
+            self.runs.remove(slug);
+            return write_all(db, slug);
+        }
+        // What people are asked is looked up by itself, and what is removed is gone at once.
+        let is_awaited =
+            |part: &Part| !matches!(part, Part::Head(_) | Part::Node(_) | Part::Edge(_) | Part::Artifact(_));
+        let at_once = observed || parts.iter().any(is_awaited);
+        if !at_once && !self.runs.contains_key(slug) {
+            db.prepare_cached(DELETE)?.execute(params![slug.as_str(), HEAD, ""])?;
+        }
+        let deferred = self.runs.entry(*slug).or_default();
+        for part in parts {
+            let (kind, id) = key(&part);
+            deferred.insert((kind, id.to_owned()), part);
+        }
+        if at_once || deferred.len() > DEFERRED_MAX { self.write(db, slug) } else { Ok(()) }
     }
+
+    /// Has the rows of a run be written as soon as there is nothing more urgent.
+    pub(crate) fn expect_no_more(&mut self, slug: &Slug) {
+        self.due.push(*slug);
+    }
+
+    /// The runs whose rows are to be written now.
+    pub(crate) fn take_due(&mut self) -> Vec<Slug> {
+        let due = std::mem::take(&mut self.due);
+        due.into_iter().filter(|slug| self.runs.contains_key(slug)).collect()
+    }
+
+    /// Nobody knows what the rows of these runs lack, since a commit failed.
+    pub(crate) fn incomplete(self, runs: impl Iterator<Item = Slug>) -> Deferred {
+        Deferred { incomplete: self.incomplete.into_iter().chain(runs).collect(), ..Deferred::default() }
+    }
+
+    /// Writes the rows of a run.
+    pub(crate) fn write(&mut self, db: &Connection, slug: &Slug) -> Result<()> {
+        let parts = self.runs.remove(slug).unwrap_or_default();
+        parts.into_values().try_for_each(|part| write(db, slug, &part))
+    }
+
+    /// Has all rows of a run be written with its next fact.
+    pub(crate) fn expect_all(&mut self, slug: &Slug) {
+        self.incomplete.insert(*slug);
+    }
+}
+
+const DELETE: &str = "DELETE FROM graph WHERE run_id = ?1 AND kind = ?2 AND id = ?3";
+
+fn write(db: &Connection, slug: &str, part: &Part) -> Result<()> {
+    let (kind, id) = key(part);
+    match text(part) {
+        Some(json) => db
+            .prepare_cached("INSERT OR REPLACE INTO graph (run_id, kind, id, json) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![slug, kind, id, json])?,
+        None => db.prepare_cached(DELETE)?.execute(params![slug, kind, id])?,
+    };
     Ok(())
 }
 
+/// Writes all rows of a run's graph, from its log.
+pub(crate) fn write_all(db: &Connection, slug: &str) -> Result<()> {
+    let (mut run, mut events) = (None, Vec::new());
+    each_event(db, slug, |id, event| {
+        run = Some(id);
+        events.push(event);
+        Ok(())
+    })?;
+    db.prepare_cached("DELETE FROM graph WHERE run_id = ?1")?.execute([slug])?;
+    let parts = run.map(|run| run::view::parts(run, "", &events)).unwrap_or_default();
+    parts.iter().try_for_each(|part| write(db, slug, part))
+}
+
 /// All rows of a run's graph in their order, from its whole log.
-pub(crate) fn rows(run: RunId, events: &[Event]) -> Vec<GraphRow> {
-    let mut rows: Vec<GraphRow> = run::view::parts(run, "", events).iter().map(GraphRow::of).collect();
+fn rows(run: RunId, events: &[Event]) -> Vec<GraphRow> {
+    let parts = run::view::parts(run, "", events);
+    let row = |part: &Part| GraphRow { kind: key(part).0, id: key(part).1.to_owned(), json: text(part) };
+    let mut rows: Vec<GraphRow> = parts.iter().map(row).collect();
     rows.sort_by(|one, other| (one.kind, &one.id).cmp(&(other.kind, &other.id)));
     rows
 }
@@ -196,7 +287,7 @@ impl Reader {
         Ok(parts.joined(self.length(slug)?, partial, layout))
     }
 
-    /// The graph of a run from before there were graphs: `norma reindex` makes it one that is read.
+    /// The graph of a run with rows that are deferred, or from before there were any.
     fn graph_folded(
         &self,
         slug: &str,
@@ -235,6 +326,12 @@ impl Reader {
     }
 
     fn graph_part(&self, slug: &str, kind: u8, id: &str) -> Result<Option<String>> {
+        let _moment = self.snapshot()?;
+        if !is_there(&self.db, slug)? {
+            let Ok((run, events, _)) = self.log(slug) else { return Ok(None) };
+            let found = rows(run, &events).into_iter().find(|row| (row.kind, row.id.as_str()) == (kind, id));
+            return Ok(found.and_then(|row| row.json));
+        }
         let sql = "SELECT json FROM graph WHERE run_id = ?1 AND kind = ?2 AND id = ?3";
         let mut statement = self.db.prepare_cached(sql)?;
         Ok(statement.query_row(params![slug, kind, id], |row| row.get(0)).optional()?)

@@ -7,6 +7,7 @@ mod answers;
 mod approvals;
 mod audit_end;
 mod bundle;
+mod copies;
 pub mod crash;
 mod damage;
 mod db;

@@ -6,12 +6,14 @@
 use crate::crash;
 use crate::db::{self, JournalMode};
 use crate::evidence::Attached;
-use crate::graph::{self, GraphRow};
+use crate::graph::Deferred;
 use crate::mirror::Mirror;
 use crate::place::Place;
-use crate::{AuditEnd, Error, Layout, Result, StepFile, approvals, index, kept};
-use contract::{Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX, LogName, RunId, Slug, Timestamp};
-use run::view::Projector;
+use crate::{AuditEnd, Error, Layout, Result, StepFile, approvals, copies, index, kept};
+use contract::{
+    Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX, LogName, RunId, Slug, Status, Timestamp,
+};
+use run::view::{Part, Projector};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -147,6 +149,20 @@ struct Ends {
     runs: HashMap<RunId, u64>,
     /// Whether a run was sealed since the last commit.
     sealed: bool,
+    /// What is in no row yet of the graphs of runs.
+    graphs: Deferred,
+}
+
+impl Ends {
+    fn new(audit: (u64, Digest)) -> Ends {
+        Ends { audit, runs: HashMap::new(), sealed: false, graphs: Deferred::default() }
+    }
+
+    /// After a commit that failed: what was known of the runs may be wrong.
+    fn after_failure(self, audit: (u64, Digest)) -> Ends {
+        let graphs = self.graphs.incomplete(self.runs.keys().map(RunId::slug));
+        Ends { graphs, ..Ends::new(audit) }
+    }
 }
 
 impl Tx<'_> {
@@ -169,7 +185,7 @@ impl Tx<'_> {
 
     /// Appends to a run's log. What can be wrong with it is found before anything is written, so that it needs no
     /// savepoint; what goes wrong later breaks the whole transaction.
-    fn append(&mut self, log: &RunLog, appended: &Appended, attached: &Attached) -> Result<()> {
+    fn append(&mut self, log: &RunLog, appended: Appended, attached: &Attached) -> Result<()> {
         if self.db.is_autocommit() || self.broken.is_some() {
             return Err(no_transaction());
         }
@@ -179,16 +195,17 @@ impl Tx<'_> {
             approvals::require_usable(self, &slug, &line.event.fact, line.event.ts)?;
         }
         self.expect_length(log.name.run, &slug, log.seq)?;
+        let end = log.seq + lines.len() as u64;
         if let Err(error) = self.write(&slug, log, appended, attached) {
             let told = Error::Commit(error.to_string());
             self.broken = Some(error);
             return Err(told);
         }
-        self.ends.runs.insert(log.name.run, log.seq + lines.len() as u64);
+        self.ends.runs.insert(log.name.run, end);
         Ok(())
     }
 
-    fn write(&mut self, slug: &Slug, log: &RunLog, appended: &Appended, attached: &Attached) -> Result<()> {
+    fn write(&mut self, slug: &Slug, log: &RunLog, appended: Appended, attached: &Attached) -> Result<()> {
         let mut mirrored = Vec::new();
         for line in &appended.lines {
             index::fact(self.db, &log.name.run, &line.event)?;
@@ -202,12 +219,19 @@ impl Tx<'_> {
             if let Some((status, reason)) = line.event.fact.run_state() {
                 let (run_id, task_id, seq, head) = (*slug, log.name.task, line.event.seq, line.hash);
                 self.audit(&Audit::RunState { run_id, task_id, status, reason, seq, head }, line.event.ts)?;
+                if status != Status::Running {
+                    self.ends.graphs.expect_no_more(slug);
+                }
             }
         }
-        graph::write(self.db, slug, &appended.graph)?;
+        if !log.drawn {
+            self.ends.graphs.expect_all(slug);
+        }
+        self.ends.graphs.take(self.db, slug, appended.graph, self.told.is_some())?;
         for (dir, file) in &attached.files {
             insert_file(self.db, slug, dir, file)?;
         }
+        copies::insert(self.db, slug, attached)?;
         kept::insert(self.db, slug, attached)?;
         self.mirrored.push((self.layout.run(slug).join("events.jsonl"), mirrored));
         if let Some(told) = &mut self.told {
@@ -255,7 +279,7 @@ impl Tx<'_> {
 
 fn insert_file(db: &Connection, slug: &str, dir: &str, file: &StepFile) -> Result<()> {
     db.prepare_cached(
-        "INSERT INTO artifacts (run_id, dir, path, size, blake3, sha256, bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO artifacts (run_id, dir, path, size, blake3, sha256) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
     )?
     .execute(params![
         slug,
@@ -264,7 +288,6 @@ fn insert_file(db: &Connection, slug: &str, dir: &str, file: &StepFile) -> Resul
         file.listed.size as i64,
         file.listed.blake3.to_string(),
         file.listed.sha256.to_string(),
-        file.bytes,
     ])?;
     Ok(())
 }
@@ -286,7 +309,7 @@ struct Prepared {
 struct Appended {
     lines: Vec<Prepared>,
     /// What it changes of the run's graph.
-    graph: Vec<GraphRow>,
+    graph: Vec<Part>,
 }
 
 /// The end of a run's log, held by whoever appends to it.
@@ -302,8 +325,8 @@ pub struct RunLog {
     pub(crate) items: Arc<Vec<String>>,
     /// The run's graph as it is there.
     pub(crate) graph: Projector,
-    /// The rows of the graph, where the run is from before there were any and nobody has written them.
-    pub(crate) unwritten: Arc<Vec<GraphRow>>,
+    /// Whether there are rows of the run's graph, or parts of it for which the writer will make some.
+    pub(crate) drawn: bool,
 }
 
 impl RunLog {
@@ -311,7 +334,7 @@ impl RunLog {
     pub fn new(run: RunId, task: Option<i64>, contract: &Digest) -> RunLog {
         let head = contract::hash::chain_start(&run.uuid(), contract);
         let graph = Projector::new(run, "");
-        RunLog { name: LogName { run, task }, seq: 0, head, items: Arc::default(), graph, unwritten: Arc::default() }
+        RunLog { name: LogName { run, task }, seq: 0, head, items: Arc::default(), graph, drawn: true }
     }
 
     /// The lines of facts, and the log's end after them.
@@ -331,7 +354,7 @@ impl RunLog {
             let bytes = line.to_bytes();
             prev = contract::hash::chain(seq, &prev, &bytes);
             let event = Event { seq, ts, fact };
-            told.extend(graph.apply(&event));
+            told.extend(graph.tell(&event));
             prepared.push(Prepared {
                 event,
                 ts: ts.to_string(),
@@ -344,10 +367,9 @@ impl RunLog {
             });
         }
         let seq = self.seq + prepared.len() as u64;
-        let changed = graph.parts(&told);
-        let rows = self.unwritten.iter().cloned().chain(changed.iter().map(GraphRow::of)).collect();
-        let end = RunLog { name: self.name.clone(), seq, head: prev, items, graph, unwritten: Arc::default() };
-        (Appended { lines: prepared, graph: rows }, end)
+        let changed = graph.parts(told);
+        let end = RunLog { name: self.name.clone(), seq, head: prev, items, graph, drawn: true };
+        (Appended { lines: prepared, graph: changed }, end)
     }
 }
 
@@ -472,7 +494,7 @@ impl Store {
         let (appended, end) = log.prepare(facts, now());
         let events: Vec<Event> = appended.lines.iter().map(|line| line.event.clone()).collect();
         let log = log.clone();
-        let ticket = self.queue_up(how, move |tx| tx.append(&log, &appended, &attached));
+        let ticket = self.queue_up(how, move |tx| tx.append(&log, appended, &attached));
         (events, end, ticket)
     }
 
@@ -563,7 +585,7 @@ fn write_loop(
     jobs: &mpsc::Receiver<Queued>,
     (mirror, observer): (&crate::mirror::Handle, &OnceLock<Observer>),
 ) {
-    let mut ends = Ends { audit, runs: HashMap::new(), sealed: false };
+    let mut ends = Ends::new(audit);
     while let Some(batch) = next_batch(jobs) {
         let mut acknowledge = Vec::with_capacity(batch.len());
         let committed = ends.audit;
@@ -582,7 +604,7 @@ fn write_loop(
             }
             // It did not come to a commit and was taken back: nothing is in doubt.
             Err(error) if not_begun(&error) => {
-                ends = Ends { audit: committed, runs: HashMap::new(), sealed: false };
+                ends = ends.after_failure(committed);
                 (Err(Failed::from(error)), true)
             }
             // After a failed commit the disk's word cannot be relied on: write nothing more.
@@ -591,8 +613,26 @@ fn write_loop(
         for acknowledgement in acknowledge {
             acknowledgement(told.clone());
         }
-        if !go_on {
-            return;
+        let go_on = if go_on { write_graphs(db, place.1, ends) } else { None };
+        let Some(next) = go_on else { return };
+        ends = next;
+    }
+}
+
+/// Writes the rows of graphs that are due, which nobody waits for; none if the disk cannot be relied on any more.
+fn write_graphs(db: &Connection, place: &Place, mut ends: Ends) -> Option<Ends> {
+    let due = ends.graphs.take_due();
+    if due.is_empty() {
+        return Some(ends);
+    }
+    let begun = db.execute_batch("BEGIN IMMEDIATE").map_err(Error::from);
+    let written = begun.and_then(|()| due.iter().try_for_each(|slug| ends.graphs.write(db, slug)));
+    match written.and_then(|()| place.check()).and_then(|()| Ok(db.execute_batch("COMMIT")?)) {
+        Ok(()) => Some(ends),
+        Err(error) => {
+            let _ = db.execute_batch("ROLLBACK");
+            let audit = ends.audit;
+            not_begun(&error).then(|| ends.after_failure(audit))
         }
     }
 }

@@ -12,8 +12,8 @@ use contract::documents::role_binding::{
 };
 use contract::documents::task_contract;
 use contract::{
-    ApprovalState, ApprovalView, CONTRACT_FILE, Digest, Event, EventLine, Fact, LeftOutView, LogName, Role, RunId,
-    RunView, SUBMITTED_FILE, Slug, Status, StepStatus, StepView, TaskStatus, TaskView, Verdict,
+    ApprovalState, ApprovalView, CONTRACT_FILE, Digest, Event, EventLine, Fact, LeftOutView, LogName, ManifestFile,
+    Role, RunId, RunView, SUBMITTED_FILE, Slug, Status, StepStatus, StepView, TaskStatus, TaskView, Verdict,
 };
 use run::view::Projector;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -21,9 +21,6 @@ use serde::de::DeserializeOwned;
 use std::collections::HashSet;
 use std::str::FromStr;
 use std::sync::Arc;
-
-/// Told of a file: its directory below the run, its path in it, its bytes.
-pub(crate) type EachFile<'f> = &'f mut dyn FnMut(&str, &str, &[u8]) -> Result<()>;
 
 /// A read-only view of the store.
 pub struct Reader {
@@ -317,20 +314,22 @@ impl Reader {
         Ok((log.name.run, events, log))
     }
 
+    /// The events of a run's log. Its chain must hold.
+    pub(crate) fn events(&self, slug: &str) -> Result<(RunId, Vec<Event>)> {
+        let (mut run, mut events) = (None, Vec::new());
+        self.each_line(slug, |line, event, _| {
+            run = Some(line.run_uuid);
+            events.push(event);
+            Ok(())
+        })?;
+        run.map(|run| (run, events)).ok_or_else(|| no_events(slug))
+    }
+
     /// The same event by event, so that a long log is never in memory as a whole; answers its end.
     pub(crate) fn follow_log(&self, slug: &str, mut each: impl FnMut(RunId, Event) -> Result<()>) -> Result<RunLog> {
-        let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
         let (mut items, mut task) = (Vec::new(), None);
         let (mut end, mut graph) = (None, None);
-        // A log of before there were rows of its graph has them written with its next fact.
-        let mut unshown = if graph::is_there(&self.db, slug)? { None } else { Some(Vec::new()) };
-        let mut chain = Chain::of(slug);
-        let mut statement =
-            self.db.prepare_cached("SELECT seq, line, hash FROM events WHERE run_id = ?1 ORDER BY seq")?;
-        let mut rows = statement.query([slug])?;
-        while let Some(row) = rows.next()? {
-            let hash: String = row.get(2)?;
-            let (line, event) = chain.fact(row.get(0)?, &row.get::<_, String>(1)?, &hash)?;
+        self.each_line(slug, |line, event, hash| {
             match &event.fact {
                 // Lines about items have the item's name there.
                 Fact::RunStarted(_) => task = line.task_id.parse().ok(),
@@ -339,14 +338,27 @@ impl Reader {
             }
             graph.get_or_insert_with(|| Projector::new(line.run_uuid, "")).skip(&event);
             end = Some((line.run_uuid, line.seq, hash));
-            unshown.iter_mut().for_each(|events| events.push(event.clone()));
-            each(line.run_uuid, event)?;
-        }
-        let ((run, seq, head), graph) = end.zip(graph).ok_or_else(|| damaged("there are no events".into()))?;
+            each(line.run_uuid, event)
+        })?;
+        let ((run, seq, head), graph) = end.zip(graph).ok_or_else(|| no_events(slug))?;
+        let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
         let head = Digest::from_str(&head).map_err(|e| damaged(e.to_string()))?;
-        let unwritten = unshown.map(|events| graph::rows(run, &events)).unwrap_or_default();
-        let (name, items, unwritten) = (LogName { run, task }, Arc::new(items), Arc::new(unwritten));
-        Ok(RunLog { name, seq, head, items, graph, unwritten })
+        let (name, items) = (LogName { run, task }, Arc::new(items));
+        Ok(RunLog { name, seq, head, items, graph, drawn: graph::is_there(&self.db, slug)? })
+    }
+
+    /// Hands over the lines of a run's log with their events and hashes. Its chain must hold.
+    fn each_line(&self, slug: &str, mut each: impl FnMut(EventLine, Event, String) -> Result<()>) -> Result<()> {
+        let mut chain = Chain::of(slug);
+        let mut statement =
+            self.db.prepare_cached("SELECT seq, line, hash FROM events WHERE run_id = ?1 ORDER BY seq")?;
+        let mut rows = statement.query([slug])?;
+        while let Some(row) = rows.next()? {
+            let hash: String = row.get(2)?;
+            let (line, event) = chain.fact(row.get(0)?, &row.get::<_, String>(1)?, &hash)?;
+            each(line, event, hash)?;
+        }
+        Ok(())
     }
 
     /// Slugs of the runs that nobody paused: whoever worked on them died, or was a server that ended. Oldest first.
@@ -477,62 +489,36 @@ impl Reader {
         Ok(ids.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// The directory of the file that comes so many files after the last of this directory, if there are as many.
-    pub(crate) fn dir_after(&self, slug: &str, dir: &str, files: u32) -> Result<Option<String>> {
-        let sql = "SELECT dir FROM artifacts WHERE run_id = ?1 AND dir > ?2 ORDER BY dir, path LIMIT 1 OFFSET ?3";
-        let mut found = self.db.prepare_cached(sql)?;
-        Ok(found.query_row(rusqlite::params![slug, dir, files], |row| row.get(0)).optional()?)
-    }
-
-    /// The files on record of a directory of a run (`None`: of all of them), with the bytes of small ones.
-    pub(crate) fn artifacts(&self, slug: &str, with_bytes: bool) -> Result<Vec<(String, crate::StepFile)>> {
-        let bytes = if with_bytes { "bytes" } else { "NULL" };
-        let sql = format!(
-            "SELECT dir, path, size, blake3, sha256, {bytes} FROM artifacts WHERE run_id = ?1 ORDER BY dir, path"
-        );
-        let mut statement = self.db.prepare_cached(&sql)?;
+    /// The files on record of the directories of a run, in the order of their names.
+    pub(crate) fn artifacts(&self, slug: &str) -> Result<Vec<(String, ManifestFile)>> {
+        let sql = "SELECT dir, path, size, blake3, sha256 FROM artifacts WHERE run_id = ?1 ORDER BY dir, path";
+        let mut statement = self.db.prepare_cached(sql)?;
         let rows = statement.query_map([slug], |row| {
-            let listed = contract::ManifestFile {
+            let listed = ManifestFile {
                 path: row.get(1)?,
                 size: row.get::<_, i64>(2)? as u64,
                 blake3: parsed(row, 3)?,
                 sha256: parsed(row, 4)?,
             };
-            Ok((row.get(0)?, crate::StepFile { listed, bytes: row.get(5)? }))
+            Ok((row.get(0)?, listed))
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
-    }
-
-    /// Hands over the files of a run whose bytes the commits have, directory by directory; of all, or of one.
-    pub(crate) fn small_files(&self, slug: &str, dir: Option<&str>, each: EachFile<'_>) -> Result<()> {
-        let sql = match dir {
-            None => "SELECT dir, path, bytes FROM artifacts WHERE run_id = ?1 AND bytes IS NOT NULL ORDER BY dir, path",
-            Some(_) => {
-                "SELECT dir, path, bytes FROM artifacts WHERE run_id = ?1 AND dir = ?2 AND bytes IS NOT NULL ORDER BY path"
-            }
-        };
-        let mut statement = self.db.prepare_cached(sql)?;
-        let mut rows = statement.query(rusqlite::params_from_iter(std::iter::once(slug).chain(dir)))?;
-        while let Some(row) = rows.next()? {
-            let (dir, path, bytes): (String, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            each(&dir, &path, &bytes)?;
-        }
-        Ok(())
     }
 
     /// The bytes of a file of a run's evidence, if there is one of this name; they must be those on record. Until they are
     /// written out, the commit has them.
     pub fn evidence(&self, slug: &str, dir: &str, name: &str) -> Result<Option<Vec<u8>>> {
-        let sql = "SELECT sha256, bytes FROM artifacts WHERE run_id = ?1 AND dir = ?2 AND path = ?3";
+        let sql = "SELECT sha256 FROM artifacts WHERE run_id = ?1 AND dir = ?2 AND path = ?3";
         let mut statement = self.db.prepare_cached(sql)?;
-        let read = |row: &Row<'_>| Ok((parsed(row, 0)?, row.get(1)?));
-        let on_record: Option<(Digest, Option<Vec<u8>>)> =
-            statement.query_row(params![slug, dir, name], read).optional()?;
-        let Some((listed, committed)) = on_record else { return Ok(None) };
+        let on_record = statement.query_row(params![slug, dir, name], |row| parsed(row, 0)).optional()?;
+        let Some(listed): Option<Digest> = on_record else { return Ok(None) };
         let path = self.layout.run(slug).join(dir).join(name);
-        let bytes = match (std::fs::read(&path), committed) {
-            (Err(error), Some(bytes)) if error.kind() == std::io::ErrorKind::NotFound => bytes,
-            (read, _) => read.at("read", &path)?,
+        let bytes = match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => match self.copy_of(slug, dir, name)? {
+                Some(bytes) => bytes,
+                None => return Err(error).at("read", &path),
+            },
+            read => read.at("read", &path)?,
         };
         match contract::hash::sha256(&bytes) == listed {
             true => Ok(Some(bytes)),
@@ -831,4 +817,8 @@ fn task_row(row: &Row<'_>) -> RowView<TaskView> {
         })
     };
     Ok(build())
+}
+
+fn no_events(slug: &str) -> Error {
+    Error::Damaged { log: slug.to_owned(), why: "there are no events".to_owned() }
 }

@@ -107,13 +107,13 @@ fn recover_run(store: &Store, reader: &Reader, slug: &str, sign: Sign<'_>, found
 pub fn lost_evidence(reader: &Reader, slug: &str) -> Result<Vec<String>> {
     let dir = reader.layout().run(slug);
     let (mut lost, mut there) = (Vec::new(), BTreeMap::new());
-    for (sub, file) in reader.artifacts(slug, false)? {
+    for (sub, listed) in reader.artifacts(slug)? {
         let is_there = *there.entry(sub.clone()).or_insert_with(|| dir.join(&sub).exists());
-        if !is_there && file.listed.size <= SMALL_FILE_BYTES_MAX {
+        if !is_there && listed.size <= SMALL_FILE_BYTES_MAX {
             continue;
         }
-        let wrong = difference(&dir.join(&sub), &file.listed)?;
-        lost.extend(wrong.map(|what| format!("{sub}/{} {what}", file.listed.path)));
+        let wrong = difference(&dir.join(&sub), &listed)?;
+        lost.extend(wrong.map(|what| format!("{sub}/{} {what}", listed.path)));
     }
     Ok(lost)
 }
@@ -153,17 +153,17 @@ impl Recovering<'_> {
             found.notes.push(format!("{}: {written} directory(s) were in the commit alone; written out", self.slug));
         }
         let mut lost = Vec::new();
-        for (dir, file) in reader.artifacts(self.slug, true)? {
+        for (dir, listed) in reader.artifacts(self.slug)? {
             let at = self.dir.join(&dir);
-            let Some(what) = difference(&at, &file.listed)? else { continue };
-            let path = at.join(&file.listed.path);
+            let Some(what) = difference(&at, &listed)? else { continue };
+            let (path, name) = (at.join(&listed.path), format!("{dir}/{}", listed.path));
             let unfinished = |bytes: &Vec<u8>| what == "is missing" || is_unfinished(&path, bytes);
-            match file.bytes.filter(unfinished) {
+            match reader.copy_of(self.slug, &dir, &listed.path)?.filter(unfinished) {
                 Some(bytes) => {
-                    self.rewrite(&format!("{dir}/{}", file.listed.path), &bytes)?;
-                    found.notes.push(format!("{}: {dir}/{} {what}; restored", self.slug, file.listed.path));
+                    self.rewrite(&name, &bytes)?;
+                    found.notes.push(format!("{}: {name} {what}; restored", self.slug));
                 }
-                None => lost.push(format!("{dir}/{} {what}", file.listed.path)),
+                None => lost.push(format!("{name} {what}")),
             }
         }
         if lost.is_empty() {
@@ -182,7 +182,7 @@ impl Recovering<'_> {
 
     /// A document whose items were not added after all goes; nobody was told of it.
     fn clear_documents(&self, reader: &Reader) -> Result<()> {
-        let recorded = reader.artifacts(self.slug, false)?;
+        let recorded = reader.artifacts(self.slug)?;
         for name in names(&self.dir)? {
             let name = name.to_string_lossy();
             if name.starts_with("added-") && !recorded.iter().any(|(dir, _)| *dir == name) {

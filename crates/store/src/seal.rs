@@ -3,8 +3,8 @@
 //! the seal nothing in the directory changes.
 
 use crate::evidence::{sync_dir, sync_dirs, temporary_name, write_out};
-use crate::log::{Tx, now};
-use crate::{IoContext, Reader, Result, Store, bundle, crash, kept};
+use crate::log::now;
+use crate::{IoContext, Reader, Result, Store, bundle, copies, crash, kept};
 use contract::attestation::predicate::RunSeal;
 use contract::bundle::SEAL;
 use contract::documents::RunManifest;
@@ -18,9 +18,6 @@ use std::path::Path;
 /// even if it has to wait for what others have written meanwhile.
 const SYNCED_EACH_MAX: usize = 128;
 
-/// How many copies of small files leave the database at once; more of them would be more memory.
-const COPIES_AT_ONCE: u32 = 2000;
-
 /// Makes the envelope of a statement. Who holds the key is not the store's business.
 pub type Sign<'a> = &'a dyn Fn(&Statement) -> Vec<u8>;
 
@@ -30,8 +27,9 @@ pub fn seal(store: &Store, slug: &str, sign: Sign<'_>) -> Result<()> {
     store.sync_mirror(slug)?;
     let dir = store.layout.run(slug);
     let reader = Reader::open(&store.layout)?;
-    write_out(&reader, slug)?;
-    let (manifest, files) = bundle::write(&reader, slug)?;
+    let ended = write_out_and_read(&reader, slug)?;
+    let (manifest, files) = bundle::write(&reader, slug, &ended)?;
+    drop(ended);
     let (hashes, evidence) = write_manifest(&dir.join("manifest.json"), &manifest)?;
     let sealed = run_seal(&reader, slug, files.values())?.statement_of_hashed(&hashes);
     write_whole(&dir.join(SEAL), &sign(&sealed))?;
@@ -41,16 +39,27 @@ pub fn seal(store: &Store, slug: &str, sign: Sign<'_>) -> Result<()> {
     crash::point("seal.after_sync");
     drop((manifest, files));
     let run_id = slug.parse::<Slug>()?;
-    let last = drop_copies(store, &reader, run_id)?;
+    let rest = copies::drop_most(store, &reader, run_id)?;
     store
         .submit(move |tx| {
-            tx.db.execute(&format!("{DROP_COPIES} AND dir > ?2"), [run_id.as_str(), &last])?;
+            copies::drop_from(tx.db, &run_id, &rest)?;
             kept::drop_all(tx.db, &run_id)?;
             tx.audit(&Audit::RunSealed { run_id, evidence }, now())
         })
         .wait()?;
     crash::point("seal.after_commit");
     Ok(())
+}
+
+/// Writes out what is in commits alone, and reads the log meanwhile: of a large batch there are thousands of both.
+fn write_out_and_read(reader: &Reader, slug: &str) -> Result<bundle::Ended> {
+    let layout = reader.layout();
+    std::thread::scope(|scope| {
+        let written = scope.spawn(|| write_out(&Reader::open(layout)?, slug));
+        let ended = bundle::Ended::read(reader, slug);
+        written.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        ended
+    })
 }
 
 /// Writes the manifest, whole or not at all, and hashes it on the way: that of a large batch has tens of megabytes.
@@ -86,25 +95,6 @@ impl Write for Hashing {
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
-}
-
-const DROP_COPIES: &str = "UPDATE artifacts SET bytes = NULL WHERE run_id = ?1";
-
-/// Has the copies of small files leave the database, all but those of the last few directories. What one piece of work
-/// changes is in memory until it is done, so it is done in pieces; the files themselves are on disk already. Answers the
-/// last directory.
-fn drop_copies(store: &Store, reader: &Reader, run_id: Slug) -> Result<String> {
-    let mut after = String::new();
-    while let Some(until) = reader.dir_after(&run_id, &after, COPIES_AT_ONCE)? {
-        let range = (after, until.clone());
-        let piece = move |tx: &mut Tx<'_>| {
-            let sql = format!("{DROP_COPIES} AND dir > ?2 AND dir <= ?3");
-            Ok(tx.db.execute(&sql, [run_id.as_str(), &range.0, &range.1])?)
-        };
-        store.submit(piece).wait()?;
-        after = until;
-    }
-    Ok(after)
 }
 
 /// Brings the files of a run's directory to disk, and their names.

@@ -192,9 +192,7 @@ fn carry_out(here: &Surroundings, wish: PipelineWish, jobs: usize, yes_wide: boo
     if session.leaves() {
         return session.leave(&view, yes_wide);
     }
-    let reader = session.reader()?;
-    let (run, _) = reader.load(&view.run_id)?;
-    let view = reader.run(&view.run_id)?.unwrap_or(view);
+    let (reader, run) = (session.reader()?, session.run(&view.run_id)?);
     here.print(&view, || ending(&reader, &view, &run, None));
     Ok(exit_code(&view))
 }

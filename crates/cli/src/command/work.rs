@@ -101,7 +101,7 @@ impl Work {
 
     /// Asks whoever is at the terminal about the change that a run waits with. A no leaves it waiting.
     fn approves_change(&self, session: &Session<'_>, view: &RunView) -> Outcome<bool> {
-        let (run, _) = session.reader()?.load(&view.run_id)?;
+        let run = session.run(&view.run_id)?;
         let wait = run.approval_wait().filter(|wait| wait.reasons != run.started.contract.approval_for);
         Ok(session.here.is_attended() && wait.is_some_and(|wait| confirm(&wait.reasons)))
     }
@@ -109,8 +109,7 @@ impl Work {
     /// Says what came of it, in the order in which it was asked for.
     fn finish(&self, session: &Session<'_>, view: &RunView, asked: &[String]) -> Outcome<ExitCode> {
         let here = session.here;
-        let reader = session.reader()?;
-        let (run, _) = reader.load(&view.run_id)?;
+        let (reader, run) = (session.reader()?, session.run(&view.run_id)?);
         let mut results = runner::results(session.layout(), &run)?;
         let places: BTreeMap<&str, usize> = asked.iter().map(String::as_str).zip(0..).collect();
         results.sort_by_key(|result| result.id.as_deref().and_then(|id| places.get(id)));

@@ -219,8 +219,8 @@ fn require_parts(events: &[Event], graph: &RunGraph) {
     let mut projector = Projector::new(run_id(), ROOT);
     let (mut head, mut nodes, mut edges, mut artifacts) = (None, BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for event in events {
-        let told = projector.apply(event);
-        for part in projector.parts(&told) {
+        let told = projector.tell(event);
+        for part in projector.parts(told) {
             match part {
                 Part::Head(it) => head = Some(*it),
                 Part::Node(node) => drop(nodes.insert(node.id.clone(), *node)),

@@ -31,7 +31,7 @@ fn what_is_appended_can_be_read_and_verified() {
     assert_eq!(world.problems(&slug), [""; 0]);
     let checkpoint = store.audit_head().unwrap();
     assert!(store::verify(&reader, &slug, Some(checkpoint), &open).unwrap().verified);
-    assert_eq!(world.one::<i64>("SELECT count(*) FROM artifacts WHERE bytes IS NOT NULL"), 0);
+    assert_eq!(world.one::<i64>("SELECT count(*) FROM copies"), 0);
     let lines = reader.lines(&slug, 0, 1000).unwrap().join("\n") + "\n";
     assert_eq!(std::fs::read_to_string(driving.dir().join("events.jsonl")).unwrap(), lines);
 }

@@ -63,6 +63,43 @@ fn an_artifact_that_is_not_empty_is_a_file() {
 }
 
 #[test]
+fn rows_are_written_with_each_fact_only_while_somebody_observes() {
+    let rows = |observed: bool| {
+        let world = World::new();
+        let store = world.store();
+        if observed {
+            store.observe(Box::new(|_, _| ()));
+        }
+        let mut driving = Driving::start_items(&store, 1, &["a", "b"]);
+        driving.open_item();
+        let heads = world.one::<i64>("SELECT count(*) FROM graph WHERE kind = 0");
+        let graph = require_same(&world, &driving.slug());
+        let node = graph.nodes.values().next().unwrap();
+        let found = world.reader().graph_node(&driving.slug(), &node.id).unwrap();
+        assert_eq!(found, Some(serde_json::to_string(node).unwrap()), "observed: {observed}");
+        heads
+    };
+    assert_eq!((rows(true), rows(false)), (1, 0));
+}
+
+#[test]
+fn deferred_rows_are_written_once_a_run_waits() {
+    let world = World::new();
+    let store = world.store();
+    let mut driving = Driving::start_items(&store, 1, &["a", "b"]);
+    let rows = || world.texts("SELECT kind || id || json FROM graph ORDER BY 1");
+    assert!(rows().is_empty(), "nobody observes");
+    let end = contract::End { reason: None, message: "a pause".into() };
+    driving.record(vec![Fact::RunPaused(end)], vec![]);
+    // The rows are behind the acknowledgement; whatever is recorded next is behind the rows.
+    store.audit_head().unwrap();
+    let before = rows();
+    assert_eq!(world.one::<i64>("SELECT count(*) FROM graph WHERE kind < 2"), 3, "the run and two items");
+    store::reindex(&store).unwrap();
+    assert_eq!(rows(), before);
+}
+
+#[test]
 fn a_run_goes_on_with_its_graph_after_a_restart() {
     let world = World::new();
     let slug = {
@@ -84,6 +121,7 @@ fn a_run_goes_on_with_its_graph_after_a_restart() {
 fn reindexing_makes_the_same_graphs() {
     let world = World::new();
     let store = world.store();
+    store.observe(Box::new(|_, _| ()));
     Driving::start(&store, 1, None).finish();
     Driving::start_items(&store, 2, &["a", "b"]).open_item();
     let rows = || world.texts("SELECT run_id || kind || id || json FROM graph ORDER BY 1");
