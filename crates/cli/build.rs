@@ -1,6 +1,9 @@
 //! Tells norma and `norma-verify` from which commit they were built. The files of the repository are read instead of
 //! asking git: a build needs no git, and the same commit always gives the same bytes. Outside of a repository the commit
 //! is what `NORMA_COMMIT` says, else "unknown".
+//!
+//! Has the linker put functions that are hardly ever called, such as those that panic, beside each other instead of among
+//! the others: the kernel maps code in pieces of 64 KB, and a batch held 4 MB of them for nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +16,8 @@ fn main() {
     let given = std::env::var("NORMA_COMMIT").ok().filter(|commit| is_id(commit));
     let commit = given.or_else(head).map_or_else(|| "unknown".to_owned(), |commit| commit[..DIGITS].to_owned());
     println!("cargo::rustc-env=NORMA_BUILD_COMMIT={commit}");
+    // LLD, which rustc brings along since 1.90, keeps them apart; GNU's linker always does, and says that it ignores this.
+    println!("cargo::rustc-link-arg-bins=-Wl,-z,keep-text-section-prefix");
 }
 
 /// The commit that is checked out, from `HEAD` and what it names.

@@ -47,6 +47,7 @@ impl Driver<'_, '_> {
     /// The end: what the run changed is written down beside its evidence, then the end goes on record, then
     /// its bundle is completed and the directory is sealed.
     pub(crate) fn end(&mut self, facts: Vec<Fact>) -> Result<()> {
+        self.shared.spare_dirs().clear()?;
         keep_diff(&self.run_dir(), diff(self.objects, &self.run)?)?;
         self.record(facts, Vec::new())?;
         crash::point("end.after_commit");
@@ -72,6 +73,7 @@ impl Driver<'_, '_> {
         self.shared.settle(pending)?;
         // Whoever looks at a run that is held finds its evidence where it belongs.
         if matches!(self.run.status, Status::Paused | Status::Waiting) {
+            self.shared.spare_dirs().clear()?;
             store::write_out(self.reader, &self.run.id.slug())?;
         }
         done

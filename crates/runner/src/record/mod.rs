@@ -7,8 +7,10 @@ pub(crate) mod claims;
 mod control;
 mod driver;
 mod shared;
+mod spare;
 
 pub use control::{Control, Stop};
 pub(crate) use driver::{Driver, keep_diff};
 pub use shared::Progress;
 pub(crate) use shared::{Pending, RunState, SharedRun};
+pub(crate) use spare::SpareDirs;

@@ -4,6 +4,7 @@
 //! intent behind them, so that both share a commit.
 
 use crate::process::Clock;
+use crate::record::SpareDirs;
 use crate::record::claims::Claims;
 use crate::{Error, Result};
 use contract::{Event, Fact, SessionEvent, StepRef};
@@ -59,6 +60,7 @@ pub(crate) struct SharedRun<'a> {
     ledger: Arc<Ledger>,
     /// The time that they have together, if there is a limit.
     clock: Option<Clock>,
+    spare_dirs: SpareDirs,
 }
 
 /// The run, the end of its log, and who does what.
@@ -92,7 +94,7 @@ impl<'a> SharedRun<'a> {
         let telling = Telling { progress, durable: BTreeMap::new(), settled: Arc::new(run.clone()) };
         let state = RunState { run, log, claims: Claims::default(), failed: None };
         let (telling, held) = (Mutex::new(telling), Mutex::default());
-        SharedRun { state: Mutex::new(state), wake, telling, held, ledger, clock }
+        SharedRun { state: Mutex::new(state), wake, telling, held, ledger, clock, spare_dirs: SpareDirs::default() }
     }
 
     /// What the run's turns are paid from.
@@ -103,6 +105,11 @@ impl<'a> SharedRun<'a> {
     /// The time that the run's turns have together.
     pub(crate) fn clock(&self) -> Option<&Clock> {
         self.clock.as_ref()
+    }
+
+    /// Directories of turns that are over, for those to come.
+    pub(crate) fn spare_dirs(&self) -> &SpareDirs {
+        &self.spare_dirs
     }
 
     /// The run as it is now.

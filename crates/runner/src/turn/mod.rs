@@ -4,12 +4,14 @@
 mod attached;
 pub(crate) mod evidence;
 mod intent;
+mod live;
 mod node;
 pub(crate) mod permissions;
 mod review;
 
 pub(crate) use intent::RECORDING;
 
+use crate::Result;
 use crate::change::Left;
 use crate::change::observed::{self, LyingAbout};
 use crate::context::policy::Rules;
@@ -18,10 +20,10 @@ use crate::git::recorded;
 use crate::process::Clock;
 use crate::record::{Driver, Pending};
 use crate::turn::evidence::{keep, keep_conversation, keep_prompt};
+use crate::turn::live::LiveDir;
 use crate::turn::permissions::OnRecord;
 use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
-use crate::{Error, Result};
 use contract::session::ErrorKind;
 use contract::{
     AgentRequest, AgentType, Fact, PROTOCOL_VERSION, ProcessEnd, PromptBlocks, Reason, RequestContext, RequestPaths,
@@ -31,7 +33,7 @@ use run::gate::verdict::IterationFiles;
 use run::prompt::blocks;
 use run::turn::{Judgement, TurnEvidence, judge};
 use run::{Product, Run, TurnSpec};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use store::{Preparing, Reader, Writing, crash, now};
 
@@ -54,7 +56,7 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
     review::attach(driver, &mut spec)?;
     let place = driver.world.workspace(&driver.run, &spec)?;
     let target = driver.run_dir().join("steps").join(step.dir_name());
-    let live = LiveDir { path: store::temporary_name(&target) };
+    let live = LiveDir::new(&target, place.final_names);
     let stored = request(driver, &spec, &driver.store.layout.root, &target);
     let seen = if place.final_names { &target } else { &live.path };
     let sent = request(driver, &spec, &place.repo_root, seen);
@@ -72,8 +74,7 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
         again: None,
     };
     show_earlier(driver, &spec)?;
-    live.create()?;
-    live.write("input.json", &pretty(&sent))?;
+    live.create(driver.shared.spare_dirs(), &pretty(&sent))?;
     let recorded = intent::recorded(driver, &spec)?;
     if recorded.is_none() {
         driver.world.prepare(Some(&order))?;
@@ -232,7 +233,7 @@ fn hand_in(
     }
     let sealed = evidence.finish(&driver.run.id.slug(), dir, now(), facts, writing, points)?;
     let pending = driver.submit_with_objects(sealed.facts, sealed.files)?;
-    live.remove().and_then(|()| driver.world.prepare(None))?;
+    live.leave(driver.shared.spare_dirs()).and_then(|()| driver.world.prepare(None))?;
     Ok(pending)
 }
 
@@ -346,24 +347,4 @@ fn prompt(driver: &Driver<'_, '_>, spec: &TurnSpec, request: &AgentRequest) -> P
 
 fn cut_note(stream: &str, truncated: bool) -> Option<String> {
     truncated.then(|| format!("{stream} was longer than limits.output_mb and was cut"))
-}
-
-/// The directory an agent writes while its turn lasts.
-struct LiveDir {
-    path: PathBuf,
-}
-
-impl LiveDir {
-    fn create(&self) -> Result<()> {
-        std::fs::create_dir_all(&self.path).map_err(|source| Error::io("create", &self.path, source))
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        let path = self.path.join(name);
-        std::fs::write(&path, bytes).map_err(|source| Error::io("write", &path, source))
-    }
-
-    fn remove(&self) -> Result<()> {
-        Ok(store::remove_tree(&self.path)?)
-    }
 }

@@ -1,0 +1,123 @@
+//! The directory of a turn while it lasts: the agent's input is in it, and what the agent leaves. A confined agent is
+//! shown it under its final name and writes into a layer above it, so it is as norma made it when the turn ends. The next
+//! turn then has it under another name: making and removing a directory and a file for each turn costs more than all that
+//! is written to them.
+
+use crate::record::SpareDirs;
+use crate::{Error, Result};
+use rustix::fs::OFlags;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const INPUT: &str = "input.json";
+
+/// The directory an agent writes while its turn lasts, or one that is below what it writes.
+pub(super) struct LiveDir {
+    pub(super) path: PathBuf,
+    /// Whether the agent cannot write it itself.
+    is_below: bool,
+}
+
+impl LiveDir {
+    /// The directory that `target` is made from. Nothing is there yet.
+    pub(super) fn new(target: &Path, is_below: bool) -> LiveDir {
+        LiveDir { path: store::temporary_name(target), is_below }
+    }
+
+    /// Makes it, with the input in it.
+    pub(super) fn create(&self, spare: &SpareDirs, input: &[u8]) -> Result<()> {
+        let path = self.path.join(INPUT);
+        let taken = spare.take().is_some_and(|spare| fs::rename(spare, &self.path).is_ok());
+        let written = if taken {
+            open_again(&path).and_then(|mut file| file.write_all(input))
+        } else {
+            fs::create_dir_all(&self.path).map_err(|source| Error::io("create", &self.path, source))?;
+            fs::write(&path, input)
+        };
+        written.map_err(|source| Error::io("write", &path, source))
+    }
+
+    /// Removes it, or leaves it to the next turn, without its input: nobody else is told that.
+    pub(super) fn leave(&self, spare: &SpareDirs) -> Result<()> {
+        if self.is_below && self.has_input_alone() && open_again(&self.path.join(INPUT)).is_ok() {
+            spare.add(self.path.clone());
+            return Ok(());
+        }
+        Ok(store::remove_tree(&self.path)?)
+    }
+
+    /// An agent on another machine has what it left brought here.
+    fn has_input_alone(&self) -> bool {
+        let Ok(mut entries) = fs::read_dir(&self.path) else { return false };
+        let first = entries.next().and_then(io::Result::ok).is_some_and(|entry| entry.file_name() == OsStr::new(INPUT));
+        first && entries.next().is_none()
+    }
+}
+
+/// Opens a file that is there, without what it had: one that is nowhere else, whoever may have been able to replace it.
+fn open_again(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::options().write(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() || found.nlink() != 1 {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    file.set_len(0)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn inode(dir: &LiveDir) -> u64 {
+        fs::metadata(dir.path.join(INPUT)).expect("it is there").ino()
+    }
+
+    #[test]
+    fn a_directory_that_the_agent_could_not_write_is_used_again() {
+        let place = tempfile::tempdir().expect("there is room");
+        let (target, spare) = (place.path().join("001-plan"), SpareDirs::default());
+        let first = LiveDir::new(&target, true);
+        first.create(&spare, b"the first input").expect("it can be made");
+        let made = inode(&first);
+        first.leave(&spare).expect("it can be left");
+        assert_eq!(fs::read(first.path.join(INPUT)).expect("it is there"), b"");
+        let second = LiveDir::new(&target, true);
+        second.create(&spare, b"another").expect("it can be made");
+        assert!(!first.path.exists());
+        assert_eq!(
+            (inode(&second), fs::read(second.path.join(INPUT)).expect("it is there")),
+            (made, b"another".into())
+        );
+        second.leave(&spare).expect("it can be left");
+        drop(spare);
+        assert_eq!(fs::read_dir(place.path()).expect("it is there").count(), 0);
+    }
+
+    #[test]
+    fn nothing_that_an_agent_wrote_is_used_again() {
+        let place = tempfile::tempdir().expect("there is room");
+        let (target, spare, outside) = (place.path().join("001-plan"), SpareDirs::default(), place.path().join("mine"));
+        fs::write(&outside, b"mine").expect("it can be written");
+        let check = |is_below: bool, act: &dyn Fn(&Path)| {
+            let live = LiveDir::new(&target, is_below);
+            live.create(&spare, b"input").expect("it can be made");
+            act(&live.path);
+            live.leave(&spare).expect("it can be left");
+            assert_eq!((live.path.exists(), spare.take()), (false, None));
+        };
+        check(false, &|_| ());
+        check(true, &|dir| fs::write(dir.join("plan.md"), b"plan").expect("it can be written"));
+        let replaced = |dir: &Path, link: &dyn Fn(&Path) -> io::Result<()>| {
+            fs::remove_file(dir.join(INPUT)).and_then(|()| link(&dir.join(INPUT))).expect("it can be replaced");
+        };
+        check(true, &|dir| replaced(dir, &|input| symlink(&outside, input)));
+        check(true, &|dir| replaced(dir, &|input| fs::hard_link(&outside, input)));
+        assert_eq!(fs::read(&outside).expect("it is there"), b"mine");
+    }
+}
