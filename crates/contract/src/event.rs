@@ -116,8 +116,17 @@ impl EventLine {
 
     /// The event the line carries.
     pub fn event(&self) -> Result<Event, String> {
-        let fact = Fact::from_parts(&self.kind, self.payload.clone())?;
-        Ok(Event { seq: self.seq, ts: self.ts, fact })
+        self.event_with(self.payload.clone())
+    }
+
+    /// The same, of a line that is left without its payload: a log has many, and a payload may be large.
+    pub fn take_event(&mut self) -> Result<Event, String> {
+        let payload = self.payload.take();
+        self.event_with(payload)
+    }
+
+    fn event_with(&self, payload: Value) -> Result<Event, String> {
+        Ok(Event { seq: self.seq, ts: self.ts, fact: Fact::from_parts(&self.kind, payload)? })
     }
 }
 

@@ -41,7 +41,8 @@ struct Turn {
 impl Agents {
     /// Hears the next line that is told, in the log's order.
     pub(crate) fn hear(&mut self, line: &str) {
-        let fact = EventLine::parse(line.as_bytes()).ok().and_then(|line| line.event().ok()).map(|event| event.fact);
+        let fact =
+            EventLine::parse(line.as_bytes()).ok().and_then(|mut line| line.take_event().ok()).map(|event| event.fact);
         let end = fact.as_ref().and_then(Fact::change_end);
         self.receipts.extend(end.and_then(|end| end.receipt).map(|receipt| receipt.id.clone()));
         match fact {

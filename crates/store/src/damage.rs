@@ -83,12 +83,12 @@ impl Chain<'_> {
         (Some(line), problems)
     }
 
-    /// The same with the fact that the line carries; an error if anything is wrong with it.
+    /// The same with the fact that the line carries, which is taken out of it; an error if anything is wrong with it.
     pub(crate) fn fact(&mut self, seq: i64, text: &str, hash: &str) -> Result<(EventLine, Event)> {
         let damaged = |why: String| Error::Damaged { log: self.slug.to_owned(), why };
         let (line, problems) = self.follow(seq, text, hash);
-        let line = line.filter(|_| problems.is_empty()).ok_or_else(|| damaged(problems.join("; ")))?;
-        let event = line.event().map_err(|why| damaged(format!("event {seq}: carries no fact: {why}")))?;
+        let mut line = line.filter(|_| problems.is_empty()).ok_or_else(|| damaged(problems.join("; ")))?;
+        let event = line.take_event().map_err(|why| damaged(format!("event {seq}: carries no fact: {why}")))?;
         Ok((line, event))
     }
 }

@@ -220,9 +220,9 @@ pub(crate) fn each_event(db: &Connection, slug: &str, mut each: impl FnMut(RunId
     let mut rows = statement.query([slug])?;
     while let Some(row) = rows.next()? {
         let damaged = |why: String| Error::Damaged { log: slug.to_owned(), why };
-        let line = EventLine::parse(row.get_ref(0)?.as_bytes().unwrap_or_default())
+        let mut line = EventLine::parse(row.get_ref(0)?.as_bytes().unwrap_or_default())
             .map_err(|violations| damaged(violations.first().map(ToString::to_string).unwrap_or_default()))?;
-        each(line.run_uuid, line.event().map_err(damaged)?)?;
+        each(line.run_uuid, line.take_event().map_err(damaged)?)?;
     }
     Ok(())
 }
