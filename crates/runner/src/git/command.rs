@@ -238,9 +238,11 @@ impl GitCommand {
         self
     }
 
-    /// Has git read and write large objects and files piece by piece.
+    /// Has git read and write large objects and files piece by piece, and see no more of a pack at once.
     pub(crate) fn streaming(mut self) -> Self {
-        self.flags.extend(["-c", "core.bigFileThreshold=1m"].map(OsString::from));
+        for setting in ["core.bigFileThreshold=1m", "core.packedGitWindowSize=1m", "core.packedGitLimit=16m"] {
+            self.flags.extend(["-c", setting].map(OsString::from));
+        }
         self
     }
 
