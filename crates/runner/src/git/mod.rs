@@ -7,7 +7,8 @@
 //! | file | holds |
 //! |---|---|
 //! | `command.rs` | the one place that starts the program `git`, and its environment |
-//! | `repository.rs` | the user's repository: where it is, its HEAD, its refs, its dirty paths |
+//! | `repository.rs` | the user's repository: where it is, its HEAD, its refs |
+//! | `uncommitted.rs` | which paths of the user's checkout are not committed |
 //! | `staged.rs` | what a commit of an index would change |
 //! | `objects.rs` | norma's own repository: reading, writing, pinning, exporting objects |
 //! | `blob.rs` | the bytes of a blob, piece by piece |
@@ -44,6 +45,7 @@ mod staged;
 pub(crate) mod sweep;
 mod touched;
 pub(crate) mod tree;
+mod uncommitted;
 mod unified;
 
 use std::io;

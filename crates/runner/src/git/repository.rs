@@ -1,4 +1,4 @@
-//! The user's repository: where it is, what HEAD names, which paths are dirty, and its references.
+//! The user's repository: where it is, what HEAD names, and its references.
 //!
 //! Nothing here writes to the user's index or files. The only thing written is a reference, by
 //! compare-and-swap ([`Repository::swap_ref`]), and whether it moved is read from the reference itself,
@@ -236,13 +236,6 @@ impl Repository {
         }
     }
 
-    /// Paths that differ between HEAD, index and files; untracked directories are one path, ignored files
-    /// and norma's state directory are left out.
-    pub fn dirty(&self) -> Result<Vec<DirtyPath>, GitError> {
-        let all = status(self.git("status").streaming(), &["--untracked-files=normal"], &[])?;
-        Ok(all.into_iter().filter(|dirty| !self.is_state(&dirty.path)).collect())
-    }
-
     /// Untracked files that git ignores and that match a pattern of this list, in gitignore syntax; norma's state
     /// directory is left out.
     pub fn ignored_and_matching(&self, list: &Path) -> Result<Vec<Vec<u8>>, GitError> {
@@ -273,7 +266,8 @@ impl Repository {
         Ok(paths.filter(|path| !self.is_state(path)).map(<[u8]>::to_vec).collect())
     }
 
-    fn is_state(&self, path: &[u8]) -> bool {
+    /// Whether a path is norma's state directory, or in it.
+    pub(super) fn is_state(&self, path: &[u8]) -> bool {
         path.strip_prefix(self.state_directory.as_slice()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
     }
 
@@ -538,7 +532,7 @@ fn not_a_repository(dir: &Path, error: GitError) -> GitError {
     }
 }
 
-fn failed(command: &str, output: &std::process::Output) -> GitError {
+pub(super) fn failed(command: &str, output: &std::process::Output) -> GitError {
     GitError::Failed { command: command.to_owned(), status: output.status.to_string(), stderr: words(&output.stderr) }
 }
 
