@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `command.rs` | the one place that starts the program `git`, and its environment |
 //! | `repository.rs` | the user's repository: where it is, its HEAD, its refs |
+//! | `locate.rs` | where an ordinary repository is, without asking git |
 //! | `uncommitted.rs` | which paths of the user's checkout are not committed |
 //! | `staged.rs` | what a commit of an index would change |
 //! | `objects.rs` | norma's own repository: reading, writing, pinning, exporting objects |
@@ -36,6 +37,7 @@ mod configured;
 mod contents;
 pub(crate) mod index_file;
 mod landing;
+mod locate;
 mod merge;
 pub(crate) mod objects;
 mod patch;

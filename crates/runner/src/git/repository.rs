@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::command::{GitCommand, Place, Program, chunks, git, words};
+use super::locate::{self, Ordinary};
 use super::{GitError, IoContext, ObjectId, is_git_directory, sweep, sync_directory};
 
 /// Where norma keeps its state inside the work tree unless told otherwise.
@@ -126,26 +127,12 @@ impl Repository {
             return Err(GitError::NotARepository { dir: dir.to_owned(), reason });
         }
         let program = Program::find(&environment)?;
-        let ask = |question: &[&str]| {
-            let place = Place::Search { dir, environment: &environment };
-            git(&program, &place, "rev-parse").args(question).run().map(without_newline)
+        let (format, [root, git_dir, common_dir]) = match locate::ordinary(dir) {
+            Some(Ordinary { root, format }) => (format, [root.clone(), root.join(".git"), root.join(".git")]),
+            None => asked(dir, &environment, &program)?,
         };
-        let Found { format, directories: [root, git_dir, common_dir] } = match found_at_once(&ask) {
-            Some(found) => found,
-            None => {
-                require_version(&git(&program, &Place::Search { dir, environment: &environment }, "version").run()?)?;
-                found_one_by_one(dir, &ask)?
-            }
-        };
-        Ok(Repository {
-            root: canonical(root)?,
-            git_dir: canonical(git_dir)?,
-            common_dir: canonical(common_dir)?,
-            format,
-            state_directory: STATE_DIRECTORY.to_vec(),
-            environment,
-            program,
-        })
+        let state_directory = STATE_DIRECTORY.to_vec();
+        Ok(Repository { root, git_dir, common_dir, format, state_directory, environment, program })
     }
 
     /// The directory with the user's objects.
@@ -462,9 +449,6 @@ struct Found {
     directories: [Vec<u8>; 3],
 }
 
-/// The first git that knows `rev-parse --path-format`, the youngest of what is asked of it.
-const VERSION_MIN: (u32, u32) = (2, 31);
-
 /// What kind of repository it is.
 const KIND: [&str; 3] = ["--is-bare-repository", "--is-inside-work-tree", "--show-object-format"];
 
@@ -473,6 +457,22 @@ const DIRECTORIES: [&[&str]; 3] =
     [&["--show-toplevel"], &["--absolute-git-dir"], &["--path-format=absolute", "--git-common-dir"]];
 
 type Ask<'a> = dyn Fn(&[&str]) -> Result<Vec<u8>, GitError> + 'a;
+
+/// What git says of a directory: the hash function, the work tree, its git directory, and the one that linked work trees
+/// share.
+fn asked(
+    dir: &Path,
+    environment: &UserEnvironment,
+    program: &Program,
+) -> Result<(gix_hash::Kind, [PathBuf; 3]), GitError> {
+    let command = || git(program, &Place::Search { dir, environment }, "rev-parse");
+    let found = match found_at_once(&|question| command().proving_version().args(question).run().map(without_newline)) {
+        Some(found) => found,
+        None => found_one_by_one(dir, &|question| command().args(question).run().map(without_newline))?,
+    };
+    let [root, git_dir, common_dir] = found.directories.map(canonical);
+    Ok((found.format, [root?, git_dir?, common_dir?]))
+}
 
 /// All answers from one child, since starting git takes longer than most verbs do; none where something is unusual.
 fn found_at_once(ask: &Ask<'_>) -> Option<Found> {
@@ -500,14 +500,6 @@ fn found_one_by_one(dir: &Path, ask: &Ask<'_>) -> Result<Found, GitError> {
     let unknown = || GitError::Answer { command: "rev-parse".to_owned(), detail: text(kind.clone()) };
     let [root, git_dir, common_dir] = DIRECTORIES.map(ask);
     Ok(Found { format: format.ok_or_else(unknown)?, directories: [root?, git_dir?, common_dir?] })
-}
-
-/// Refuses a git that does not know what is asked of it. `said` is its answer to `git version`.
-fn require_version(said: &[u8]) -> Result<(), GitError> {
-    let found = text(without_newline(said.to_vec())).trim_start_matches("git version ").to_owned();
-    let mut numbers = found.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
-    let version = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
-    if version < VERSION_MIN { Err(GitError::TooOld { found, needed: VERSION_MIN }) } else { Ok(()) }
 }
 
 fn object_format(name: &[u8]) -> Option<gix_hash::Kind> {
