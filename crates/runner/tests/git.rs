@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot make its world stops there")]
 
+#[path = "git/uncommitted.rs"]
+mod uncommitted;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -522,7 +525,7 @@ fn a_git_that_is_too_old_is_named() {
     write(&old.join("git"), script);
     fs::set_permissions(old.join("git"), PermissionsExt::from_mode(0o755)).unwrap();
     let environment = UserEnvironment { path: Some(old.into()), ..environment(world.temp.path()) };
-    let error = Repository::discover(&world.root, environment).unwrap_err();
+    let error = Repository::discover(&world.root, environment).unwrap().head().unwrap_err();
     assert_eq!(error.to_string(), "git 2.25.1 is too old: 2.31 or later is needed");
 }
 
@@ -539,7 +542,7 @@ fn the_users_repository_is_described_as_it_is() {
     write(&world.root.join("plain"), "changed\n");
     world.git(&["mv", "src/b.txt", "moved"]);
     write(&world.root.join("fresh/x"), "x");
-    let dirty = world.user.dirty().unwrap();
+    let dirty = world.user.dirty(&world.objects).unwrap();
     let dirty: Vec<String> = dirty
         .iter()
         .map(|dirty| format!("{} {}", String::from_utf8_lossy(&dirty.status), String::from_utf8_lossy(&dirty.path)))
@@ -1165,7 +1168,7 @@ fn no_filter_runs_and_a_file_that_needs_one_is_left_to_the_users_git() {
     let (base, _) = world.base();
     // The index knows nothing of this file's time, so git has to look into it.
     write(&world.root.join("src/a.txt"), "one\ntwo\nthree\n");
-    assert!(world.user.dirty().unwrap().is_empty());
+    assert!(world.user.dirty(&world.objects).unwrap().is_empty());
     let new = world.change(ADD_NEW);
     let before = world.state();
     let land = world.land(base, new);
@@ -1242,7 +1245,7 @@ fn hooks_and_the_file_system_monitor_of_the_user_do_not_run() {
     write(&config, text);
     let new = world.change(MODIFY_A);
     assert_eq!(world.land(base, new), Land::Done);
-    assert!(world.user.dirty().unwrap().is_empty() && !canary.exists());
+    assert!(world.user.dirty(&world.objects).unwrap().is_empty() && !canary.exists());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout};
 
 use gix_object::Kind;
@@ -100,6 +100,11 @@ impl Read for Loose {
 }
 
 impl Objects {
+    /// Where an object is if it has a file of its own.
+    pub(crate) fn loose_paths(&self, id: ObjectId) -> [PathBuf; 2] {
+        self.directories().map(|objects| loose::Store::at(objects, self.format).object_path(&id))
+    }
+
     /// Reads a blob from its beginning.
     pub(crate) fn blob_reader(&self, id: ObjectId) -> Result<BlobReader, GitError> {
         self.reader()?.blob(id)
@@ -121,8 +126,7 @@ impl Reader<'_> {
             return Ok(BlobReader(Source::Memory(Cursor::new(self.expect(id, Kind::Blob)?))));
         }
         self.count_read();
-        for objects in self.objects().directories() {
-            let path = loose::Store::at(objects, self.objects().format).object_path(&id);
+        for path in self.objects().loose_paths(id) {
             if let Some(blob) = Loose::open(&path, size).map_err(|error| unreadable(id, &error))? {
                 return Ok(BlobReader(Source::Loose(Box::new(blob))));
             }

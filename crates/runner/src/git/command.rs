@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use super::objects::quoted;
@@ -69,21 +70,45 @@ const OPENS_NO_FILE: &[&str] = &[
     "show-ref",
     "symbolic-ref",
     "update-ref",
-    "version",
 ];
+
+/// The first git that knows what is asked of it: `rev-parse --path-format`, and settings from the environment, by which
+/// filters are off.
+const VERSION_MIN: (u32, u32) = (2, 31);
 
 /// The program `git` and the search path it gets, looked up once: what runs cannot change during a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     file: PathBuf,
     path: OsString,
+    /// Set when it is known to be new enough.
+    proven: Arc<OnceLock<()>>,
 }
 
 impl Program {
     /// The first executable `git` on the user's search path.
     pub(crate) fn find(environment: &UserEnvironment) -> Result<Program, GitError> {
         let path = environment.path.clone().unwrap_or_else(|| PATH_FALLBACK.into());
-        Ok(Program { file: find_program(&path).ok_or(GitError::GitMissing)?, path })
+        Ok(Program { file: find_program(&path).ok_or(GitError::GitMissing)?, path, proven: Arc::default() })
+    }
+
+    /// Refuses a git that does not know what is asked of it, before it is asked for the first time.
+    fn require_version(&self) -> Result<(), GitError> {
+        if self.proven.get().is_some() {
+            return Ok(());
+        }
+        let mut command = Command::new(&self.file);
+        let output = command.env_clear().env("PATH", &self.path).arg("version").output();
+        let output = output.map_err(|source| GitError::Spawn { command: "version".to_owned(), source })?;
+        let found = String::from_utf8_lossy(&output.stdout);
+        let found = found.trim().trim_start_matches("git version ").to_owned();
+        let mut numbers = found.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
+        let version = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+        if version < VERSION_MIN {
+            return Err(GitError::TooOld { found, needed: VERSION_MIN });
+        }
+        let _ = self.proven.set(());
+        Ok(())
     }
 }
 
@@ -109,6 +134,8 @@ pub(crate) struct GitCommand {
     input: Vec<u8>,
     /// Whether it sees a configuration that norma did not write, and may name filters that are on.
     configured: bool,
+    /// Whether only a git that is new enough can carry it out.
+    proves_version: bool,
 }
 
 /// Starts the description of `git <subcommand>` at a place.
@@ -122,6 +149,7 @@ pub(crate) fn git(program: &Program, place: &Place<'_>, subcommand: &'static str
         directory: PathBuf::new(),
         input: Vec::new(),
         configured: !matches!(place, Place::Own { .. }),
+        proves_version: false,
     };
     match place {
         Place::Own { git_dir, empty_config } => {
@@ -238,14 +266,23 @@ impl GitCommand {
         self
     }
 
-    /// Has git read and write large objects and files piece by piece.
+    /// Has git read and write large objects and files piece by piece, and see no more of a pack at once.
     pub(crate) fn streaming(mut self) -> Self {
-        self.flags.extend(["-c", "core.bigFileThreshold=1m"].map(OsString::from));
+        for setting in ["core.bigFileThreshold=1m", "core.packedGitWindowSize=1m", "core.packedGitLimit=16m"] {
+            self.flags.extend(["-c", setting].map(OsString::from));
+        }
+        self
+    }
+
+    /// For a question that a git which is too old does not understand: no other has to be asked first.
+    pub(crate) fn proving_version(mut self) -> Self {
+        self.proves_version = true;
         self
     }
 
     /// Starts the child for somebody who reads what it writes while it does.
     pub(crate) fn spawn(self) -> Result<Child, GitError> {
+        self.program.require_version()?;
         let mut command = self.command();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         command.spawn().map_err(|source| GitError::Spawn { command: self.subcommand.to_owned(), source })
@@ -280,6 +317,7 @@ impl GitCommand {
             directory: self.directory.clone(),
             input: Vec::new(),
             configured: self.configured,
+            proves_version: false,
         };
         let output = question.start()?;
         // 1: nobody names one.
@@ -325,6 +363,9 @@ impl GitCommand {
     }
 
     fn start(self) -> Result<Output, GitError> {
+        if !self.proves_version {
+            self.program.require_version()?;
+        }
         let failed = |source| GitError::Spawn { command: self.subcommand.to_owned(), source };
         let mut command = self.command();
         // Most commands are told nothing, and need no thread that tells them.
@@ -332,6 +373,9 @@ impl GitCommand {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = Instant::now();
         let output = command.spawn().and_then(|child| feed(child, &self.input)).map_err(failed)?;
+        if self.proves_version && output.status.success() {
+            let _ = self.program.proven.set(());
+        }
         let (ms, status) = (started.elapsed().as_millis(), output.status);
         tracing::debug!(target: "norma::git", ms, status = %status, "git {}", self.subcommand);
         tracing::trace!(target: "norma::git", dir = %self.directory.display(), arguments = ?self.arguments, "git {}", self.subcommand);

@@ -1,4 +1,5 @@
-//! An index as a file: where its entries begin and end, a part of it alone, and a part of it exchanged.
+//! An index as a file: its entries and whether files are still what they say, a part of it alone, and a part of it
+//! exchanged.
 //!
 //! git reads and writes an index whole, looks at trees and files while it does, and takes longer the more files there
 //! are. What a landing changes is a few entries, which norma exchanges among the bytes of all others. It does so only
@@ -11,6 +12,7 @@
 //! the file as well.
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::fs;
 use std::io::Read;
 use std::ops::Range;
@@ -18,7 +20,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::tree::{Entry, MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, MODE_SYMLINK};
+use rustix::fs::{FileType, Stat};
+
+use super::objects::Reader;
+use super::tree::{Entry, MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, MODE_SYMLINK, join};
 use super::{GitError, IoContext, ObjectId};
 
 /// Signature, version and number of entries.
@@ -27,9 +32,13 @@ pub(crate) const HEADER_BYTES: usize = 12;
 /// Times, device, inode, mode, owner and size, which come before the id.
 pub(crate) const STAT_BYTES: usize = 40;
 
-/// Where an entry has the second of the last modification, the mode of its file, and its size.
+/// Where an entry has the second of the last change, that of the last modification, the inode and the mode of its file,
+/// its owner, and its size.
+const CHANGED_AT: usize = 0;
 const MODIFIED_AT: usize = 8;
+const INODE_AT: usize = 20;
 pub(crate) const MODE_AT: usize = 24;
+const OWNER_AT: usize = 28;
 const SIZE_AT: usize = 36;
 
 /// Where in an entry its flags say how long the path is, and what that part of the flags can hold.
@@ -120,6 +129,41 @@ struct Directory {
     below: Vec<Directory>,
 }
 
+/// An entry, as it is in a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IndexEntry<'i> {
+    pub(super) bytes: &'i [u8],
+    format: gix_hash::Kind,
+    path: &'i [u8],
+}
+
+impl<'i> IndexEntry<'i> {
+    pub(super) fn path(self) -> &'i [u8] {
+        self.path
+    }
+
+    /// What of the path of a usual entry comes behind so many bytes, ended as system calls want it.
+    pub(super) fn name_from(self, at: usize) -> Option<&'i CStr> {
+        let path_at = STAT_BYTES + self.format.len_in_bytes() + size_of::<u16>();
+        CStr::from_bytes_with_nul(self.bytes.get(path_at + at..=path_at + self.path.len())?).ok()
+    }
+
+    /// Whether it is a file or link, in no conflict, of which nothing special is said.
+    pub(super) fn is_usual(self) -> bool {
+        let is_file = matches!(number(self.bytes, MODE_AT), Some(MODE_FILE | MODE_EXECUTABLE | MODE_SYMLINK));
+        is_file && self.flags() & (HAS_MORE | STAGE_MASK) == 0
+    }
+
+    fn flags(self) -> u16 {
+        let at = STAT_BYTES + self.format.len_in_bytes();
+        u16::from_be_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    fn id(self) -> &'i [u8] {
+        &self.bytes[STAT_BYTES..STAT_BYTES + self.format.len_in_bytes()]
+    }
+}
+
 /// Entries by their paths, as they are in a file.
 pub(super) type Exchange<'a> = BTreeMap<&'a [u8], Option<&'a [u8]>>;
 
@@ -166,6 +210,90 @@ impl IndexFile {
     fn is_conflict(&self, at: &Range<usize>) -> bool {
         let flags = at.start + STAT_BYTES + self.format.len_in_bytes();
         u16::from_be_bytes([self.bytes[flags], self.bytes[flags + 1]]) & STAGE_MASK != 0
+    }
+
+    /// An entry by its place in the order of the file.
+    pub(super) fn nth(&self, nth: usize) -> Option<IndexEntry<'_>> {
+        let at = self.entries.get(nth)?.clone();
+        let (path, _) = read_entry(&self.bytes, at.start, self.format)?;
+        Some(IndexEntry { bytes: self.bytes.get(at)?, format: self.format, path })
+    }
+
+    /// The first entry from a place on whose path does not begin like this.
+    pub(super) fn end_of(&self, prefix: &[u8], from: usize) -> usize {
+        from + self.entries[from..].partition_point(|at| self.path(at).starts_with(prefix))
+    }
+
+    /// Whether there is an entry of this path, or one below it.
+    pub(super) fn knows(&self, path: &[u8]) -> bool {
+        let first = |wanted: &[u8]| self.entries.partition_point(|at| self.path(at) < wanted);
+        let below = [path, b"/"].concat();
+        let has = |at: usize, is: &dyn Fn(&[u8]) -> bool| self.entries.get(at).is_some_and(|at| is(self.path(at)));
+        has(first(path), &|found| found == path) || has(first(&below), &|found| found.starts_with(&below))
+    }
+
+    /// Whether a file is beyond doubt what git saw when it wrote the entry.
+    pub(super) fn is_unchanged(&self, entry: IndexEntry<'_>, found: &Stat) -> bool {
+        let mode = match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => plain_mode(found.st_mode),
+            FileType::Symlink => MODE_SYMLINK,
+            _ => return false,
+        };
+        let (size, empty) = (found.st_size as u32, ObjectId::empty_blob(self.format));
+        let now = [
+            (CHANGED_AT, found.st_ctime as u32),
+            (CHANGED_AT + 4, found.st_ctime_nsec as u32),
+            (MODIFIED_AT, found.st_mtime as u32),
+            (MODIFIED_AT + 4, found.st_mtime_nsec as u32),
+            (INODE_AT, found.st_ino as u32),
+            (MODE_AT, mode),
+            (OWNER_AT, found.st_uid),
+            (OWNER_AT + 4, found.st_gid),
+            (SIZE_AT, size),
+        ];
+        now.into_iter().all(|(at, value)| number(entry.bytes, at) == Some(value))
+            // Without a size it is for git to read the file.
+            && (size != 0 || entry.id() == empty.as_bytes())
+            && !self.is_young_entry(entry.bytes)
+    }
+
+    /// Whether a commit of it would have this tree. A tree is read only where the index does not know its own.
+    pub(super) fn is_tree(&self, reader: &Reader<'_>, tree: ObjectId) -> Result<bool, GitError> {
+        let known = self.extensions.iter().find_map(|it| match it {
+            Extension::Trees(root) => Some(root),
+            Extension::Resolved(_) => None,
+        });
+        let end = self.end_of_tree(reader, tree, known, b"", 0)?;
+        Ok(end == Some(self.entries.len()))
+    }
+
+    /// The entry behind those that are this tree; `None` if they are not.
+    fn end_of_tree(
+        &self,
+        reader: &Reader<'_>,
+        tree: ObjectId,
+        known: Option<&Directory>,
+        path: &[u8],
+        mut at: usize,
+    ) -> Result<Option<usize>, GitError> {
+        if let Some((entries, id)) = known.and_then(|known| known.tree.as_ref()) {
+            let count = std::str::from_utf8(entries).ok().and_then(|count| count.parse::<usize>().ok());
+            return Ok(count.filter(|_| id == tree.as_bytes()).and_then(|count| at.checked_add(count)));
+        }
+        for line in &*reader.tree(tree)? {
+            let full = join(path, &line.name);
+            let Some(entry) = self.nth(at) else { return Ok(None) };
+            let end = if line.entry.is_tree() {
+                let known = known.and_then(|known| known.below.iter().find(|it| *it.name == *line.name));
+                let is_below = entry.path.strip_prefix(&*full).is_some_and(|rest| rest.starts_with(b"/"));
+                if is_below { self.end_of_tree(reader, line.entry.id, known, &full, at)? } else { None }
+            } else {
+                self.has(&full, Some(line.entry)).then_some(at + 1).filter(|_| entry.path == full)
+            };
+            let Some(end) = end else { return Ok(None) };
+            at = end;
+        }
+        Ok(Some(at))
     }
 
     /// The entry of a path; `None` if there is none, or several.

@@ -18,6 +18,7 @@ use super::patch::{Entries, index_info, parse_listing};
 use super::repository::{Filters, Repository, Swap, parse_id, status, without_newline};
 use super::touched::{self, Exchanged, Touched};
 use super::tree::{Entry, MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, MODE_SYMLINK, TreeChange};
+use super::uncommitted::changed;
 use super::{GitError, IoContext, ObjectId, sync_directory};
 
 /// Files and directories in a git directory that say the user is in the middle of something that remembers
@@ -234,6 +235,11 @@ impl<'a> Step<'a> {
 
     /// Touched paths that differ between HEAD, index and file.
     fn dirty_tracked(&self, index: Option<&Touched<'_>>) -> Result<BTreeSet<Vec<u8>>, GitError> {
+        // The touched part is of the tree that the branch is at, and nothing else is in it.
+        if index.is_some() {
+            let found = changed(&|subcommand| self.git(index, subcommand))?;
+            return Ok(found.into_iter().map(|found| found.path).collect());
+        }
         let touched: Vec<&[u8]> = self.changes.iter().map(|change| change.path.as_slice()).collect();
         let mut dirty = BTreeSet::new();
         for group in chunks(&touched) {

@@ -7,7 +7,9 @@
 //! | file | holds |
 //! |---|---|
 //! | `command.rs` | the one place that starts the program `git`, and its environment |
-//! | `repository.rs` | the user's repository: where it is, its HEAD, its refs, its dirty paths |
+//! | `repository.rs` | the user's repository: where it is, its HEAD, its refs |
+//! | `locate.rs` | where an ordinary repository is, without asking git |
+//! | `uncommitted.rs` | which paths of the user's checkout are not committed |
 //! | `staged.rs` | what a commit of an index would change |
 //! | `objects.rs` | norma's own repository: reading, writing, pinning, exporting objects |
 //! | `blob.rs` | the bytes of a blob, piece by piece |
@@ -35,6 +37,7 @@ mod configured;
 mod contents;
 pub(crate) mod index_file;
 mod landing;
+mod locate;
 mod merge;
 pub(crate) mod objects;
 mod patch;
@@ -44,6 +47,7 @@ mod staged;
 pub(crate) mod sweep;
 mod touched;
 pub(crate) mod tree;
+mod uncommitted;
 mod unified;
 
 use std::io;

@@ -1,4 +1,4 @@
-//! The user's repository: where it is, what HEAD names, which paths are dirty, and its references.
+//! The user's repository: where it is, what HEAD names, and its references.
 //!
 //! Nothing here writes to the user's index or files. The only thing written is a reference, by
 //! compare-and-swap ([`Repository::swap_ref`]), and whether it moved is read from the reference itself,
@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::command::{GitCommand, Place, Program, chunks, git, words};
+use super::locate::{self, Ordinary};
 use super::{GitError, IoContext, ObjectId, is_git_directory, sweep, sync_directory};
 
 /// Where norma keeps its state inside the work tree unless told otherwise.
@@ -126,26 +127,12 @@ impl Repository {
             return Err(GitError::NotARepository { dir: dir.to_owned(), reason });
         }
         let program = Program::find(&environment)?;
-        let ask = |question: &[&str]| {
-            let place = Place::Search { dir, environment: &environment };
-            git(&program, &place, "rev-parse").args(question).run().map(without_newline)
+        let (format, [root, git_dir, common_dir]) = match locate::ordinary(dir) {
+            Some(Ordinary { root, format }) => (format, [root.clone(), root.join(".git"), root.join(".git")]),
+            None => asked(dir, &environment, &program)?,
         };
-        let Found { format, directories: [root, git_dir, common_dir] } = match found_at_once(&ask) {
-            Some(found) => found,
-            None => {
-                require_version(&git(&program, &Place::Search { dir, environment: &environment }, "version").run()?)?;
-                found_one_by_one(dir, &ask)?
-            }
-        };
-        Ok(Repository {
-            root: canonical(root)?,
-            git_dir: canonical(git_dir)?,
-            common_dir: canonical(common_dir)?,
-            format,
-            state_directory: STATE_DIRECTORY.to_vec(),
-            environment,
-            program,
-        })
+        let state_directory = STATE_DIRECTORY.to_vec();
+        Ok(Repository { root, git_dir, common_dir, format, state_directory, environment, program })
     }
 
     /// The directory with the user's objects.
@@ -236,13 +223,6 @@ impl Repository {
         }
     }
 
-    /// Paths that differ between HEAD, index and files; untracked directories are one path, ignored files
-    /// and norma's state directory are left out.
-    pub fn dirty(&self) -> Result<Vec<DirtyPath>, GitError> {
-        let all = status(self.git("status").streaming(), &["--untracked-files=normal"], &[])?;
-        Ok(all.into_iter().filter(|dirty| !self.is_state(&dirty.path)).collect())
-    }
-
     /// Untracked files that git ignores and that match a pattern of this list, in gitignore syntax; norma's state
     /// directory is left out.
     pub fn ignored_and_matching(&self, list: &Path) -> Result<Vec<Vec<u8>>, GitError> {
@@ -273,7 +253,8 @@ impl Repository {
         Ok(paths.filter(|path| !self.is_state(path)).map(<[u8]>::to_vec).collect())
     }
 
-    fn is_state(&self, path: &[u8]) -> bool {
+    /// Whether a path is norma's state directory, or in it.
+    pub(super) fn is_state(&self, path: &[u8]) -> bool {
         path.strip_prefix(self.state_directory.as_slice()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
     }
 
@@ -468,9 +449,6 @@ struct Found {
     directories: [Vec<u8>; 3],
 }
 
-/// The first git that knows `rev-parse --path-format`, the youngest of what is asked of it.
-const VERSION_MIN: (u32, u32) = (2, 31);
-
 /// What kind of repository it is.
 const KIND: [&str; 3] = ["--is-bare-repository", "--is-inside-work-tree", "--show-object-format"];
 
@@ -479,6 +457,22 @@ const DIRECTORIES: [&[&str]; 3] =
     [&["--show-toplevel"], &["--absolute-git-dir"], &["--path-format=absolute", "--git-common-dir"]];
 
 type Ask<'a> = dyn Fn(&[&str]) -> Result<Vec<u8>, GitError> + 'a;
+
+/// What git says of a directory: the hash function, the work tree, its git directory, and the one that linked work trees
+/// share.
+fn asked(
+    dir: &Path,
+    environment: &UserEnvironment,
+    program: &Program,
+) -> Result<(gix_hash::Kind, [PathBuf; 3]), GitError> {
+    let command = || git(program, &Place::Search { dir, environment }, "rev-parse");
+    let found = match found_at_once(&|question| command().proving_version().args(question).run().map(without_newline)) {
+        Some(found) => found,
+        None => found_one_by_one(dir, &|question| command().args(question).run().map(without_newline))?,
+    };
+    let [root, git_dir, common_dir] = found.directories.map(canonical);
+    Ok((found.format, [root?, git_dir?, common_dir?]))
+}
 
 /// All answers from one child, since starting git takes longer than most verbs do; none where something is unusual.
 fn found_at_once(ask: &Ask<'_>) -> Option<Found> {
@@ -508,14 +502,6 @@ fn found_one_by_one(dir: &Path, ask: &Ask<'_>) -> Result<Found, GitError> {
     Ok(Found { format: format.ok_or_else(unknown)?, directories: [root?, git_dir?, common_dir?] })
 }
 
-/// Refuses a git that does not know what is asked of it. `said` is its answer to `git version`.
-fn require_version(said: &[u8]) -> Result<(), GitError> {
-    let found = text(without_newline(said.to_vec())).trim_start_matches("git version ").to_owned();
-    let mut numbers = found.split('.').map(|number| number.parse::<u32>().unwrap_or_default());
-    let version = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
-    if version < VERSION_MIN { Err(GitError::TooOld { found, needed: VERSION_MIN }) } else { Ok(()) }
-}
-
 fn object_format(name: &[u8]) -> Option<gix_hash::Kind> {
     match name {
         b"sha1" => Some(gix_hash::Kind::Sha1),
@@ -538,7 +524,7 @@ fn not_a_repository(dir: &Path, error: GitError) -> GitError {
     }
 }
 
-fn failed(command: &str, output: &std::process::Output) -> GitError {
+pub(super) fn failed(command: &str, output: &std::process::Output) -> GitError {
     GitError::Failed { command: command.to_owned(), status: output.status.to_string(), stderr: words(&output.stderr) }
 }
 

@@ -80,7 +80,8 @@ pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd, GitError> {
     rustix::fs::open(path, flags, Mode::empty()).context("open", path)
 }
 
-fn open_at(dir: impl AsFd, name: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
+/// Opens a directory in another, unless the name is a symlink.
+pub(crate) fn open_at(dir: impl AsFd, name: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(dir, name, flags, Mode::empty())
 }

@@ -76,7 +76,6 @@ impl<E: Into<Error>> From<E> for Unplanned {
 
 /// A sentence on its way to a contract.
 pub struct Planned<'c> {
-    context: &'c Context,
     /// The commit that it would start from.
     pub preview: Preview<'c>,
     /// With what was typed in them.
@@ -145,7 +144,7 @@ pub fn plan<'c>(
     let document = draft.document().map_err(|error| Unplanned::At(Part::Criteria, error))?;
     notes.extend(unused);
     let has_criteria = !typing.criteria.is_empty();
-    Ok(Planned { context, preview, settings, agent, typed, notes, because, questions, has_criteria, document })
+    Ok(Planned { preview, settings, agent, typed, notes, because, questions, has_criteria, document })
 }
 
 impl Planned<'_> {

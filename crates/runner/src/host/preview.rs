@@ -3,7 +3,7 @@
 
 use crate::context::confinement::shows_dependencies;
 use crate::context::scratch::Scratch;
-use crate::git::{Head, Objects};
+use crate::git::{DirtyPath, Head, Objects};
 use crate::workspace::dependencies;
 use crate::{Context, Result, Settings, Submitted, submit};
 use contract::{Config, Item};
@@ -32,6 +32,11 @@ impl<'c> Preview<'c> {
         };
         let objects = Objects::open_or_create(&git, &context.user)?;
         Ok(Preview { context, head, objects, _scratch: scratch })
+    }
+
+    /// Paths of the checkout that the commit has otherwise, or not at all.
+    pub(crate) fn uncommitted(&self) -> Result<Vec<DirtyPath>> {
+        Ok(self.context.user.dirty(&self.objects)?)
     }
 
     /// What a proposal is made of, and which installed dependencies the workspace would not show, in words.

@@ -497,7 +497,7 @@ impl Starting<'_> {
             tree: base.tree,
             base,
             author: Author { name: identity.name, email: identity.email },
-            left_out: left_out(&self.user.dirty()?, &include.secrets),
+            left_out: left_out(&self.user.dirty(self.objects)?, &include.secrets),
             included: capped(include.files.iter().map(|path| shown(path)).collect()),
             parent: None,
             fork: None,

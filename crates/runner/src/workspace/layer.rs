@@ -19,6 +19,7 @@ use super::index::{self, Indexed, Marks, Stamp};
 use super::listing::{self, Listing, Time};
 use super::private_git::{self, Position};
 use super::{Progress, Secret};
+use crate::git::blob::LARGE_BYTES_MIN;
 use crate::git::objects::{Objects, Reader};
 use crate::git::tree::{MODE_GITLINK, MODE_TREE, join};
 use crate::git::{Entry, GitError, IoContext, ObjectId, sweep};
@@ -275,17 +276,19 @@ impl Making<'_> {
         listed: &[Indexed],
         trees: Vec<ObjectId>,
     ) -> Result<BTreeSet<ObjectId>, GitError> {
-        if self.position.history == History::Full {
-            return private_git::pack_history(self.objects, files, self.position, None, self.is_secret);
-        }
         let shown = |file: &&Indexed| file.entry.mode != MODE_GITLINK && !file.covered;
+        let large = listed.iter().filter(shown).filter(|file| file.size >= LARGE_BYTES_MIN);
+        let there = private_git::copy_loose(self.objects, files, large.map(|file| file.entry.id))?;
+        if self.position.history == History::Full {
+            return private_git::pack_history(self.objects, files, self.position, None, &there, self.is_secret);
+        }
         let blobs = listed.iter().filter(shown).map(|file| file.entry.id);
         let mut ids: BTreeSet<ObjectId> = blobs.chain(trees).chain([self.position.commit]).collect();
         let head = reader.commit(self.position.commit)?.0;
         if head != self.position.tree {
             ids.extend(self.new_objects(reader, self.position.tree, head)?);
         }
-        private_git::pack(self.objects, files, &ids.into_iter().collect::<Vec<_>>())?;
+        private_git::pack(self.objects, files, &ids.difference(&there).copied().collect::<Vec<_>>())?;
         Ok(BTreeSet::new())
     }
 
@@ -298,7 +301,8 @@ impl Making<'_> {
     ) -> Result<BTreeSet<ObjectId>, GitError> {
         let reader = &self.objects.reader()?;
         if self.position.history == History::Full && self.position.commit != below.commit {
-            return private_git::pack_history(self.objects, files, self.position, Some(below), self.is_secret);
+            let (there, below) = (&BTreeSet::new(), Some(below));
+            return private_git::pack_history(self.objects, files, self.position, below, there, self.is_secret);
         }
         let mut ids: BTreeSet<ObjectId> = self.objects_of(difference).collect();
         if self.position.commit != below.commit {

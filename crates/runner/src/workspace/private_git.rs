@@ -104,19 +104,40 @@ pub(super) fn add_pack(objects: &Objects, reader: &Reader<'_>, files: &Path, ids
     if pack::write(reader, &dir, ids)? { Ok(()) } else { pack(objects, files, ids) }
 }
 
+/// Copies those of these objects that have a file of their own, and answers which: git would map all of such a file to
+/// pack it, and compress it anew.
+pub(super) fn copy_loose(
+    objects: &Objects,
+    files: &Path,
+    ids: impl Iterator<Item = ObjectId>,
+) -> Result<BTreeSet<ObjectId>, GitError> {
+    let mut copied = BTreeSet::new();
+    for id in ids {
+        let Some(from) = objects.loose_paths(id).into_iter().find(|path| path.is_file()) else { continue };
+        let to = loose::Store::at(files.join(".git/objects"), objects.format).object_path(&id);
+        let dir = to.parent().unwrap_or(files);
+        fs::create_dir_all(dir).context("create directory", dir)?;
+        if copied.insert(id) {
+            fs::copy(&from, &to).map(drop).context("write", &to)?;
+        }
+    }
+    Ok(copied)
+}
+
 /// Has git pack exactly these objects.
 pub(super) fn pack(objects: &Objects, files: &Path, ids: &[ObjectId]) -> Result<(), GitError> {
     let list: Vec<String> = ids.iter().map(|id| format!("{id}\n")).collect();
     run_pack(objects, files, list.concat())
 }
 
-/// Packs everything a position reaches, but for what another one reaches and for what agents may not see, which it
-/// answers.
+/// Packs everything a position reaches, but for what another one reaches, for what is there already, and for what agents
+/// may not see, which it answers.
 pub(super) fn pack_history(
     objects: &Objects,
     files: &Path,
     position: Position,
     without: Option<Position>,
+    there: &BTreeSet<ObjectId>,
     is_secret: Secret,
 ) -> Result<BTreeSet<ObjectId>, GitError> {
     let mut list = format!("{}\n{}\n", position.commit, position.tree);
@@ -129,8 +150,9 @@ pub(super) fn pack_history(
     let is_covered =
         |line: &&str| line.split_once(' ').is_some_and(|(_, path)| is_secret(path.rsplit('/').next().unwrap_or(path)));
     let (covered, shown): (Vec<&str>, Vec<&str>) = found.lines().partition(is_covered);
-    run_pack(objects, files, shown.into_iter().flat_map(|line| [line, "\n"]).collect())?;
     let id = |line: &str| ObjectId::from_hex(line.split(' ').next().unwrap_or_default().as_bytes()).ok();
+    let shown = shown.into_iter().filter(|line| there.is_empty() || id(line).is_none_or(|id| !there.contains(&id)));
+    run_pack(objects, files, shown.flat_map(|line| [line, "\n"]).collect())?;
     Ok(covered.into_iter().filter_map(id).collect())
 }
 

@@ -30,7 +30,7 @@ pub(super) fn budgets_of(typed: &[String], configured: &Budgets, agent: &Surveye
 
 /// What a contract is shown as.
 pub(super) fn preview(planned: &Planned<'_>, checked: &Checked, next: String) -> ContractPreview {
-    let Planned { context, preview, agent, .. } = planned;
+    let Planned { preview, agent, .. } = planned;
     let Checked { item, wide, notes } = checked;
     let worker = planned.settings.config.agent(&agent.name);
     let role = resolve_role_of_item(item, planned.settings.policies.agent_registry(), worker.as_ref());
@@ -40,7 +40,7 @@ pub(super) fn preview(planned: &Planned<'_>, checked: &Checked, next: String) ->
         base: PreviewBase {
             commit: preview.head.commit.to_string(),
             branch: preview.head.branch.clone(),
-            uncommitted: context.user.dirty().map_or(0, |dirty| dirty.len() as u64),
+            uncommitted: preview.uncommitted().map_or(0, |dirty| dirty.len() as u64),
         },
         agent: PreviewAgent { name: agent.name.clone(), model, reach: reached(agent) },
         may_write: may_write(planned, checked),
