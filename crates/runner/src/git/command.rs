@@ -93,12 +93,12 @@ impl Program {
     }
 
     /// Refuses a git that does not know what is asked of it, before it is asked for the first time.
-    fn require_version(&self) -> Result<(), GitError> {
+    fn require_version(&self, dir: &Path) -> Result<(), GitError> {
         if self.proven.get().is_some() {
             return Ok(());
         }
         let mut command = Command::new(&self.file);
-        let output = command.env_clear().env("PATH", &self.path).arg("version").output();
+        let output = command.env_clear().env("PATH", &self.path).current_dir(dir).arg("version").output();
         let output = output.map_err(|source| GitError::Spawn { command: "version".to_owned(), source })?;
         let found = String::from_utf8_lossy(&output.stdout);
         let found = found.trim().trim_start_matches("git version ").to_owned();
@@ -282,7 +282,7 @@ impl GitCommand {
 
     /// Starts the child for somebody who reads what it writes while it does.
     pub(crate) fn spawn(self) -> Result<Child, GitError> {
-        self.program.require_version()?;
+        self.program.require_version(&self.directory)?;
         let mut command = self.command();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         command.spawn().map_err(|source| GitError::Spawn { command: self.subcommand.to_owned(), source })
@@ -364,7 +364,7 @@ impl GitCommand {
 
     fn start(self) -> Result<Output, GitError> {
         if !self.proves_version {
-            self.program.require_version()?;
+            self.program.require_version(&self.directory)?;
         }
         let failed = |source| GitError::Spawn { command: self.subcommand.to_owned(), source };
         let mut command = self.command();
