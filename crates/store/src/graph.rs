@@ -85,13 +85,11 @@ pub(crate) struct Deferred {
     runs: HashMap<Slug, BTreeMap<(u8, String), Part>>,
     /// Runs whose rows may lack something: all of them are written again.
     incomplete: HashSet<Slug>,
-    /// Runs that nothing more is expected of for now.
-    due: Vec<Slug>,
 }
 
 impl Deferred {
-    /// Takes what a commit changes of a run's graph. `observed` is whether somebody may ask for it after any fact.
-    pub(crate) fn take(&mut self, db: &Connection, slug: &Slug, parts: Vec<Part>, observed: bool) -> Result<()> {
+    /// Takes what a commit changes of a run's graph. `at_once` is whether somebody may ask for it before the next fact.
+    pub(crate) fn take(&mut self, db: &Connection, slug: &Slug, parts: Vec<Part>, at_once: bool) -> Result<()> {
         if self.incomplete.remove(slug) {
             self.runs.remove(slug);
             return write_all(db, slug);
@@ -99,7 +97,7 @@ impl Deferred {
         // What people are asked is looked up by itself, and what is removed is gone at once.
         let is_awaited =
             |part: &Part| !matches!(part, Part::Head(_) | Part::Node(_) | Part::Edge(_) | Part::Artifact(_));
-        let at_once = observed || parts.iter().any(is_awaited);
+        let at_once = at_once || parts.iter().any(is_awaited);
         if !at_once && !self.runs.contains_key(slug) {
             db.prepare_cached(DELETE)?.execute(params![slug.as_str(), HEAD, ""])?;
         }
@@ -111,24 +109,12 @@ impl Deferred {
         if at_once || deferred.len() > DEFERRED_MAX { self.write(db, slug) } else { Ok(()) }
     }
 
-    /// Has the rows of a run be written as soon as there is nothing more urgent.
-    pub(crate) fn expect_no_more(&mut self, slug: &Slug) {
-        self.due.push(*slug);
-    }
-
-    /// The runs whose rows are to be written now.
-    pub(crate) fn take_due(&mut self) -> Vec<Slug> {
-        let due = std::mem::take(&mut self.due);
-        due.into_iter().filter(|slug| self.runs.contains_key(slug)).collect()
-    }
-
     /// Nobody knows what the rows of these runs lack, since a commit failed.
     pub(crate) fn incomplete(self, runs: impl Iterator<Item = Slug>) -> Deferred {
         Deferred { incomplete: self.incomplete.into_iter().chain(runs).collect(), ..Deferred::default() }
     }
 
-    /// Writes the rows of a run.
-    pub(crate) fn write(&mut self, db: &Connection, slug: &Slug) -> Result<()> {
+    fn write(&mut self, db: &Connection, slug: &Slug) -> Result<()> {
         let parts = self.runs.remove(slug).unwrap_or_default();
         parts.into_values().try_for_each(|part| write(db, slug, &part))
     }

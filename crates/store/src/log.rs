@@ -206,7 +206,7 @@ impl Tx<'_> {
     }
 
     fn write(&mut self, slug: &Slug, log: &RunLog, appended: Appended, attached: &Attached) -> Result<()> {
-        let mut mirrored = Vec::new();
+        let (mut mirrored, mut rests) = (Vec::new(), false);
         for line in &appended.lines {
             index::fact(self.db, &log.name.run, &line.event)?;
             self.insert(slug, line)?;
@@ -219,15 +219,13 @@ impl Tx<'_> {
             if let Some((status, reason)) = line.event.fact.run_state() {
                 let (run_id, task_id, seq, head) = (*slug, log.name.task, line.event.seq, line.hash);
                 self.audit(&Audit::RunState { run_id, task_id, status, reason, seq, head }, line.event.ts)?;
-                if status != Status::Running {
-                    self.ends.graphs.expect_no_more(slug);
-                }
+                rests = status != Status::Running;
             }
         }
         if !log.drawn {
             self.ends.graphs.expect_all(slug);
         }
-        self.ends.graphs.take(self.db, slug, appended.graph, self.told.is_some())?;
+        self.ends.graphs.take(self.db, slug, appended.graph, rests || self.told.is_some())?;
         for (dir, file) in &attached.files {
             insert_file(self.db, slug, dir, file)?;
         }
@@ -613,26 +611,8 @@ fn write_loop(
         for acknowledgement in acknowledge {
             acknowledgement(told.clone());
         }
-        let go_on = if go_on { write_graphs(db, place.1, ends) } else { None };
-        let Some(next) = go_on else { return };
-        ends = next;
-    }
-}
-
-/// Writes the rows of graphs that are due, which nobody waits for; none if the disk cannot be relied on any more.
-fn write_graphs(db: &Connection, place: &Place, mut ends: Ends) -> Option<Ends> {
-    let due = ends.graphs.take_due();
-    if due.is_empty() {
-        return Some(ends);
-    }
-    let begun = db.execute_batch("BEGIN IMMEDIATE").map_err(Error::from);
-    let written = begun.and_then(|()| due.iter().try_for_each(|slug| ends.graphs.write(db, slug)));
-    match written.and_then(|()| place.check()).and_then(|()| Ok(db.execute_batch("COMMIT")?)) {
-        Ok(()) => Some(ends),
-        Err(error) => {
-            let _ = db.execute_batch("ROLLBACK");
-            let audit = ends.audit;
-            not_begun(&error).then(|| ends.after_failure(audit))
+        if !go_on {
+            return;
         }
     }
 }

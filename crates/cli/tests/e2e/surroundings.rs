@@ -342,8 +342,8 @@ fn what_norma_does_is_told_only_to_who_asks_and_without_secrets() {
     env.env.insert("DEPLOY_TOKEN".into(), secret.into());
     let quiet = env.norma(&["runs"]);
     assert_eq!(quiet.success().raw_err, "");
-    let told = env.norma(&["-vv", "runs", "--json"]);
-    assert!(told.success().raw_err.contains("DEBUG norma::git: git rev-parse ms="), "{told}");
+    let told = env.norma(&["-vv", "doctor", "--json"]);
+    assert!(told.raw_err.contains("DEBUG norma::git: git "), "{told}");
     assert!(serde_json::from_str::<Value>(&told.raw).is_ok(), "{told}");
     env.env.insert("NORMA_LOG".into(), "trace".into());
     let branch = format!("refs/heads/{secret}");

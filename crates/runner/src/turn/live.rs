@@ -17,14 +17,14 @@ const INPUT: &str = "input.json";
 /// The directory an agent writes while its turn lasts, or one that is below what it writes.
 pub(super) struct LiveDir {
     pub(super) path: PathBuf,
-    /// Whether the agent cannot write it itself.
-    is_below: bool,
+    /// Whether a later turn may have it: the agent could not write it itself, and others follow soon.
+    is_reusable: bool,
 }
 
 impl LiveDir {
     /// The directory that `target` is made from. Nothing is there yet.
-    pub(super) fn new(target: &Path, is_below: bool) -> LiveDir {
-        LiveDir { path: store::temporary_name(target), is_below }
+    pub(super) fn new(target: &Path, is_reusable: bool) -> LiveDir {
+        LiveDir { path: store::temporary_name(target), is_reusable }
     }
 
     /// Makes it, with the input in it.
@@ -42,7 +42,7 @@ impl LiveDir {
 
     /// Removes it, or leaves it to the next turn, without its input: nobody else is told that.
     pub(super) fn leave(&self, spare: &SpareDirs) -> Result<()> {
-        if self.is_below && self.has_input_alone() && open_again(&self.path.join(INPUT)).is_ok() {
+        if self.is_reusable && self.has_input_alone() && open_again(&self.path.join(INPUT)).is_ok() {
             spare.add(self.path.clone());
             return Ok(());
         }
@@ -104,8 +104,8 @@ mod tests {
         let place = tempfile::tempdir().expect("there is room");
         let (target, spare, outside) = (place.path().join("001-plan"), SpareDirs::default(), place.path().join("mine"));
         fs::write(&outside, b"mine").expect("it can be written");
-        let check = |is_below: bool, act: &dyn Fn(&Path)| {
-            let live = LiveDir::new(&target, is_below);
+        let check = |is_reusable: bool, act: &dyn Fn(&Path)| {
+            let live = LiveDir::new(&target, is_reusable);
             live.create(&spare, b"input").expect("it can be made");
             act(&live.path);
             live.leave(&spare).expect("it can be left");

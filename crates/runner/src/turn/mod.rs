@@ -56,7 +56,8 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
     review::attach(driver, &mut spec)?;
     let place = driver.world.workspace(&driver.run, &spec)?;
     let target = driver.run_dir().join("steps").join(step.dir_name());
-    let live = LiveDir::new(&target, place.final_names);
+    // A graph rests between turns, for days perhaps, and nothing of a turn should lie about meanwhile.
+    let live = LiveDir::new(&target, place.final_names && driver.run.graph().is_none());
     let stored = request(driver, &spec, &driver.store.layout.root, &target);
     let seen = if place.final_names { &target } else { &live.path };
     let sent = request(driver, &spec, &place.repo_root, seen);
