@@ -36,8 +36,8 @@ pub(crate) fn run(world: &World) -> Result<Section> {
                  the end of the first to the end of the last of 310, one at a time: the first has the files checked out. Large files: an item that is confined makes, edits or \
                  removes one; memory is the most that all processes of norma held together, the bundle what is below `runs/`, each \
                  inode once. Files created are counted with strace until the run ends and is sealed. What a warm run on many files \
-                 takes more is mostly `git status` on the user's own checkout, which looks at every file of it: it is asked for \
-                 once, and a bare loop of stat calls would be half of what it takes."
+                 takes more is mostly a look at every file of the user's own checkout, to tell what of it is not committed; git is \
+                 asked only about what looks changed."
         .to_owned();
     Ok(Section { title: "Growth", about, tables })
 }

@@ -43,10 +43,10 @@ pub(crate) fn run(world: &World) -> Result<Section> {
     }
     let about = format!(
         "{runs} sealed runs in the store, next to a store without any. Starting an owner is `norma task done 1`: it \
-         takes the lock, recovers what is not sealed, and commits one fact. Every command also starts git a few \
-         times to find the repository, in both stores. Without `--all` the newest 30 are listed. `norma --version` beside \
+         takes the lock, recovers what is not sealed, and commits one fact. An ordinary repository is \
+         found without starting git. Without `--all` the newest 30 are listed. `norma --version` beside \
          `/bin/true`, interleaved: the least that any command costs; most of the difference is the dynamic linker, which \
-         relocates some 45,000 addresses before `main`."
+         relocates some 25,000 addresses before `main`."
     );
     let tables = vec![lists(world, &empty, &full)?, starts(world, &empty, &full)?, version(world)?];
     Ok(Section { title: "Many finished runs", about, tables })
