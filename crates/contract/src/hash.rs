@@ -6,7 +6,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
+use blake3::hazmat::{ContextKey, HasherExt, hash_derive_key_context};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest as _, Sha256};
 
@@ -69,6 +71,13 @@ impl Domain {
             Domain::ViewId => "norma view id v1",
         }
     }
+
+    /// The key that follows from the context, derived once: it costs as much as hashing a short text with it.
+    fn key(self) -> &'static ContextKey {
+        static KEYS: [OnceLock<ContextKey>; Domain::ViewId as usize + 1] =
+            [const { OnceLock::new() }; Domain::ViewId as usize + 1];
+        KEYS[self as usize].get_or_init(|| hash_derive_key_context(self.context()))
+    }
 }
 
 impl Digest {
@@ -90,7 +99,7 @@ pub struct Hasher(blake3::Hasher);
 impl Hasher {
     /// Starts a digest for a domain.
     pub fn new(domain: Domain) -> Hasher {
-        Hasher(blake3::Hasher::new_derive_key(domain.context()))
+        Hasher(blake3::Hasher::new_from_context_key(domain.key()))
     }
 
     /// Takes in the next bytes; where one call ends and the next begins does not matter.

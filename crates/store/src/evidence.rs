@@ -4,8 +4,8 @@
 //! which is what makes it part of the run.
 
 use crate::{Error, IoContext, Reader, Result, crash};
-use contract::hash::DoubleHasher;
-use contract::{Digest, Fact, Manifest, ManifestFile, Slug, Timestamp};
+use contract::hash::{DoubleHasher, Hasher};
+use contract::{Digest, Domain, Fact, Manifest, ManifestFile, Slug, Timestamp};
 use rustix::fs::RenameFlags;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,6 +18,9 @@ pub const SMALL_FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// A manifest is norma's own; this only bounds what a damaged disk can make us read.
 const MANIFEST_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Bytes read and hashed at once: most files have fewer, and a buffer is cleared before it is used.
+const PIECE_BYTES: usize = 16 * 1024;
 
 /// A file of a directory, with its bytes if it is small.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,6 +183,15 @@ impl Preparing {
     }
 }
 
+/// Writes a directory whose files are all small, unless somebody else has meanwhile. Not synced: a commit has their bytes.
+pub fn write_dir(target: &Path, files: &[StepFile]) -> Result<()> {
+    let tmp = temporary_name(target);
+    for (file, bytes) in files.iter().filter_map(|file| Some((file, file.bytes.as_ref()?))) {
+        write_new(&tmp.join(&file.listed.path), bytes)?;
+    }
+    name_new(&tmp, target).map(drop)
+}
+
 /// Writes the directories of a run that are in the commit alone so far. Not synced: the commit has their bytes until the run
 /// is sealed. Answers how many there were.
 pub fn write_out(reader: &Reader, slug: &str) -> Result<u64> {
@@ -195,11 +207,7 @@ fn write_files(reader: &Reader, slug: &str, only: Option<&str>) -> Result<u64> {
     let run = reader.layout().run(slug);
     let (mut open, mut written) = (None::<(String, Option<PathBuf>)>, 0);
     let finish = |open: Option<(String, Option<PathBuf>)>| match open {
-        Some((dir, Some(tmp))) => match rename_new(&tmp, &run.join(dir)) {
-            // Somebody else wrote it meanwhile.
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::AlreadyExists => remove_tree(&tmp).map(|()| 0),
-            renamed => renamed.map(|()| 1),
-        },
+        Some((dir, Some(tmp))) => name_new(&tmp, &run.join(dir)).map(u64::from),
         _ => Ok(0),
     };
     reader.small_files(slug, only, &mut |dir, path, bytes| {
@@ -214,6 +222,14 @@ fn write_files(reader: &Reader, slug: &str, only: Option<&str>) -> Result<u64> {
         }
     })?;
     Ok(written + finish(open)?)
+}
+
+/// Gives a directory its name, unless somebody else has written it meanwhile; whether it was this one.
+fn name_new(tmp: &Path, target: &Path) -> Result<bool> {
+    match rename_new(tmp, target) {
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::AlreadyExists => remove_tree(tmp).map(|()| false),
+        renamed => renamed.map(|()| true),
+    }
 }
 
 /// Gives a directory its name, which nothing has yet.
@@ -270,7 +286,7 @@ pub(crate) fn hash_while_writing(
 ) -> Result<(ManifestFile, Option<Vec<u8>>)> {
     let mut hasher = DoubleHasher::new();
     let mut small = Some(Vec::new());
-    let mut buffer = vec![0; SMALL_FILE_BYTES_MAX as usize];
+    let mut buffer = vec![0; PIECE_BYTES];
     loop {
         let n = match from.read(&mut buffer) {
             Ok(0) => break,
@@ -343,8 +359,25 @@ pub(crate) fn read_at_most(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
 
 /// What is wrong with a file that should be as listed; none if it is. An error means that nobody knows.
 pub(crate) fn difference(dir: &Path, listed: &ManifestFile) -> Result<Option<String>> {
-    match hashed(dir, &listed.path) {
-        Ok(found) => Ok(contrast(&found, listed.size, &listed.sha256, Some(&listed.blake3))),
+    let same = |found: ManifestFile| contrast(&found, listed.size, &listed.sha256, Some(&listed.blake3));
+    told(hashed(dir, &listed.path).map(same), dir, listed)
+}
+
+/// The same by one of the two digests: where norma itself has listed the file, they cannot contradict each other, and SHA-256
+/// takes several times as long.
+pub(crate) fn quick_difference(dir: &Path, listed: &ManifestFile) -> Result<Option<String>> {
+    let (mut size, mut hasher) = (0, Hasher::new(Domain::Artifact));
+    let read = each_piece(&dir.join(&listed.path), |piece| {
+        size += piece.len() as u64;
+        hasher.update(piece);
+    });
+    told(read.map(|()| contrasted(size, listed.size, hasher.finish() == listed.blake3)), dir, listed)
+}
+
+/// What a look at a file came to.
+fn told(looked: io::Result<Option<String>>, dir: &Path, listed: &ManifestFile) -> Result<Option<String>> {
+    match looked {
+        Ok(difference) => Ok(difference),
         Err(error) if says_nothing(&error) => Err(error).at("read", &dir.join(&listed.path)),
         Err(error) => Ok(Some(what_is_wrong(&error))),
     }
@@ -370,27 +403,36 @@ pub(crate) fn what_is_wrong(error: &io::Error) -> String {
 
 /// How a file differs from what was recorded of it.
 pub(crate) fn contrast(found: &ManifestFile, size: u64, sha256: &Digest, blake3: Option<&Digest>) -> Option<String> {
-    if found.size == 0 && size > 0 {
+    contrasted(found.size, size, found.sha256 == *sha256 && blake3.is_none_or(|blake3| found.blake3 == *blake3))
+}
+
+fn contrasted(found: u64, size: u64, same_digests: bool) -> Option<String> {
+    if found == 0 && size > 0 {
         return Some("is empty".into());
     }
-    let same = found.size == size && found.sha256 == *sha256 && blake3.is_none_or(|blake3| found.blake3 == *blake3);
-    (!same).then(|| "differs from what was recorded".into())
+    (found != size || !same_digests).then(|| "differs from what was recorded".into())
 }
 
 /// What a file below a directory is now. Links are not followed.
 pub(crate) fn hashed(dir: &Path, path: &str) -> io::Result<ManifestFile> {
-    let at = dir.join(path);
-    let mut file = File::options().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(&at)?;
     let mut hasher = DoubleHasher::new();
-    let mut buffer = vec![0; SMALL_FILE_BYTES_MAX as usize];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => break,
-            n => drop(hasher.update(&buffer[..n])),
-        }
-    }
+    each_piece(&dir.join(path), |piece| {
+        hasher.update(piece);
+    })?;
     let done = hasher.finish();
     Ok(ManifestFile { path: path.to_owned(), size: done.bytes, blake3: done.blake3, sha256: done.sha256 })
+}
+
+/// Hands over the bytes of a file, a piece at a time. A link in its place is not followed.
+fn each_piece(path: &Path, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut file = File::options().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path)?;
+    let mut buffer = vec![0; PIECE_BYTES];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(()),
+            n => each(&buffer[..n]),
+        }
+    }
 }
 
 pub(crate) fn sync_dir(dir: &Path) -> Result<()> {

@@ -42,7 +42,7 @@ pub use error::{Error, IoContext, Result};
 pub use evidence::{
     Attached, KeptFile, Prepared, Preparing, SMALL_FILE_BYTES_MAX, StepFile, Writing, read_manifest, remove_tree,
 };
-pub use evidence::{temporary_name, write_out, write_out_dir};
+pub use evidence::{temporary_name, write_dir, write_out, write_out_dir};
 pub use export::export;
 pub use graph::GraphPage;
 pub use intents::INTENT_BYTES_MAX;

@@ -3,7 +3,7 @@
 //! heals silently: what cannot be explained freezes the run or is moved aside. Done twice, it writes nothing
 //! the second time.
 
-use crate::evidence::{SMALL_FILE_BYTES_MAX, difference, evidence_digest, files_in, read_manifest};
+use crate::evidence::{SMALL_FILE_BYTES_MAX, difference, evidence_digest, files_in, quick_difference, read_manifest};
 use crate::evidence::{remove_tree, temporary_name, write_out};
 use crate::log::now;
 use crate::seal::{write_via, write_whole};
@@ -112,7 +112,7 @@ pub fn lost_evidence(reader: &Reader, slug: &str) -> Result<Vec<String>> {
         if !is_there && listed.size <= SMALL_FILE_BYTES_MAX {
             continue;
         }
-        let wrong = difference(&dir.join(&sub), &listed)?;
+        let wrong = quick_difference(&dir.join(&sub), &listed)?;
         lost.extend(wrong.map(|what| format!("{sub}/{} {what}", listed.path)));
     }
     Ok(lost)

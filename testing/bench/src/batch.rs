@@ -14,7 +14,7 @@ use crate::sample::Samples;
 use crate::world::World;
 use crate::{Result, confine, tell};
 use graph::Graph;
-use own::Kind;
+use own::{Kind, Until};
 use peer::{Peer, RECIPES};
 use std::path::PathBuf;
 use std::process::Command;
@@ -36,7 +36,7 @@ const WHY: &str = "Where the processor time of a read-only item goes (profile of
 
 /// One way to carry out a graph.
 enum Way {
-    Norma,
+    Norma(Until),
     Make,
     Peer(Peer),
 }
@@ -51,6 +51,8 @@ struct Entrant {
 /// What a row is checked against.
 #[derive(Clone, Copy)]
 enum Target {
+    /// Nothing.
+    None,
     /// norma's own memory.
     Memory,
     /// norma's time for an item, by that of the row.
@@ -91,10 +93,12 @@ pub(crate) fn run(world: &World) -> Result<Section> {
     tables.extend(own_tables(world)?);
     let about = format!(
         "An item starts `/bin/echo` of a fixed response, {JOBS} at a time, and starts when the whole level before it is \
-         done; {rounds} rounds, each way once in every round, after one for the memory. norma: `norma batch` with \
-         read-only items that are not confined, less a batch of one item; with start-up, all of the process. Engines: \
+         done; {rounds} rounds, each way once in every round, after one for the memory. Engines: \
          the time between asking for the graph and having its result, set-up not counted, as durable as each can be \
-         (see `testing/bench/peers`); with start-up, all of the process with its server. LangGraph keeps its \
+         (see `testing/bench/peers`); with start-up, all of the process with its server. norma: `norma batch` with \
+         read-only items that are not confined, from the record of the run's start to the record of its end, which is what \
+         whoever follows it is told; with start-up, all of the process. What comes after the result, the bundle with its \
+         manifest and its seal, has a row of its own: all of the process, less a batch of one item. LangGraph keeps its \
          checkpoint a level at a time, and results within one on the side. make: all of the process; its stamp files \
          wait for no disk. Peak: the most that all processes of a way held together, looked at every 5 ms, each \
          with the most it ever held, without `echo`. A full item is confined in a workspace, makes a file, and goes \
@@ -105,16 +109,17 @@ pub(crate) fn run(world: &World) -> Result<Section> {
 }
 
 fn entrants(world: &World) -> Vec<Entrant> {
-    let norma = own::missing(world).map_or(Ok(Way::Norma), Err);
+    let norma = |until| own::missing(world).map_or(Ok(Way::Norma(until)), Err);
     let make = Command::new("make").arg("--version").output();
     let make = make.map(|_| Way::Make).map_err(|error| not_obtainable(&error));
     let engines = RECIPES.iter().map(|recipe| {
         let peer = recipe.obtain(world).map_err(|error| not_obtainable(&error));
         Entrant { name: recipe.name, way: peer.map(Way::Peer), target: Target::Ratio(TARGET_PEER) }
     });
-    let own = Entrant { name: "norma", way: norma, target: Target::Memory };
+    let own = Entrant { name: "norma", way: norma(Until::Result), target: Target::Memory };
+    let sealed = Entrant { name: "norma, until its bundle is sealed", way: norma(Until::Seal), target: Target::None };
     let make = Entrant { name: "make -j2", way: make, target: Target::Ratio(TARGET_MAKE) };
-    [own].into_iter().chain(engines).chain([make]).collect()
+    [own, sealed].into_iter().chain(engines).chain([make]).collect()
 }
 
 /// LangGraph keeps one checkpoint for a level: twenty items share it, or one has it alone.
@@ -189,7 +194,7 @@ impl Way {
     /// The round for the memory, which also warms up.
     fn memory(&self, world: &World, graph: Graph) -> Result<Figures> {
         let (engine, peak_mb) = match self {
-            Way::Norma => (String::new(), own::peak(world, Kind::ReadOnly, graph, JOBS)?),
+            Way::Norma(_) => (String::new(), own::peak(world, Kind::ReadOnly, graph, JOBS)?),
             Way::Make => (String::new(), program::peak(&mut make(world, graph)?)?.1),
             Way::Peer(peer) => {
                 let dir = empty_dir(world)?;
@@ -203,8 +208,8 @@ impl Way {
 
     fn time(&self, world: &World, graph: Graph) -> Result<Round> {
         let (graph_s, whole_s) = match self {
-            Way::Norma => {
-                let timed = own::time(world, Kind::ReadOnly, graph, JOBS)?;
+            Way::Norma(until) => {
+                let timed = own::time(world, Kind::ReadOnly, graph, JOBS, *until)?;
                 return Ok(Round { graph_s: timed.graph, item_ms: timed.item_ms, whole_s: timed.whole });
             }
             Way::Make => {
@@ -257,6 +262,7 @@ fn compared(name: &'static str, entrants: &[Entrant], measured: &[Measured]) -> 
 fn row(entrant: &Entrant, figures: &Figures, own: Option<f64>) -> Vec<String> {
     let ratio = own.map(|own| own / figures.item_ms.median());
     let (target, verdict) = match entrant.target {
+        Target::None => ("–".to_owned(), None),
         Target::Memory => (format!("≤ {TARGET_MB} MB"), Some(at_most(figures.peak_mb, TARGET_MB))),
         Target::Ratio(limit) => (format!("norma ≤ {limit} ×"), ratio.map(|ratio| at_most(ratio, limit))),
     };

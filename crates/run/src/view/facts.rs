@@ -160,7 +160,8 @@ impl Projector {
             };
         });
         for place in needs.iter() {
-            let (from, kind) = (super::item_node_id(&self.id, *place), EdgeKind::Handoff);
+            let Some(from) = self.nodes.get(*place as usize).map(|state| state.node.id.clone()) else { continue };
+            let kind = EdgeKind::Handoff;
             out.tell(StreamBody::EdgeCreated { edge: self.edge(from, id.clone(), kind, kind.default_label()) });
         }
     }

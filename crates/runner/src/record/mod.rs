@@ -8,9 +8,11 @@ mod control;
 mod driver;
 mod shared;
 mod spare;
+mod unwritten;
 
 pub use control::{Control, Stop};
 pub(crate) use driver::{Driver, keep_diff};
 pub use shared::Progress;
 pub(crate) use shared::{Pending, RunState, SharedRun};
 pub(crate) use spare::SpareDirs;
+pub(crate) use unwritten::Unwritten;

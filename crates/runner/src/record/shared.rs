@@ -4,8 +4,8 @@
 //! intent behind them, so that both share a commit.
 
 use crate::process::Clock;
-use crate::record::SpareDirs;
 use crate::record::claims::Claims;
+use crate::record::{SpareDirs, Unwritten};
 use crate::{Error, Result};
 use contract::{Event, Fact, SessionEvent, StepRef};
 use gateway::{Amount, Budget, Ledger};
@@ -61,6 +61,7 @@ pub(crate) struct SharedRun<'a> {
     /// The time that they have together, if there is a limit.
     clock: Option<Clock>,
     spare_dirs: SpareDirs,
+    unwritten: Unwritten,
 }
 
 /// The run, the end of its log, and who does what.
@@ -94,7 +95,8 @@ impl<'a> SharedRun<'a> {
         let telling = Telling { progress, durable: BTreeMap::new(), settled: Arc::new(run.clone()) };
         let state = RunState { run, log, claims: Claims::default(), failed: None };
         let (telling, held) = (Mutex::new(telling), Mutex::default());
-        SharedRun { state: Mutex::new(state), wake, telling, held, ledger, clock, spare_dirs: SpareDirs::default() }
+        let (state, spare_dirs, unwritten) = (Mutex::new(state), SpareDirs::default(), Unwritten::default());
+        SharedRun { state, wake, telling, held, ledger, clock, spare_dirs, unwritten }
     }
 
     /// What the run's turns are paid from.
@@ -110,6 +112,11 @@ impl<'a> SharedRun<'a> {
     /// Directories of turns that are over, for those to come.
     pub(crate) fn spare_dirs(&self) -> &SpareDirs {
         &self.spare_dirs
+    }
+
+    /// Directories that turns to come are shown.
+    pub(crate) fn unwritten(&self) -> &Unwritten {
+        &self.unwritten
     }
 
     /// The run as it is now.

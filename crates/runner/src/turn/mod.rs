@@ -57,7 +57,7 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
     let place = driver.world.workspace(&driver.run, &spec)?;
     let target = driver.run_dir().join("steps").join(step.dir_name());
     // A graph rests between turns, for days perhaps, and nothing of a turn should lie about meanwhile.
-    let live = LiveDir::new(&target, place.final_names && driver.run.graph().is_none());
+    let live = LiveDir::new(&target, driver.run.graph().is_none());
     let stored = request(driver, &spec, &driver.store.layout.root, &target);
     let seen = if place.final_names { &target } else { &live.path };
     let sent = request(driver, &spec, &place.repo_root, seen);
@@ -100,11 +100,13 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
 /// Has the directories there that the agent is told of: one that nobody needed so far may be in the commit alone.
 fn show_earlier(driver: &Driver<'_, '_>, spec: &TurnSpec) -> Result<()> {
     let (run_dir, slug) = (driver.run_dir(), driver.run.id.slug());
-    let mut missing = spec.look_back.dirs.iter().filter(|dir| !run_dir.join(dir).exists()).peekable();
-    if missing.peek().is_some() {
+    for dir in &spec.look_back.dirs {
+        if run_dir.join(dir).exists() || driver.shared.unwritten().write(&run_dir, dir)? {
+            continue;
+        }
         driver.shared.settle_held()?;
+        store::write_out_dir(driver.reader, &slug, dir)?;
     }
-    missing.try_for_each(|dir| store::write_out_dir(driver.reader, &slug, dir).map(drop))?;
     Ok(())
 }
 
@@ -220,11 +222,14 @@ fn hand_in(
     answered: bool,
 ) -> Result<Pending> {
     let points = ["step.before_rename", "step.after_rename"];
-    // Only what a worker left that did as it was asked, and that no other is shown, has nobody look at it before the run ends.
-    // Contracts are read as soon as they are written.
+    // What a worker left that did as it was asked is looked at by those who build on it, if there are any, and else not
+    // before the run ends. Contracts are read as soon as they are written.
     let writes = matches!(step.role, Role::Pm | Role::TechLead);
-    let is_shown = writes || step.item.is_none_or(|place| !driver.run.items()[place as usize].needed_by.is_empty());
-    let writing = if answered && !is_shown { Writing::Later } else { Writing::AtOnce };
+    let item = step.item.map(|place| &driver.run.items()[place as usize]).filter(|_| answered && !writes);
+    let is_shown = item.is_none_or(|state| !state.needed_by.is_empty());
+    // What a directory names must be on the disk before it is: of one who only looked that is nothing.
+    let by_next = is_shown && item.is_some_and(|state| state.item.read_only) && driver.shared.unwritten().has_room();
+    let writing = if is_shown && !by_next { Writing::AtOnce } else { Writing::Later };
     // With a large file it is written all the same, and need not be in memory.
     let in_memory = writing == Writing::Later && evidence.is_small();
     driver.left = if in_memory { Some(Left::of(step, &evidence)?) } else { None };
@@ -233,6 +238,9 @@ fn hand_in(
         driver.objects.sync()?;
     }
     let sealed = evidence.finish(&driver.run.id.slug(), dir, now(), facts, writing, points)?;
+    if by_next && in_memory {
+        driver.shared.unwritten().keep(dir, &sealed.files);
+    }
     let pending = driver.submit_with_objects(sealed.facts, sealed.files)?;
     live.leave(driver.shared.spare_dirs()).and_then(|()| driver.world.prepare(None))?;
     Ok(pending)

@@ -3,7 +3,7 @@
 //! wait for the disk six times.
 
 use super::graph::Graph;
-use super::own::{self, Kind, Ready, script};
+use super::own::{self, Kind, Ready, Until, script};
 use crate::Result;
 use crate::barriers;
 use crate::confine::{self, command};
@@ -47,7 +47,7 @@ pub(crate) fn run(world: &World) -> Result<Vec<Table>> {
         for number in 0..ITEMS {
             floor.measure(round * ITEMS + number)?;
         }
-        items.push(own::time(world, Kind::Full, one_level(ITEMS), 1)?.item_ms);
+        items.push(own::time(world, Kind::Full, one_level(ITEMS), 1, Until::Seal)?.item_ms);
     }
     Ok(vec![beside(&floor, &items), counted(world)?])
 }

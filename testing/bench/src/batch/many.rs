@@ -2,7 +2,7 @@
 
 use super::JOBS;
 use super::graph::Graph;
-use super::own::{self, Kind};
+use super::own::{self, Kind, Until};
 use crate::Result;
 use crate::page::{Table, at_most};
 use crate::sample::Samples;
@@ -29,9 +29,9 @@ pub(crate) fn run(world: &World, kinds: &[Kind]) -> Result<Table> {
         let (mut few, mut many) = (Samples::default(), vec![Samples::default(); sizes.len()]);
         for _ in 0..world.count(2, 1) {
             // Interleaved, so that what else the machine does hits all alike.
-            few.push(own::time(world, *kind, small, JOBS)?.item_ms);
+            few.push(own::time(world, *kind, small, JOBS, Until::Seal)?.item_ms);
             for (graph, samples) in sizes.iter().zip(&mut many) {
-                samples.push(own::time(world, *kind, *graph, JOBS)?.item_ms);
+                samples.push(own::time(world, *kind, *graph, JOBS, Until::Seal)?.item_ms);
             }
         }
         let none = || "–".to_owned();

@@ -25,6 +25,15 @@ pub(crate) enum Kind {
     Full,
 }
 
+/// When a batch counts as done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Its result is on record, as with other engines.
+    Result,
+    /// What is made of its record then is on the disk as well, and the program has ended.
+    Seal,
+}
+
 /// The batch of which all the time is start-up.
 const ONE: Graph = Graph { levels: 1, width: 1 };
 
@@ -32,9 +41,9 @@ const ONE: Graph = Graph { levels: 1, width: 1 };
 pub(crate) struct Timed {
     /// From the start of the program to its end.
     pub(crate) whole: f64,
-    /// Without what a batch of one item takes.
+    /// From the record of its start to that of its end; until the seal, all of it without what a batch of one item takes.
     pub(crate) graph: f64,
-    /// The same for each of the other items.
+    /// The same for each of the items, or of those beyond the one.
     pub(crate) item_ms: f64,
 }
 
@@ -105,13 +114,18 @@ fn successes(document: &Value) -> u32 {
 
 /// When each item of the only run ended whose end is wanted, in milliseconds.
 pub(crate) fn item_ends(dir: &Path, is_wanted: impl Fn(&Value) -> bool) -> Result<Vec<u64>> {
+    recorded(dir, |event| event["type"] == "item_ended" && is_wanted(&event["payload"]))
+}
+
+/// When what is wanted of the log of the only run was recorded, in milliseconds.
+fn recorded(dir: &Path, is_wanted: impl Fn(&Value) -> bool) -> Result<Vec<u64>> {
     let mut runs = std::fs::read_dir(dir.join(".norma/runs"))?;
     let run = runs.next().ok_or("no run was made")??;
     let log = std::fs::read_to_string(run.path().join("events.jsonl"))?;
     let mut times = Vec::new();
     for line in log.lines() {
         let mut event: Value = serde_json::from_str(line)?;
-        if event["type"] == "item_ended" && is_wanted(&event["payload"]) {
+        if is_wanted(&event) {
             let at: Timestamp = serde_json::from_value(event["ts"].take())?;
             times.push(at.unix_ms());
         }
@@ -137,17 +151,29 @@ pub(crate) fn script(file: &str) -> String {
     format!("echo made > \"{file}\"; echo '{RESPONSE}'")
 }
 
-/// Takes the time of a batch of these items, and of one.
-pub(crate) fn time(world: &World, kind: Kind, graph: Graph, jobs: u32) -> Result<Timed> {
-    let whole = |graph: Graph| -> Result<f64> {
-        let ended = program::time(&mut Ready::new(world, kind, graph, jobs)?.command(world))?;
+/// Takes the time of a batch of these items; until the seal, of one item as well.
+pub(crate) fn time(world: &World, kind: Kind, graph: Graph, jobs: u32, until: Until) -> Result<Timed> {
+    let whole = |graph: Graph| -> Result<(f64, Ready)> {
+        let ready = Ready::new(world, kind, graph, jobs)?;
+        let ended = program::time(&mut ready.command(world))?;
         all_succeeded(&ended, graph)?;
-        Ok(ended.seconds)
+        Ok((ended.seconds, ready))
     };
-    Ok(timed(whole(ONE)?, whole(graph)?, graph))
+    match until {
+        Until::Seal => Ok(until_seal(whole(ONE)?.0, whole(graph)?.0, graph)),
+        Until::Result => {
+            whole(graph).and_then(|(whole, ready)| until_result(whole, &recorded(&ready.dir, |_| true)?, graph))
+        }
+    }
 }
 
-fn timed(start_up: f64, whole: f64, graph: Graph) -> Timed {
+fn until_result(whole: f64, recorded: &[u64], graph: Graph) -> Result<Timed> {
+    let [first, .., last] = recorded else { return Err("the batch has no start and no end".into()) };
+    let ms = (last - first) as f64;
+    Ok(Timed { whole, graph: ms / 1000.0, item_ms: ms / f64::from(graph.items()) })
+}
+
+fn until_seal(start_up: f64, whole: f64, graph: Graph) -> Timed {
     let graph_alone = whole - start_up;
     Timed { whole, graph: graph_alone, item_ms: graph_alone * 1000.0 / f64::from(graph.items() - 1) }
 }
@@ -165,8 +191,16 @@ mod tests {
 
     #[test]
     fn the_first_item_is_not_paid_for_twice() {
-        let timed = timed(0.5, 2.5, Graph { levels: 3, width: 7 });
+        let timed = until_seal(0.5, 2.5, Graph { levels: 3, width: 7 });
         assert_eq!((timed.graph, timed.item_ms), (2.0, 100.0));
+    }
+
+    #[test]
+    fn a_result_is_there_with_the_record_of_the_end() {
+        let graph = Graph { levels: 2, width: 5 };
+        let timed = until_result(2.0, &[1000, 1400, 1500], graph).expect("it has a start and an end");
+        assert_eq!((timed.whole, timed.graph, timed.item_ms), (2.0, 0.5, 50.0));
+        assert!(until_result(2.0, &[1000], graph).is_err());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! of such files whenever one is made, so that whoever makes many files pays; who only writes a database does not.
 
 use super::graph::Graph;
+use super::own::Until;
 use super::{Entrant, TARGET_PEER, Target, Way, entrants};
 use crate::page::{Section, Table, at_most};
 use crate::sample::Samples;
@@ -18,7 +19,7 @@ const USED: &str = "used/";
 pub(crate) fn run(world: &World) -> Result<Section> {
     let (files, rounds) = (world.count(FILES, 2000), world.count(3, 1));
     // One that keeps no item durably is no measure here.
-    let keeps = |entrant: &Entrant| matches!(entrant.way, Ok(Way::Norma | Way::Peer(_)));
+    let keeps = |entrant: &Entrant| matches!(entrant.way, Ok(Way::Norma(Until::Seal) | Way::Peer(_)));
     let entrants: Vec<Entrant> = entrants(world).into_iter().filter(keeps).collect();
     let mut measured = vec![[Samples::default(), Samples::default()]; entrants.len()];
     std::fs::create_dir(world.dir.join(USED))?;
@@ -36,7 +37,7 @@ pub(crate) fn run(world: &World) -> Result<Section> {
     }
     world.name_below("");
     let about = format!(
-        "200 items as above, {rounds} rounds: in directories of their own in fresh parts of the disk, and beside {files} files that \
+        "200 items as above, norma until its bundle is sealed, {rounds} rounds: in directories of their own in fresh parts of the disk, and beside {files} files that \
          were written, synced and deleted just before. LangGraph keeps a level at a time and is not held against norma here."
     );
     Ok(Section { title: "After deletions", about, tables: vec![table(&entrants, &measured)] })
@@ -69,7 +70,7 @@ fn table(entrants: &[Entrant], measured: &[[Samples; 2]]) -> Table {
     for (entrant, [fresh, used]) in entrants.iter().zip(measured) {
         let (ratio, against) = (used.median() / fresh.median(), own / used.median());
         let (target, verdict) = match entrant.target {
-            Target::Memory => (format!("≤ {TARGET_FRESH} × fresh"), at_most(ratio, TARGET_FRESH)),
+            Target::None | Target::Memory => (format!("≤ {TARGET_FRESH} × fresh"), at_most(ratio, TARGET_FRESH)),
             Target::Ratio(_) if entrant.name == "LangGraph" => ("–".to_owned(), "–".to_owned()),
             Target::Ratio(_) => (format!("norma ≤ {TARGET_PEER} ×"), at_most(against, TARGET_PEER)),
         };
