@@ -266,9 +266,14 @@ fn a_known_state_is_not_read_again_and_a_changed_one_only_where_it_changed() {
 #[test]
 fn a_damaged_memo_is_not_believed() {
     let world = World::new("sha256");
-    let (path, digest) = saved(&world);
+    let (path, _) = saved(&world);
+    let mut more = many();
+    more.insert("src/00/000".to_owned(), File(b"more".to_vec()));
+    let tree = world.tree(&more);
+    let mut memo = Memo::open(&path);
+    let digest = hash_tree_with(&world.objects, tree, &mut memo).unwrap();
+    memo.save(&path).unwrap();
     let sound = fs::read(&path).unwrap();
-    let tree = world.tree(&many());
     let damaged = |damage: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = sound.clone();
         damage(&mut bytes);
@@ -284,10 +289,31 @@ fn a_damaged_memo_is_not_believed() {
         damaged(&|bytes| bytes[at] ^= 0x20);
     }
     damaged(&|bytes| bytes.truncate(bytes.len() / 2));
+    damaged(&|bytes| bytes.truncate(bytes.len() - 5));
     damaged(&|bytes| bytes.clear());
     damaged(&|bytes| bytes.extend_from_slice(b"x"));
     damaged(&|bytes| bytes[20..].reverse());
     damaged(&|bytes| bytes[20..].fill(0));
+}
+
+#[test]
+fn what_is_new_is_appended_until_there_is_much_of_it() {
+    let world = World::new("sha1");
+    let (path, _) = saved(&world);
+    let mut file = fs::read(&path).unwrap();
+    let mut sorted_anew = 0;
+    for number in 0..400_u32 {
+        let state = State::from([("a".to_owned(), File(number.to_be_bytes().to_vec()))]);
+        let tree = world.tree(&state);
+        let mut memo = Memo::open(&path);
+        let digest = hash_tree_with(&world.objects, tree, &mut memo).unwrap();
+        memo.save(&path).unwrap();
+        let before = std::mem::replace(&mut file, fs::read(&path).unwrap());
+        sorted_anew += usize::from(!file.starts_with(&before));
+        assert_eq!(world.counted(tree, &mut Memo::open(&path)), (digest, 0));
+    }
+    assert_eq!(sorted_anew, 1, "a blob and a state each");
+    assert_eq!(world.counted(world.tree(&many()), &mut Memo::open(&path)).1, 0, "nothing was lost");
 }
 
 #[test]

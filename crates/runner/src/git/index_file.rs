@@ -11,6 +11,7 @@
 //! index is younger, so entries for which that matters lose their size ([`IndexFile::exchange`]), which has git read
 //! the file as well.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::CStr;
 use std::fs;
@@ -81,7 +82,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// What tells that a file is still the one that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity {
+struct Identity {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -89,7 +90,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn of(found: &fs::Metadata) -> Identity {
+    fn of(found: &fs::Metadata) -> Identity {
         let changed = (found.ctime(), found.ctime_nsec());
         Identity { device: found.dev(), inode: found.ino(), bytes: found.size(), changed }
     }
@@ -109,7 +110,7 @@ pub(super) struct IndexFile {
     modified: u32,
     pub(super) modified_at: SystemTime,
     pub(super) mode: u32,
-    pub(super) identity: Identity,
+    identity: Identity,
 }
 
 #[derive(Debug)]
@@ -182,6 +183,11 @@ impl IndexFile {
         Ok(IndexFile::parse(bytes, format, &found, modified_at))
     }
 
+    /// Whether it is what a file still holds.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        fs::metadata(path).is_ok_and(|now| Identity::of(&now) == self.identity)
+    }
+
     fn parse(
         bytes: Vec<u8>,
         format: gix_hash::Kind,
@@ -190,7 +196,7 @@ impl IndexFile {
     ) -> Option<IndexFile> {
         let version = number(&bytes, 4).filter(|version| matches!(version, 2 | 3))?;
         let count = number(&bytes, 8).filter(|_| bytes.starts_with(b"DIRC"))?;
-        let mut entries = Vec::new();
+        let mut entries = Vec::with_capacity((count as usize).min(bytes.len() / STAT_BYTES));
         let mut at = HEADER_BYTES;
         for _ in 0..count {
             let (_, end) = read_entry(&bytes, at, format)?;
@@ -334,51 +340,64 @@ impl IndexFile {
         bytes
     }
 
-    /// The bytes of this index with the entries of some paths exchanged for those of another, and the time that it must
-    /// have; `None` if one of them is in conflict.
-    pub(super) fn exchange(&self, paths: &[&[u8]], other: &IndexFile) -> Option<(Vec<u8>, SystemTime)> {
+    /// This index with the entries of some paths exchanged for those of another, in pieces, and the time that it must
+    /// have; `None` if one of them is in conflict. What stays as it is is not copied.
+    pub(super) fn exchange<'e>(
+        &'e self,
+        paths: &[&'e [u8]],
+        other: &'e IndexFile,
+    ) -> Option<(Vec<Cow<'e, [u8]>>, SystemTime)> {
         let now = SystemTime::now();
         let second = now.duration_since(UNIX_EPOCH).ok()?.as_secs() as u32;
         let new: Exchange<'_> = paths.iter().map(|path| (*path, other.entry(path))).collect();
-        let mut bytes = Vec::with_capacity(self.bytes.len() + other.bytes.len());
-        bytes.extend_from_slice(&[0; HEADER_BYTES]);
-        let mut count = 0;
-        let mut due = new.iter().peekable();
-        let mut add = |entry: &[u8], is_unsure: bool, bytes: &mut Vec<u8>| {
-            let begin = bytes.len();
-            bytes.extend_from_slice(entry);
-            if is_unsure {
-                bytes[begin + SIZE_AT..begin + SIZE_AT + 4].fill(0);
-            }
-            count += 1;
-        };
         // What git wrote and compared in one second, and this file does not have that second, it would not compare again.
         let is_unsure = |entry: &[u8]| {
             let at = number(entry, MODIFIED_AT).unwrap_or_default();
             at < second && other.modified <= at
         };
-        for at in &self.entries {
-            let (path, entry) = (self.path(at), &self.bytes[at.clone()]);
-            while let Some((_, new)) = due.next_if(|(changed, _)| **changed < path) {
-                new.iter().for_each(|new| add(new, is_unsure(new), &mut bytes));
+        let mut pieces = vec![Cow::default()];
+        let (mut kept, mut count) = (0, self.entries.len());
+        for (path, new) in new {
+            let at = kept + self.entries[kept..].partition_point(|at| self.path(at) < path);
+            let sides = self.entries[at..].iter().take_while(|at| self.path(at) == path).count();
+            // Several are sides of a conflict.
+            if sides > 1 {
+                return None;
             }
-            match due.next_if(|(changed, _)| **changed == path) {
-                Some((_, new)) => new.iter().for_each(|new| add(new, is_unsure(new), &mut bytes)),
-                // Another side of the same conflict.
-                None if new.contains_key(path) => return None,
-                None => add(entry, self.is_young_entry(entry), &mut bytes),
-            }
+            self.keep(kept..at, &mut pieces);
+            pieces.extend(new.map(|new| if is_unsure(new) { without_size(new) } else { new.into() }));
+            (kept, count) = (at + sides, count - sides + usize::from(new.is_some()));
         }
-        due.filter_map(|(_, new)| *new).for_each(|new| add(new, is_unsure(new), &mut bytes));
-        bytes[..HEADER_BYTES].copy_from_slice(&header(self.version.max(other.version), count));
-        for extension in &self.extensions {
-            extension.write(&mut bytes, paths);
-        }
+        self.keep(kept..self.entries.len(), &mut pieces);
+        pieces[0] = header(self.version.max(other.version), u32::try_from(count).ok()?).to_vec().into();
+        let mut extensions = Vec::new();
+        self.extensions.iter().for_each(|extension| extension.write(&mut extensions, paths));
+        pieces.push(extensions.into());
         let mut hasher = gix_hash::hasher(self.format);
-        hasher.update(&bytes);
-        bytes.extend_from_slice(hasher.try_finalize().ok()?.as_bytes());
-        Some((bytes, now))
+        pieces.iter().for_each(|piece| hasher.update(piece));
+        pieces.push(hasher.try_finalize().ok()?.as_bytes().to_vec().into());
+        Some((pieces, now))
     }
+
+    /// Adds some of its entries to the pieces of an index that is younger.
+    fn keep<'e>(&'e self, kept: Range<usize>, pieces: &mut Vec<Cow<'e, [u8]>>) {
+        let kept = &self.entries[kept];
+        let (Some(first), Some(last)) = (kept.first(), kept.last()) else { return };
+        let mut begin = first.start;
+        for young in kept.iter().filter(|at| self.is_young_entry(&self.bytes[(*at).clone()])) {
+            pieces.push(self.bytes[begin..young.start].into());
+            pieces.push(without_size(&self.bytes[young.clone()]));
+            begin = young.end;
+        }
+        pieces.push(self.bytes[begin..last.end].into());
+    }
+}
+
+/// An entry of which git reads the file before it believes what the entry says.
+fn without_size(entry: &[u8]) -> Cow<'_, [u8]> {
+    let mut entry = entry.to_vec();
+    entry[SIZE_AT..SIZE_AT + 4].fill(0);
+    entry.into()
 }
 
 /// The few modes an index may have; old trees have others.

@@ -8,16 +8,18 @@
 //! The lock appears complete: it is a second name of a file that has all of the new index, and which this process keeps
 //! locked. So whoever finds such a pair that nobody keeps locked knows that a killed norma left it ([`release`]).
 
+use std::borrow::Cow;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gix_odb::loose;
 
 use super::command::GitCommand;
-use super::index_file::{Identity, IndexFile};
+use super::index_file::IndexFile;
 use super::objects::{self, Objects};
 use super::repository::Repository;
 use super::tree::{self, Edit, Entry, TreeChange};
@@ -38,6 +40,8 @@ const NEW: &str = "norma-index";
 pub(super) struct Touched<'a> {
     user: &'a Repository,
     changes: &'a [TreeChange],
+    /// The user's index as it was read.
+    whole: Arc<IndexFile>,
     /// A directory that vanishes with the value.
     dir: Scratch,
     pub(super) from: ObjectId,
@@ -93,7 +97,7 @@ impl<'a> Touched<'a> {
         else {
             return Ok(None);
         };
-        Ok(Some(Touched { user, changes, dir, from, to }))
+        Ok(Some(Touched { user, changes, whole: Arc::new(index), dir, from, to }))
     }
 
     /// A git command that sees the touched part as the index.
@@ -116,21 +120,25 @@ impl<'a> Touched<'a> {
             return refused("git made something else of the files");
         }
         let paths: Vec<&[u8]> = self.changes.iter().map(|change| change.path.as_slice()).collect();
+        let mut found = Arc::clone(&self.whole);
         for _ in 0..TRIES_MAX {
-            let Some(found) = IndexFile::read(&path, self.user.format)? else {
-                return refused("the index has another form now");
-            };
+            if !found.is_at(&path) {
+                found = match IndexFile::read(&path, self.user.format)? {
+                    Some(index) => Arc::new(index),
+                    None => return refused("the index has another form now"),
+                };
+            }
             let is_before = self.changes.iter().all(|change| found.has(&change.path, change.old));
-            let Some((bytes, at)) = found.exchange(&paths, &new).filter(|_| is_before) else {
+            let Some((pieces, at)) = found.exchange(&paths, &new).filter(|_| is_before) else {
                 return refused("the index was changed meanwhile");
             };
-            let prepared = Prepared::write(self.user, &bytes, found.mode)?;
+            let prepared = Prepared::write(self.user, &pieces, found.mode)?;
             prepared.file.set_modified(at).and_then(|()| prepared.file.sync_all()).context("write", &prepared.path)?;
             let Some(lock) = prepared.lock(&lock).context("lock", &path)? else {
                 std::thread::sleep(PAUSE);
                 continue;
             };
-            if fs::metadata(&path).is_ok_and(|now| Identity::of(&now) == found.identity) {
+            if found.is_at(&path) {
                 locked();
                 return lock.replace(&path).context("replace", &path).map(|()| Exchanged::Done);
             }
@@ -162,15 +170,18 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn write(user: &Repository, bytes: &[u8], mode: u32) -> Result<Prepared, GitError> {
+    fn write(user: &Repository, pieces: &[Cow<'_, [u8]>], mode: u32) -> Result<Prepared, GitError> {
         let path = user.git_dir.join(NEW);
         // Never written to again: after a kill it may be another name of the index.
         remove_if_there(&path)?;
-        let mut file = File::create_new(&path).context("create", &path)?;
+        let file = File::create_new(&path).context("create", &path)?;
         file.lock().context("lock", &path)?;
         let prepared = Prepared { path, file: file.try_clone().context("open", &user.git_dir)? };
         let permissions = fs::Permissions::from_mode(mode & 0o777);
-        file.set_permissions(permissions).and_then(|()| file.write_all(bytes)).context("write", &prepared.path)?;
+        file.set_permissions(permissions).context("write", &prepared.path)?;
+        let mut file = BufWriter::new(file);
+        pieces.iter().try_for_each(|piece| file.write_all(piece)).context("write", &prepared.path)?;
+        file.flush().context("write", &prepared.path)?;
         Ok(prepared)
     }
 }

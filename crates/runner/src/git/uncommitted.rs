@@ -22,7 +22,7 @@ use rustix::fs::{AtFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 
 use super::command::GitCommand;
-use super::index_file::IndexFile;
+use super::index_file::{IndexEntry, IndexFile};
 use super::objects::Objects;
 use super::repository::{DirtyPath, Repository, failed, status};
 use super::tree::join;
@@ -165,7 +165,7 @@ impl Look<'_> {
         while let Some(entry) = index.nth(at).filter(|entry| entry.path().starts_with(path)) {
             let rest = &entry.path()[path.len()..];
             let Some(end) = rest.iter().position(|byte| *byte == b'/') else {
-                present += usize::from(self.file(dir, path.len(), at)?);
+                present += usize::from(self.file(dir, path.len(), at, entry)?);
                 at += 1;
                 continue;
             };
@@ -184,8 +184,10 @@ impl Look<'_> {
     }
 
     /// Looks at a tracked file, and answers whether it is there.
-    fn file(&mut self, dir: &OwnedFd, name_at: usize, at: usize) -> Option<bool> {
-        let entry = self.index.nth(at).filter(|entry| entry.is_usual())?;
+    fn file(&mut self, dir: &OwnedFd, name_at: usize, at: usize, entry: IndexEntry<'_>) -> Option<bool> {
+        if !entry.is_usual() {
+            return None;
+        }
         let found = match rustix::fs::statat(dir, entry.name_from(name_at)?, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Some(found),
             Err(Errno::NOENT) => None,
