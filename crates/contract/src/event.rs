@@ -23,42 +23,43 @@ pub struct Event {
 
 /// One line of `events.jsonl`, as stored. Both spellings of the shared fields are there, so that readers of
 /// either kind need no translation.
+// The members are in canonical order here, so that none has to be moved when it is written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventLine {
-    /// Unique id of the event (UUID v7).
-    pub id: String,
-    /// The run's slug.
-    pub run_id: Slug,
-    /// The run's UUID.
-    #[serde(rename = "runId")]
-    pub run_uuid: RunId,
-    /// From 1, without gaps.
-    pub seq: u64,
-    /// Hash of the line before.
-    pub prev: Digest,
-    /// RFC 3339 UTC.
-    pub ts: Timestamp,
-    /// `info`, `warn` or `error`.
-    pub level: String,
-    /// What kind of fact.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// The same word under its other name.
-    pub event_type: String,
-    /// One sentence for people.
-    pub message: String,
-    /// The item that it is about, or else the task the run belongs to, or empty.
-    pub task_id: String,
     /// Which try.
     pub attempt: u32,
+    /// What kind of fact, under its other name.
+    pub event_type: String,
+    /// Unique id of the event (UUID v7).
+    pub id: String,
+    /// `info`, `warn` or `error`.
+    pub level: String,
+    /// One sentence for people.
+    pub message: String,
     /// The node, in workflows that have nodes.
     #[serde(rename = "nodeId")]
     pub node_id: Option<String>,
-    /// Ties the events of one run together for tracing tools.
-    pub trace_id: String,
     /// The fact's own fields.
     pub payload: Value,
+    /// Hash of the line before.
+    pub prev: Digest,
+    /// The run's UUID.
+    #[serde(rename = "runId")]
+    pub run_uuid: RunId,
+    /// The run's slug.
+    pub run_id: Slug,
+    /// From 1, without gaps.
+    pub seq: u64,
+    /// The item that it is about, or else the task the run belongs to, or empty.
+    pub task_id: String,
+    /// Ties the events of one run together for tracing tools.
+    pub trace_id: String,
+    /// RFC 3339 UTC.
+    pub ts: Timestamp,
+    /// What kind of fact.
+    #[serde(rename = "type")]
+    pub kind: String,
 }
 
 /// Whose log a line belongs to.
@@ -88,7 +89,7 @@ impl EventLine {
             task_id: log.task.map(|task| task.to_string()).unwrap_or_default(),
             attempt: fact.attempt(),
             node_id: None,
-            trace_id: log.run.uuid().replace('-', ""),
+            trace_id: log.run.digits(),
             payload,
         }
     }

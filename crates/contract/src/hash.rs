@@ -257,13 +257,18 @@ impl FromStr for Digest {
 
 /// Writes bytes as lowercase hex digits; no more of them than a digest has.
 pub(crate) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [0; 64];
+    put_hex(bytes, &mut text);
+    f.pad(std::str::from_utf8(&text[..2 * bytes.len()]).expect("BUG: hexadecimal digits are text"))
+}
+
+/// The same to where there is room for them.
+pub(crate) fn put_hex(bytes: &[u8], text: &mut [u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
         pair[0] = DIGITS[usize::from(byte >> 4)];
         pair[1] = DIGITS[usize::from(byte & 15)];
     }
-    f.pad(std::str::from_utf8(&text[..2 * bytes.len()]).expect("BUG: hexadecimal digits are text"))
 }
 
 /// Reads exactly so many bytes from their hex digits.

@@ -11,8 +11,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::{Builder, Uuid, Variant, Version};
 
-use crate::hash::{Domain, Hasher};
-use crate::time::Timestamp;
+use crate::hash::{Domain, Hasher, put_hex};
+use crate::time::{COMPACT_LEN, Timestamp};
 
 /// The id of a run: a UUID v7, so ids sort by when they were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,11 +60,17 @@ impl RunId {
         self.0.hyphenated().to_string()
     }
 
+    /// Its 32 hex digits.
+    pub fn digits(&self) -> String {
+        self.0.simple().to_string()
+    }
+
     /// `YYYYMMDD-HHMMSS-xxxxxx`: the time in UTC and the UUID's last three bytes.
     pub fn slug(&self) -> Slug {
-        let [.., a, b, c] = *self.0.as_bytes();
-        let time = Timestamp::from_unix_ms(self.unix_ms()).compact();
-        format!("{time}-{a:02x}{b:02x}{c:02x}").parse().expect("BUG: a time and six digits are a slug")
+        let mut text = [b'-'; SLUG_LEN];
+        text[..COMPACT_LEN].copy_from_slice(&Timestamp::from_unix_ms(self.unix_ms()).compact());
+        put_hex(&self.0.as_bytes()[13..], &mut text[COMPACT_LEN + 1..]);
+        Slug(text)
     }
 
     /// When the id was made, in milliseconds since 1970.

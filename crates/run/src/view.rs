@@ -29,6 +29,7 @@ pub use intent::{run_name, view_model};
 use node::NodeState;
 pub use past::Past;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Follows the log of one run and tells it as a stream.
@@ -70,13 +71,25 @@ impl Element for Arc<NodeState> {
     fn summary(&self) {}
 }
 
+/// A node as it was, shared with whoever projected it.
+#[derive(Debug, Clone)]
+pub struct SharedNode(Arc<NodeState>);
+
+impl Deref for SharedNode {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.0.node
+    }
+}
+
 /// A part of a run's graph, as the store keeps it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Part {
     /// The run without its nodes, edges and artifacts.
-    Head(Box<RunGraph>),
+    Head(Arc<RunGraph>),
     /// A node as it is now.
-    Node(Box<Node>),
+    Node(SharedNode),
     /// An edge.
     Edge(Edge),
     /// An artifact.
@@ -144,7 +157,11 @@ impl Projector {
 
     /// Its nodes, in the order of the contract, or in which they were made.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.iter().filter(|state| !state.removed).map(|state| &state.node)
+        self.states().map(|state| &state.node)
+    }
+
+    fn states(&self) -> impl Iterator<Item = &Arc<NodeState>> {
+        self.nodes.iter().filter(|state| !state.removed)
     }
 
     /// What was just told has changed of the graph, each part once as it is now; always with the run itself.
@@ -163,9 +180,9 @@ impl Projector {
         }
         let touched = std::mem::take(&mut self.touched);
         let nodes = touched.into_iter().filter_map(|place| self.nodes.get(place)).filter(|state| !state.removed);
-        parts.extend(nodes.map(|state| Part::Node(Box::new(state.node.clone()))));
-        let head = self.head().cloned();
-        head.map(|head| Part::Head(Box::new(head))).into_iter().chain(parts).collect()
+        parts.extend(nodes.map(|state| Part::Node(SharedNode(Arc::clone(state)))));
+        parts.extend(self.head.clone().map(Part::Head));
+        parts
     }
 }
 
@@ -185,8 +202,8 @@ pub fn parts<'e>(id: RunId, root: &str, events: impl IntoIterator<Item = &'e Eve
             }
         }
     }
-    let head = projector.head().map(|head| Part::Head(Box::new(head.clone())));
-    let nodes = projector.nodes().map(|node| Part::Node(Box::new(node.clone())));
+    let head = projector.head.clone().map(Part::Head);
+    let nodes = projector.states().map(|state| Part::Node(SharedNode(Arc::clone(state))));
     let edges = edges.into_values().map(Part::Edge);
     let artifacts = artifacts.into_values().map(|it| Part::Artifact(Box::new(it)));
     let asked = asked.into_values().map(|it| Part::Asked(Box::new(it)));

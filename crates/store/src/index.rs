@@ -18,8 +18,8 @@ pub(crate) fn fact(db: &Connection, run: &RunId, event: &Event) -> Result<()> {
     let slug = slug.as_str();
     match &event.fact {
         Fact::RunStarted(started) => run_started(db, run, started, event.ts)?,
-        // The turns of a node are numbered by themselves, and are no rounds of the run.
-        Fact::StepStarted { step, .. } if step.node.is_none() => {
+        // The turns of a node are numbered by themselves, and are no rounds of the run. It starts in the first one.
+        Fact::StepStarted { step, .. } if step.node.is_none() && step.iteration > 1 => {
             exec(
                 db,
                 "UPDATE runs SET iteration = ?2 WHERE run_id = ?1 AND iteration <> ?2",

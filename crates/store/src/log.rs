@@ -16,6 +16,7 @@ use contract::{
 use run::view::{Part, Projector};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::thread::JoinHandle;
@@ -118,14 +119,43 @@ pub type Observer = Box<dyn Fn(RunId, &[Event]) + Send + Sync>;
 /// Events of runs, in the order in which they were appended.
 type Told = Vec<(RunId, Vec<Event>)>;
 
-type Acknowledge = Box<dyn FnOnce(std::result::Result<(), Failed>) + Send>;
-type Work = Box<dyn FnOnce(&mut Tx<'_>) -> Acknowledge + Send>;
+/// Work that was submitted, and whoever waits for it.
+trait Job: Send {
+    fn carry_out(&mut self, tx: &mut Tx<'_>);
+
+    /// Told once the transaction has ended.
+    fn answer(self: Box<Self>, committed: std::result::Result<(), Failed>);
+}
+
+struct Submitted<W, T> {
+    /// Until it is carried out.
+    work: Option<W>,
+    /// What came of it since then.
+    result: Result<T>,
+    sender: oneshot::Sender<Result<T>>,
+}
+
+impl<T: Send, W: FnOnce(&mut Tx<'_>) -> Result<T> + Send> Job for Submitted<W, T> {
+    fn carry_out(&mut self, tx: &mut Tx<'_>) {
+        let work = self.work.take().expect("BUG: work is carried out once");
+        self.result = work(tx);
+    }
+
+    fn answer(self: Box<Self>, committed: std::result::Result<(), Failed>) {
+        let answer = match committed {
+            Ok(()) => self.result,
+            Err(failed) => Err(failed.into()),
+        };
+        // A submitter that stopped waiting loses only the answer.
+        let _ = self.sender.send(answer);
+    }
+}
 
 /// What the writer is sent.
 enum Queued {
-    Work(Work),
+    Work(Box<dyn Job>),
     /// Nobody waits for it yet.
-    Patient(Work),
+    Patient(Box<dyn Job>),
     /// Somebody waits for what was patient.
     Hurry,
 }
@@ -133,9 +163,9 @@ enum Queued {
 /// The open transaction, as submitted work sees it.
 pub(crate) struct Tx<'a> {
     pub(crate) db: &'a Connection,
-    layout: &'a Layout,
     ends: &'a mut Ends,
-    mirrored: Vec<(PathBuf, Vec<u8>)>,
+    /// What the mirrors of runs are to have more.
+    mirrored: Vec<(Slug, String)>,
     /// What was appended to the logs of runs, if somebody observes.
     told: Option<Told>,
     /// Why nothing of this transaction may be committed, if something went wrong in the middle of an append.
@@ -185,55 +215,54 @@ impl Tx<'_> {
 
     /// Appends to a run's log. What can be wrong with it is found before anything is written, so that it needs no
     /// savepoint; what goes wrong later breaks the whole transaction.
-    fn append(&mut self, log: &RunLog, appended: Appended, attached: &Attached) -> Result<()> {
+    fn append(&mut self, appended: Appended, attached: &Attached) -> Result<()> {
         if self.db.is_autocommit() || self.broken.is_some() {
             return Err(no_transaction());
         }
-        let (slug, lines) = (log.name.run.slug(), &appended.lines);
-        require_readable(&slug, lines)?;
-        for line in lines {
+        let Appended { run, slug, seq, .. } = appended;
+        appended.require_readable()?;
+        for line in &appended.lines {
             approvals::require_usable(self, &slug, &line.event.fact, line.event.ts)?;
         }
-        self.expect_length(log.name.run, &slug, log.seq)?;
-        let end = log.seq + lines.len() as u64;
-        if let Err(error) = self.write(&slug, log, appended, attached) {
+        self.expect_length(run, &slug, seq)?;
+        let end = seq + appended.lines.len() as u64;
+        if let Err(error) = self.write(appended, attached) {
             let told = Error::Commit(error.to_string());
             self.broken = Some(error);
             return Err(told);
         }
-        self.ends.runs.insert(log.name.run, end);
+        self.ends.runs.insert(run, end);
         Ok(())
     }
 
-    fn write(&mut self, slug: &Slug, log: &RunLog, appended: Appended, attached: &Attached) -> Result<()> {
-        let (mut mirrored, mut rests) = (Vec::new(), false);
+    fn write(&mut self, appended: Appended, attached: &Attached) -> Result<()> {
+        let Appended { run, slug, task, .. } = appended;
+        let mut rests = false;
         for line in &appended.lines {
-            index::fact(self.db, &log.name.run, &line.event)?;
-            self.insert(slug, line)?;
-            mirrored.extend_from_slice(line.text.as_bytes());
-            mirrored.push(b'\n');
+            index::fact(self.db, &run, &line.event)?;
+            self.insert(&slug, line, &appended.text[line.text.clone()])?;
             if let Fact::ApprovalUsed { approval, .. } = &line.event.fact {
-                let used = Audit::ApprovalUsed { id: *approval, run_id: *slug };
+                let used = Audit::ApprovalUsed { id: *approval, run_id: slug };
                 self.audit(&used, line.event.ts)?;
             }
             if let Some((status, reason)) = line.event.fact.run_state() {
-                let (run_id, task_id, seq, head) = (*slug, log.name.task, line.event.seq, line.hash);
+                let (run_id, task_id, seq, head) = (slug, task, line.event.seq, line.hash);
                 self.audit(&Audit::RunState { run_id, task_id, status, reason, seq, head }, line.event.ts)?;
                 rests = status != Status::Running;
             }
         }
-        if !log.drawn {
-            self.ends.graphs.expect_all(slug);
+        if !appended.drawn {
+            self.ends.graphs.expect_all(&slug);
         }
-        self.ends.graphs.take(self.db, slug, appended.graph, rests || self.told.is_some())?;
+        self.ends.graphs.take(self.db, &slug, appended.graph, rests || self.told.is_some())?;
         for (dir, file) in &attached.files {
-            insert_file(self.db, slug, dir, file)?;
+            insert_file(self.db, &slug, dir, file)?;
         }
-        copies::insert(self.db, slug, attached)?;
-        kept::insert(self.db, slug, attached)?;
-        self.mirrored.push((self.layout.run(slug).join("events.jsonl"), mirrored));
+        copies::insert(self.db, &slug, attached)?;
+        kept::insert(self.db, &slug, attached)?;
+        self.mirrored.push((slug, appended.text));
         if let Some(told) = &mut self.told {
-            told.push((log.name.run, appended.lines.iter().map(|line| line.event.clone()).collect()));
+            told.push((run, appended.lines.into_iter().map(|line| line.event).collect()));
         }
         Ok(())
     }
@@ -255,7 +284,7 @@ impl Tx<'_> {
         Ok(last.query_row([slug], |row| row.get::<_, i64>(0))? as u64)
     }
 
-    fn insert(&self, slug: &str, line: &Prepared) -> Result<()> {
+    fn insert(&self, slug: &str, line: &Prepared, text: &str) -> Result<()> {
         self.db
             .prepare_cached(
                 "INSERT INTO events (run_id, seq, ts, type, message, data_json, line, hash)
@@ -268,7 +297,7 @@ impl Tx<'_> {
                 line.kind,
                 line.message,
                 line.data,
-                line.text,
+                text,
                 line.hash_text,
             ])?;
         Ok(())
@@ -298,16 +327,40 @@ struct Prepared {
     kind: String,
     message: String,
     data: String,
-    text: String,
+    /// Where its line is in the text of all.
+    text: Range<usize>,
     hash: Digest,
     hash_text: String,
 }
 
 /// What is appended at once.
 struct Appended {
+    run: RunId,
+    slug: Slug,
+    task: Option<i64>,
+    /// How many events the log has before.
+    seq: u64,
+    /// Whether the graph of that log is drawn: see [`RunLog`].
+    drawn: bool,
     lines: Vec<Prepared>,
+    /// The lines as the mirror has them.
+    text: String,
     /// What it changes of the run's graph.
     graph: Vec<Part>,
+}
+
+impl Appended {
+    /// A line that no reader would accept must not get into a log that nobody can shorten.
+    fn require_readable(&self) -> Result<()> {
+        match self.lines.iter().find(|line| line.text.len() > LINE_BYTES_MAX) {
+            None => Ok(()),
+            Some(line) => {
+                let (slug, seq, kind, bytes) = (self.slug, line.event.seq, &line.kind, line.text.len());
+                let why = format!("event {seq} ({kind}) of {slug} has {bytes} bytes, more than {LINE_BYTES_MAX}");
+                Err(Error::Refused(why))
+            }
+        }
+    }
 }
 
 /// The end of a run's log, held by whoever appends to it.
@@ -337,9 +390,10 @@ impl RunLog {
 
     /// The lines of facts, and the log's end after them.
     fn prepare(&self, facts: Vec<Fact>, ts: Timestamp) -> (Appended, RunLog) {
+        let (LogName { run, task }, slug) = (self.name.clone(), self.name.run.slug());
         let mut prev = self.head;
         let (mut items, mut graph, mut told) = (self.items.clone(), self.graph.clone(), Vec::new());
-        let mut prepared = Vec::with_capacity(facts.len());
+        let (mut lines, mut text) = (Vec::with_capacity(facts.len()), String::new());
         for (seq, fact) in (self.seq + 1..).zip(facts) {
             let id = contract::id::uuid_v7(ts.unix_ms(), random10());
             let mut line = EventLine::new(&self.name, id, seq, prev, ts, &fact);
@@ -351,23 +405,27 @@ impl RunLog {
             }
             let bytes = line.to_bytes();
             prev = contract::hash::chain(seq, &prev, &bytes);
+            let start = text.len();
+            text.push_str(str::from_utf8(&bytes).expect("BUG: JSON is UTF-8"));
+            let place = start..text.len();
+            text.push('\n');
             let event = Event { seq, ts, fact };
             told.extend(graph.tell(&event));
-            prepared.push(Prepared {
+            lines.push(Prepared {
                 event,
                 ts: ts.to_string(),
                 kind: line.kind,
                 message: line.message,
-                data: line.payload.to_string(),
-                text: String::from_utf8(bytes).expect("BUG: JSON is UTF-8"),
+                data: serde_json::to_string(&line.payload).expect("BUG: a payload is plain data"),
+                text: place,
                 hash: prev,
                 hash_text: prev.to_string(),
             });
         }
-        let seq = self.seq + prepared.len() as u64;
-        let changed = graph.parts(told);
+        let seq = self.seq + lines.len() as u64;
+        let parts = graph.parts(told);
         let end = RunLog { name: self.name.clone(), seq, head: prev, items, graph, drawn: true };
-        (Appended { lines: prepared, graph: changed }, end)
+        (Appended { run, slug, task, seq: self.seq, drawn: self.drawn, lines, text, graph: parts }, end)
     }
 }
 
@@ -397,13 +455,13 @@ impl Store {
         let fresh = head.0 == 0;
         let place = Place::of(&layout.db())?;
         let end = Arc::new(AuditEnd::new(head));
-        let mirror = Mirror::start();
+        let mirror = Mirror::start(layout);
         let (queue, jobs) = mpsc::channel();
         let observer: Arc<OnceLock<Observer>> = Arc::default();
         let writer = {
-            let (layout, place, mirror, end) = (layout.clone(), place.clone(), mirror.handle(), end.clone());
+            let (place, mirror, end) = (place.clone(), mirror.handle(), end.clone());
             let told = observer.clone();
-            let main = move || write_loop(&db, (&layout, &place), (head, &end), &jobs, (&mirror, &told));
+            let main = move || write_loop(&db, &place, (head, &end), &jobs, (&mirror, &told));
             std::thread::Builder::new().name("norma-log".into()).spawn(main).map_err(|source| Error::Io {
                 action: "start the writer of",
                 path: PathBuf::from("norma.db"),
@@ -429,21 +487,11 @@ impl Store {
 
     fn queue_up<T: Send + 'static>(
         &self,
-        how: fn(Work) -> Queued,
+        how: fn(Box<dyn Job>) -> Queued,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Ticket<T> {
         let (sender, answer) = oneshot::channel();
-        let work: Work = Box::new(move |tx| {
-            let result = work(tx);
-            Box::new(move |committed| {
-                let answer = match committed {
-                    Ok(()) => result,
-                    Err(failed) => Err(failed.into()),
-                };
-                // A submitter that stopped waiting loses only the answer.
-                let _ = sender.send(answer);
-            })
-        });
+        let work = Box::new(Submitted { work: Some(work), result: Err(Error::Stopped), sender });
         if let Some(queue) = &self.queue {
             // A writer that has stopped drops the work, and with it the sender: the ticket says `Stopped`.
             let _ = queue.send(how(work));
@@ -484,15 +532,14 @@ impl Store {
 
     fn append_as(
         &self,
-        how: fn(Work) -> Queued,
+        how: fn(Box<dyn Job>) -> Queued,
         log: &RunLog,
         facts: Vec<Fact>,
         attached: Attached,
     ) -> (Vec<Event>, RunLog, Ticket<()>) {
         let (appended, end) = log.prepare(facts, now());
         let events: Vec<Event> = appended.lines.iter().map(|line| line.event.clone()).collect();
-        let log = log.clone();
-        let ticket = self.queue_up(how, move |tx| tx.append(&log, appended, &attached));
+        let ticket = self.queue_up(how, move |tx| tx.append(appended, &attached));
         (events, end, ticket)
     }
 
@@ -524,7 +571,7 @@ impl Store {
     /// Waits until `events.jsonl` of a run has every committed line, on disk.
     pub fn sync_mirror(&self, slug: &str) -> Result<()> {
         // Whatever was acknowledged has been handed to the mirror before, in order.
-        self.mirror.sync(self.layout.run(slug).join("events.jsonl"))
+        self.mirror.sync(slug.parse()?)
     }
 }
 
@@ -535,18 +582,6 @@ impl Drop for Store {
             let _ = writer.join();
         }
         self.mirror.stop();
-    }
-}
-
-/// A line that no reader would accept must not get into a log that nobody can shorten.
-fn require_readable(slug: &str, lines: &[Prepared]) -> Result<()> {
-    match lines.iter().find(|line| line.text.len() > LINE_BYTES_MAX) {
-        None => Ok(()),
-        Some(line) => {
-            let (seq, kind, bytes) = (line.event.seq, &line.kind, line.text.len());
-            let why = format!("event {seq} ({kind}) of {slug} has {bytes} bytes, more than {LINE_BYTES_MAX}");
-            Err(Error::Refused(why))
-        }
     }
 }
 
@@ -578,17 +613,16 @@ fn no_transaction() -> Error {
 
 fn write_loop(
     db: &Connection,
-    place: (&Layout, &Place),
+    place: &Place,
     (audit, end): ((u64, Digest), &AuditEnd),
     jobs: &mpsc::Receiver<Queued>,
     (mirror, observer): (&crate::mirror::Handle, &OnceLock<Observer>),
 ) {
     let mut ends = Ends::new(audit);
-    while let Some(batch) = next_batch(jobs) {
-        let mut acknowledge = Vec::with_capacity(batch.len());
+    while let Some(mut batch) = next_batch(jobs) {
         let committed = ends.audit;
         let told = observer.get().map(|_| Told::new());
-        let outcome = commit_batch(db, place, (&mut ends, told), batch, &mut acknowledge);
+        let outcome = commit_batch(db, place, (&mut ends, told), &mut batch);
         let (told, go_on) = match outcome {
             Ok((mirrored, told)) => {
                 if let (Some(observer), Some(told)) = (observer.get(), told) {
@@ -608,8 +642,8 @@ fn write_loop(
             // After a failed commit the disk's word cannot be relied on: write nothing more.
             Err(error) => (Err(Failed::from(error)), false),
         };
-        for acknowledgement in acknowledge {
-            acknowledgement(told.clone());
+        for job in batch {
+            job.answer(told.clone());
         }
         if !go_on {
             return;
@@ -618,7 +652,7 @@ fn write_loop(
 }
 
 /// Everything that is queued, once somebody waits for some of it; none when no more will come.
-fn next_batch(jobs: &mpsc::Receiver<Queued>) -> Option<Vec<Work>> {
+fn next_batch(jobs: &mpsc::Receiver<Queued>) -> Option<Vec<Box<dyn Job>>> {
     let (mut batch, mut hurry) = (Vec::new(), false);
     while batch.len() < BATCH_MAX {
         let next = if hurry { jobs.try_recv().ok() } else { jobs.recv().ok() };
@@ -646,19 +680,18 @@ fn not_begun(error: &Error) -> bool {
 const COMMIT_SLOW: Duration = Duration::from_millis(200);
 
 /// What a commit made durable: lines for the mirrors, and the events of runs.
-type Committed = (Vec<(PathBuf, Vec<u8>)>, Option<Told>);
+type Committed = (Vec<(Slug, String)>, Option<Told>);
 
 fn commit_batch(
     db: &Connection,
-    (layout, place): (&Layout, &Place),
+    place: &Place,
     (ends, told): (&mut Ends, Option<Told>),
-    batch: Vec<Work>,
-    acknowledge: &mut Vec<Acknowledge>,
+    batch: &mut [Box<dyn Job>],
 ) -> Result<Committed> {
-    let mut tx = Tx { db, layout, ends, mirrored: Vec::new(), told, broken: None };
+    let mut tx = Tx { db, ends, mirrored: Vec::new(), told, broken: None };
     let begun = db.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
-    for work in batch {
-        acknowledge.push(work(&mut tx));
+    for job in batch {
+        job.carry_out(&mut tx);
     }
     begun?;
     let commit = || {

@@ -6,18 +6,20 @@
 //! somebody does wait for, those of the log itself. So it comes when nothing was written for a moment, at the
 //! latest after a while, and always before anything is sealed ([`Mirror::sync`]).
 
-use crate::{Error, IoContext, Result, crash};
+use crate::{Error, IoContext, Layout, Result, crash};
+use contract::Slug;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 enum Order {
-    Append(Vec<(PathBuf, Vec<u8>)>),
-    Sync(PathBuf, mpsc::SyncSender<Result<()>>),
+    Append(Vec<(Slug, String)>),
+    Sync(Slug, mpsc::SyncSender<Result<()>>),
 }
 
 /// Workers lines to the mirror.
@@ -25,7 +27,7 @@ pub(crate) struct Handle(mpsc::Sender<Order>);
 
 impl Handle {
     /// Appends what one commit held to its files, some time soon and in order.
-    pub(crate) fn append(&self, lines: Vec<(PathBuf, Vec<u8>)>) {
+    pub(crate) fn append(&self, lines: Vec<(Slug, String)>) {
         if !lines.is_empty() {
             let _ = self.0.send(Order::Append(lines));
         }
@@ -39,9 +41,10 @@ pub(crate) struct Mirror {
 }
 
 impl Mirror {
-    pub(crate) fn start() -> Mirror {
+    pub(crate) fn start(layout: &Layout) -> Mirror {
         let (orders, queue) = mpsc::channel();
-        let thread = std::thread::Builder::new().name("norma-mirror".into()).spawn(move || work(&queue)).ok();
+        let files = Files::new(layout);
+        let thread = std::thread::Builder::new().name("norma-mirror".into()).spawn(move || work(files, &queue)).ok();
         Mirror { orders: Some(orders), thread }
     }
 
@@ -50,10 +53,10 @@ impl Mirror {
     }
 
     /// Waits until everything handed over so far is in the file, and the file on disk.
-    pub(crate) fn sync(&self, path: PathBuf) -> Result<()> {
+    pub(crate) fn sync(&self, slug: Slug) -> Result<()> {
         let (sender, answer) = mpsc::sync_channel(1);
         if let Some(orders) = &self.orders {
-            let _ = orders.send(Order::Sync(path, sender));
+            let _ = orders.send(Order::Sync(slug, sender));
         }
         answer.recv().unwrap_or(Err(Error::Stopped))
     }
@@ -76,17 +79,16 @@ const SYNC_PAUSE: Duration = Duration::from_millis(20);
 /// How long a line waits for its barrier when the writing never pauses.
 const SYNC_DELAY_MAX: Duration = Duration::from_secs(1);
 
-fn work(queue: &mpsc::Receiver<Order>) {
-    let mut files = Files::default();
+fn work(mut files: Files, queue: &mpsc::Receiver<Order>) {
     loop {
         let order = match files.patience() {
             None => queue.recv().map_err(RecvTimeoutError::from),
             Some(patience) => queue.recv_timeout(patience),
         };
         match order {
-            Ok(Order::Append(lines)) => lines.into_iter().for_each(|(path, bytes)| files.append(path, &bytes)),
-            Ok(Order::Sync(path, answer)) => {
-                let _ = answer.send(files.sync(&path));
+            Ok(Order::Append(lines)) => lines.iter().for_each(|(slug, lines)| files.append(*slug, lines)),
+            Ok(Order::Sync(slug, answer)) => {
+                let _ = answer.send(files.sync(slug));
             }
             Err(RecvTimeoutError::Timeout) => files.sync_all(),
             Err(RecvTimeoutError::Disconnected) => break,
@@ -95,73 +97,88 @@ fn work(queue: &mpsc::Receiver<Order>) {
     files.sync_all();
 }
 
+fn path(layout: &Layout, slug: &Slug) -> PathBuf {
+    layout.run(slug).join("events.jsonl")
+}
+
 /// A file that is being written, and whether it has lines that are not on disk yet.
 struct Open {
+    path: PathBuf,
     file: File,
     dirty: bool,
 }
 
-#[derive(Default)]
 struct Files {
-    open: HashMap<PathBuf, Open>,
+    layout: Layout,
+    open: HashMap<Slug, Open>,
     /// Since when a line waits for its barrier.
     dirty_since: Option<Instant>,
     /// Files that could not be written, with the error that stopped each.
-    failed: HashMap<PathBuf, String>,
+    failed: HashMap<Slug, String>,
 }
 
 impl Files {
+    fn new(layout: &Layout) -> Files {
+        Files { layout: layout.clone(), open: HashMap::new(), dirty_since: None, failed: HashMap::new() }
+    }
+
     /// How long the next order may take before a barrier is due; `None`: for ever.
     fn patience(&self) -> Option<Duration> {
         let waited = self.dirty_since?.elapsed();
         Some(SYNC_PAUSE.min(SYNC_DELAY_MAX.saturating_sub(waited)))
     }
 
-    fn append(&mut self, path: PathBuf, bytes: &[u8]) {
+    fn append(&mut self, slug: Slug, lines: &str) {
         // A file that failed once would get a gap if it were continued; recovery completes it instead.
-        if self.failed.contains_key(&path) {
+        if self.failed.contains_key(&slug) {
             return;
         }
-        if let Err(error) = self.try_append(&path, bytes) {
-            self.failed.insert(path, error.to_string());
+        if let Err(error) = self.try_append(slug, lines) {
+            self.failed.insert(slug, error.to_string());
         }
         crash::point("mirror.after_append");
     }
 
-    fn try_append(&mut self, path: &Path, bytes: &[u8]) -> Result<()> {
-        if !self.open.contains_key(path) {
-            if self.open.len() >= OPEN_FILES_MAX {
-                self.sync_all();
-                self.open.clear();
-            }
-            let file = File::options().create(true).append(true).open(path).at("open", path)?;
-            self.open.insert(path.to_owned(), Open { file, dirty: false });
+    fn try_append(&mut self, slug: Slug, lines: &str) -> Result<()> {
+        if self.open.len() >= OPEN_FILES_MAX && !self.open.contains_key(&slug) {
+            self.sync_all();
+            self.open.clear();
         }
-        let open = self.open.get_mut(path).expect("BUG: just opened");
+        let open = match self.open.entry(slug) {
+            Entry::Occupied(open) => open.into_mut(),
+            Entry::Vacant(place) => {
+                let path = path(&self.layout, &slug);
+                let file = File::options().create(true).append(true).open(&path).at("open", &path)?;
+                place.insert(Open { path, file, dirty: false })
+            }
+        };
         open.dirty = true;
         self.dirty_since.get_or_insert_with(Instant::now);
-        open.file.write_all(bytes).at("write", path)
+        open.file.write_all(lines.as_bytes()).at("write", &open.path)
     }
 
     fn sync_all(&mut self) {
-        for (path, open) in self.open.iter_mut().filter(|(_, open)| open.dirty) {
+        for (slug, open) in self.open.iter_mut().filter(|(_, open)| open.dirty) {
             open.dirty = false;
             if let Err(error) = open.file.sync_data() {
-                self.failed.insert(path.clone(), error.to_string());
+                self.failed.insert(*slug, error.to_string());
             }
         }
         self.dirty_since = None;
     }
 
     /// Brings one file to disk and closes it; the others keep their pace.
-    fn sync(&mut self, path: &Path) -> Result<()> {
-        if let Some(open) = self.open.remove(path).filter(|open| open.dirty)
+    fn sync(&mut self, slug: Slug) -> Result<()> {
+        if let Some(open) = self.open.remove(&slug).filter(|open| open.dirty)
             && let Err(error) = open.file.sync_data()
         {
-            self.failed.insert(path.to_owned(), error.to_string());
+            self.failed.insert(slug, error.to_string());
         }
-        match self.failed.get(path) {
-            Some(why) => Err(Error::Commit(format!("could not mirror the log to {}: {why}", path.display()))),
+        match self.failed.get(&slug) {
+            Some(why) => {
+                let path = path(&self.layout, &slug);
+                Err(Error::Commit(format!("could not mirror the log to {}: {why}", path.display())))
+            }
             None => Ok(()),
         }
     }

@@ -97,7 +97,7 @@ impl<'a> Record<'a> {
 
     /// What ties its documents together for tracing tools.
     pub(super) fn trace_id(&self) -> String {
-        self.run.id.uuid().replace('-', "")
+        self.run.id.digits()
     }
 
     /// What documents that know one task call this run: its only item, the task it belongs to, or else the run itself.

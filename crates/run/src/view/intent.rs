@@ -42,7 +42,7 @@ pub fn view_model(id: RunId, events: &[Event]) -> Option<RunViewModel> {
 
 /// The id of a run as this view has it.
 pub fn run_name(id: &RunId) -> String {
-    format!("run_{}", id.uuid().replace('-', ""))
+    format!("run_{}", id.digits())
 }
 
 /// Which step: its public name, and the node or the turn that it is.

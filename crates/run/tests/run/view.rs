@@ -7,7 +7,7 @@ use crate::bundle::{Ends, item};
 use crate::history::{self, History, budgets, committed, run_id};
 use crate::{items_property, property};
 use contract::session::{Decision, Permission, ToolKind};
-use contract::view::graph::{NodeStatus, Phase, ResolutionStatus, RunGraph, RunStatus};
+use contract::view::graph::{Node, NodeStatus, Phase, ResolutionStatus, RunGraph, RunStatus};
 use contract::view::stream::{MessageEnd, StreamBody, StreamEvent};
 use contract::{
     AgentConfig, AgentType, ApprovalId, ApprovalWait, Contract, Event, Fact, Role, SessionEvent, Status, StepRef,
@@ -222,8 +222,8 @@ fn require_parts(events: &[Event], graph: &RunGraph) {
         let told = projector.tell(event);
         for part in projector.parts(told) {
             match part {
-                Part::Head(it) => head = Some(*it),
-                Part::Node(node) => drop(nodes.insert(node.id.clone(), *node)),
+                Part::Head(it) => head = Some(RunGraph::clone(&it)),
+                Part::Node(node) => drop(nodes.insert(node.id.clone(), Node::clone(&node))),
                 Part::Edge(edge) => drop(edges.insert(edge.id.clone(), edge)),
                 Part::Artifact(it) => drop(artifacts.insert(it.id.clone(), *it)),
                 Part::Asked(_) | Part::Settled(_) | Part::NodeGone(_) | Part::EdgeGone(_) => {}
