@@ -12,7 +12,9 @@ use crate::text::{err, safe};
 use contract::{RunView, Slug, Status};
 use run::Run;
 use runner::{Answer, Context, Followed, Follower, Hosted, Hosting, Request, Sender, Start, Started, Stop};
+use serde::Serialize;
 use serde_json::json;
+use std::cell::Cell;
 use std::process::ExitCode;
 use std::sync::Arc;
 use store::{Layout, Reader};
@@ -26,8 +28,10 @@ pub(crate) struct Session<'a> {
     pub(crate) interrupts: Interrupts,
     asks: Asks,
     told: bool,
-    /// The run that was watched last, as it was when nobody worked on it any more.
+    /// The run that was watched last, as it was when it had ended or nobody worked on it any more.
     watched: Option<Arc<Run>>,
+    /// Follows that run while its bundle is sealed.
+    sealing: Cell<Option<Follower>>,
 }
 
 /// What a session does about somebody else who owns the state directory.
@@ -61,8 +65,8 @@ impl<'a> Session<'a> {
     /// The same with surroundings that are known already.
     pub(crate) fn at(here: &'a Surroundings, context: Context, asks: Asks) -> Outcome<Session<'a>> {
         let interrupts = Interrupts::install()?;
-        let mut session =
-            Session { here, context: Arc::new(context), host: None, interrupts, asks, told: false, watched: None };
+        let (context, sealing) = (Arc::new(context), Cell::new(None));
+        let mut session = Session { here, context, host: None, interrupts, asks, told: false, watched: None, sealing };
         session.take()?;
         Ok(session)
     }
@@ -129,23 +133,27 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Has a run started or gone on with, and watches it until nobody works on it any more.
+    /// Has a run started or gone on with, and watches it until it has ended or nobody works on it any more. Whoever prints how
+    /// it ended then waits for its bundle ([`Session::print`]).
     pub(crate) fn carry_out(&mut self, start: &Start) -> Outcome<RunView> {
+        self.sealed()?;
         if self.leaves() {
             let sender = Sender { attended: false, ..self.here.sender() };
             let Started { run_id, notes, .. } = self.ask_owner(sender, start)?;
             self.tell(&notes);
             return self.view(&run_id);
         }
-        let (follower, notes) = self.start(start)?;
+        let (mut follower, notes) = self.start(start)?;
         self.tell(&notes);
         let slug = follower.run().id.slug();
         let screen = Arc::new(Screen::new(self.here.live));
         self.interrupts.watch(Some(self.stopping(&slug, &screen)));
-        let watched = self.watch(follower, &screen);
+        let watched = self.watch(&mut follower, &screen);
         self.interrupts.watch(None);
         drop(screen);
-        self.watched = Some(watched?);
+        let is_over = watched?;
+        self.watched = Some(follower.run().clone());
+        self.sealing.set(Some(follower).filter(|_| !is_over));
         self.view(&slug)
     }
 
@@ -188,18 +196,37 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn watch(&self, mut follower: Follower, screen: &Arc<Screen>) -> Outcome<Arc<Run>> {
+    /// Answers whether nobody works on the run any more. What programs read names files of the bundle, so they are told
+    /// nothing before it is sealed.
+    fn watch(&self, follower: &mut Follower, screen: &Arc<Screen>) -> Outcome<bool> {
         let mut reporter = Reporter::new(self.here, screen.clone(), self.layout(), follower.run())?;
         loop {
             match follower.wait()? {
                 Followed::Recorded(events) => reporter.recorded(follower.run(), &events),
                 Followed::Uncommitted(delta) => reporter.uncommitted(follower.run(), &delta),
-                Followed::Over(None) => return Ok(follower.run().clone()),
-                Followed::Over(Some(Answer::Refused { message, causes, hint, code })) => {
-                    return Err(CommandError::refused(code, message, causes, hint));
-                }
-                Followed::Over(Some(_)) => return Ok(follower.run().clone()),
+                Followed::Over(outcome) => return over(outcome).map(|()| true),
                 Followed::Lost => return Err(lost(&follower.run().id.slug())),
+            }
+            if !self.here.json && follower.run().status.is_terminal() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Prints how a run ended. Whoever reads that does not wait for the bundle; the command does.
+    pub(crate) fn print(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Outcome<()> {
+        self.here.print(value, text);
+        self.sealed()
+    }
+
+    /// Waits until the bundle of the run that was watched is sealed. Where its owner dies first, the next one seals it.
+    pub(crate) fn sealed(&self) -> Outcome<()> {
+        let Some(mut follower) = self.sealing.take() else { return Ok(()) };
+        loop {
+            match follower.wait()? {
+                Followed::Recorded(_) | Followed::Uncommitted(_) => {}
+                Followed::Over(outcome) => return over(outcome),
+                Followed::Lost => return Ok(()),
             }
         }
     }
@@ -228,7 +255,7 @@ impl<'a> Session<'a> {
         }
         let (reader, run) = (self.reader()?, self.run(&view.run_id)?);
         let again = self.here.again(&run);
-        self.here.print(view, || ending(&reader, view, &run, again.as_deref()));
+        self.print(view, || ending(&reader, view, &run, again.as_deref()))?;
         Ok(exit_code(view))
     }
 
@@ -278,6 +305,16 @@ impl<'a> Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         self.stay();
+    }
+}
+
+/// How nobody came to work on a run any more.
+fn over(outcome: Option<Answer>) -> Outcome<()> {
+    match outcome {
+        Some(Answer::Refused { message, causes, hint, code }) => {
+            Err(CommandError::refused(code, message, causes, hint))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

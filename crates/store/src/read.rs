@@ -516,7 +516,8 @@ impl Reader {
         let bytes = match std::fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => match self.copy_of(slug, dir, name)? {
                 Some(bytes) => bytes,
-                None => return Err(error).at("read", &path),
+                // It was written meanwhile, before its copy was dropped.
+                None => std::fs::read(&path).at("read", &path)?,
             },
             read => read.at("read", &path)?,
         };

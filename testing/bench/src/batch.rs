@@ -29,10 +29,10 @@ const TARGET_MAKE: f64 = 2.0;
 const TARGET_MB: f64 = 27.0;
 
 /// Why some targets are not reached.
-const WHY: &str = "Where the processor time of a read-only item goes (profile of 200 items): 49 % the workers that carry it out (starting the \
-    program through the supervisor, evidence, signing, JSON), 18 % the start, the supervisors and what is printed at the end, 15 % `echo` \
-    itself, 15 % the log's writer. make only starts the program, and LangGraph writes one checkpoint for twenty items in one process that \
-    starts nothing else.";
+const WHY: &str = "Where the processor time of a read-only item goes (profile of 200 items, docs/speed.md): 39 % to carrying it out (starting \
+    the program through the supervisor, evidence, signing, JSON), 19 % to the seal after the result, 16 % to the log's writer, 14 % to the start, \
+    the supervisors and what is printed at the end, 7 % to `echo` itself. make only starts the program, and LangGraph writes one checkpoint for \
+    twenty items in one process that starts nothing else.";
 
 /// One way to carry out a graph.
 enum Way {

@@ -193,7 +193,7 @@ fn carry_out(here: &Surroundings, wish: PipelineWish, jobs: usize, yes_wide: boo
         return session.leave(&view, yes_wide);
     }
     let (reader, run) = (session.reader()?, session.run(&view.run_id)?);
-    here.print(&view, || ending(&reader, &view, &run, None));
+    session.print(&view, || ending(&reader, &view, &run, None))?;
     Ok(exit_code(&view))
 }
 

@@ -118,14 +118,14 @@ impl Work {
         if view.status == Status::Waiting {
             let approvals = session.reader()?.approvals(true)?;
             let approvals = approvals.into_iter().filter(|asked| asked.run_id == view.run_id).collect();
-            here.print(&Waiting { run: view, approvals, results: &results }, text);
+            session.print(&Waiting { run: view, approvals, results: &results }, text)?;
             return Ok(exit_code(view));
         }
         match (self.many, &results[..]) {
-            (false, [only]) => here.print(only, text),
-            (false, []) => here.print(view, text),
-            _ => here.print(&results, text),
-        };
+            (false, [only]) => session.print(only, text),
+            (false, []) => session.print(view, text),
+            _ => session.print(&results, text),
+        }?;
         Ok(exit_code(view))
     }
 }

@@ -315,3 +315,26 @@ fn a_run_that_waits_names_the_approval_it_needs() {
     assert_eq!(why["causes"][0]["allowed_by"], json!(format!("norma approve {id}")));
     assert_eq!(why["causes"][0]["reason"], "approval_required");
 }
+
+/// Here an agent that nothing confines has put a directory where the manifest belongs, so that the bundle cannot be made.
+#[test]
+fn the_result_is_told_before_its_bundle_is_sealed_and_stays_if_that_fails() {
+    let env = TestEnvironment::initialized();
+    let made = "mkdir -p \"$NORMA_STEP_DIR/../../manifest.json/x\"; echo hi > a.txt";
+    let answer = r#"{"version":1,"status":"ok","summary":"did it"}"#;
+    env.configure(|config| {
+        config["sandbox"] = json!({"backend": "none"});
+        config["agents"] =
+            json!({"worker": {"type": "exec", "cmd": ["/bin/sh", "-c", format!("{made}; echo '{answer}'")]}});
+    });
+    env.write("items.json", &Value::from(vec![item("a", json!({}))]).to_string());
+    let output = env.norma(&["batch", "items.json"]);
+    assert!(output.out().contains("landed main ") && output.err().contains("manifest.json"), "{output}");
+    assert_eq!(env.read("a.txt"), "hi\n");
+    let run = std::fs::read_dir(env.root.join(".norma/runs")).unwrap().next().unwrap().unwrap();
+    std::fs::remove_dir_all(run.path().join("manifest.json")).unwrap();
+    // Whoever owns the state directory next seals it.
+    env.norma(&["resume", "--all"]).success();
+    env.norma(&["verify", "@last"]).success();
+    assert!(run.path().join("manifest.json").is_file());
+}
