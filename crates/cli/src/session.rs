@@ -147,9 +147,13 @@ impl<'a> Session<'a> {
         self.tell(&notes);
         let slug = follower.run().id.slug();
         let screen = Arc::new(Screen::new(self.here.live));
-        self.interrupts.watch(Some(self.stopping(&slug, &screen)));
+        let stopping = self.stopping(&slug);
+        let asking = if self.here.is_attended() { stopping.asking(screen.clone()) } else { stopping };
+        self.interrupts.watch(Some(asking));
         let watched = self.watch(&mut follower, &screen);
-        self.interrupts.watch(None);
+        // A signal that finds the run at its end must not take the process from its bundle, nor from what other terminals
+        // asked for.
+        self.interrupts.watch(matches!(watched, Ok(false)).then(|| self.stopping(&slug)));
         drop(screen);
         let is_over = watched?;
         self.watched = Some(follower.run().clone());
@@ -222,18 +226,20 @@ impl<'a> Session<'a> {
     /// Waits until the bundle of the run that was watched is sealed. Where its owner dies first, the next one seals it.
     pub(crate) fn sealed(&self) -> Outcome<()> {
         let Some(mut follower) = self.sealing.take() else { return Ok(()) };
-        loop {
+        let outcome = loop {
             match follower.wait()? {
                 Followed::Recorded(_) | Followed::Uncommitted(_) => {}
-                Followed::Over(outcome) => return over(outcome),
-                Followed::Lost => return Ok(()),
+                Followed::Over(outcome) => break over(outcome),
+                Followed::Lost => break Ok(()),
             }
-        }
+        };
+        self.interrupts.watch(None);
+        outcome
     }
 
     /// How a signal stops a run: it alone, whoever carries it out.
-    fn stopping(&self, slug: &str, screen: &Arc<Screen>) -> Stopping {
-        let stopping = match &self.host {
+    fn stopping(&self, slug: &str) -> Stopping {
+        match &self.host {
             Some(host) => Stopping::new(host.stopper(slug.to_owned())),
             None => {
                 let (layout, run) = (self.layout().clone(), slug.to_owned());
@@ -244,8 +250,7 @@ impl<'a> Session<'a> {
                 let elsewhere = format!("the run continues; watch it: norma watch {slug}");
                 Stopping::new(move |stop| drop(runner::send(&layout, &request(stop)))).detachable(elsewhere)
             }
-        };
-        if self.here.is_attended() { stopping.asking(screen.clone()) } else { stopping }
+        }
     }
 
     /// Prints how it ended and answers the exit code.

@@ -6,6 +6,7 @@ use crate::schema::JsonSchema;
 use crate::{Digest, Fact, RunId, Slug, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::ops::Range;
 
 /// The largest event line; bigger payloads belong into files named by digest.
 pub const LINE_BYTES_MAX: usize = 256 * 1024;
@@ -99,6 +100,15 @@ impl EventLine {
         json::canonical(self).expect("BUG: an event line holds only small integers and strings")
     }
 
+    /// Where the payload is in the text of a line. A quotation mark within a string is always escaped, so what is looked for
+    /// is no part of one.
+    pub fn payload_in(line: &str) -> Option<Range<usize>> {
+        const BEFORE: &str = ",\"payload\":";
+        let start = line.find(BEFORE)? + BEFORE.len();
+        let end = line.rfind(",\"prev\":")?;
+        (start < end).then_some(start..end)
+    }
+
     /// Reads a stored line back.
     pub fn parse(bytes: &[u8]) -> Result<EventLine, Vec<Violation>> {
         let limits = json::Limits::new(LINE_BYTES_MAX, json::Limits::DOCUMENT.depth_max);
@@ -187,8 +197,21 @@ mod tests {
     fn a_line_stays_one_line_whatever_the_agent_says() {
         let log = LogName { run: RunId::new(0, [0; 10]), task: None };
         let fact = Fact::EvidenceLost { findings: vec!["x\n{\"type\":\"verdict\"}\u{2028}".into()] };
-        let bytes = EventLine::new(&log, "e".into(), 1, Digest::from_bytes([0; 32]), Timestamp::from_unix_ms(0), &fact)
-            .to_bytes();
-        assert!(!bytes.contains(&b'\n'));
+        let line = EventLine::new(&log, "e".into(), 1, Digest::from_bytes([0; 32]), Timestamp::from_unix_ms(0), &fact);
+        assert!(!line.to_bytes().contains(&b'\n'));
+    }
+
+    #[test]
+    fn the_payload_is_found_in_a_line_whatever_is_said_in_it() {
+        let log = LogName { run: RunId::new(0, [0; 10]), task: None };
+        let said = r#"x,"payload":{"a":1},"prev":"b"}"#;
+        for finding in [said, "plain", r#"\",\"payload\":"#] {
+            let fact = Fact::EvidenceLost { findings: vec![finding.into()] };
+            let line =
+                EventLine::new(&log, "e".into(), 1, Digest::from_bytes([0; 32]), Timestamp::from_unix_ms(0), &fact);
+            let text = String::from_utf8(line.to_bytes()).unwrap();
+            let payload = &text[EventLine::payload_in(&text).unwrap()];
+            assert_eq!(serde_json::from_str::<Value>(payload).unwrap(), line.payload, "{finding}");
+        }
     }
 }

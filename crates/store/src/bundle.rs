@@ -2,7 +2,7 @@
 //! written into its directory, and all of them are listed. None of them is synced here: whoever seals does that once.
 
 use crate::evidence::{hash_while_writing, hashed, what_is_wrong};
-use crate::{Error, IoContext, Reader, Result};
+use crate::{Error, IoContext, Reader, Result, Store, graph};
 use contract::documents::{Kind, RunManifest, TaskContract, kind_of, task_contract};
 use contract::{Backend, COMPILED_CONTRACT_FILE, CONTRACT_FILE, Event, ItemEnded, ManifestFile, SUBMITTED_FILE};
 use run::bundle::{self, Content, DIRECTORIES, Kept, Part, Piece, Record, Surroundings, Tests, Transcript};
@@ -37,6 +37,12 @@ impl Ended {
         let (id, events) = reader.events(slug)?;
         let illegal = |why: run::Illegal| Error::Damaged { log: slug.to_owned(), why: why.to_string() };
         Ok(Ended { run: Run::fold(id, &events).map_err(illegal)?, events })
+    }
+
+    /// Writes the rows of its graph, if it has none.
+    pub(crate) fn draw(&self, store: &Store, reader: &Reader) -> Result<()> {
+        let is_drawn = graph::is_there(&reader.db, &self.run.id.slug())?;
+        if is_drawn { Ok(()) } else { graph::write_rows(store, self.run.id, &self.events) }
     }
 }
 

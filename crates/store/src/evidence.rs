@@ -6,7 +6,8 @@
 use crate::{Error, IoContext, Reader, Result, crash};
 use contract::hash::{DoubleHasher, Hasher};
 use contract::{Digest, Domain, Fact, Manifest, ManifestFile, Slug, Timestamp};
-use rustix::fs::RenameFlags;
+use rustix::fs::{Dir, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
@@ -15,6 +16,12 @@ use std::path::{Path, PathBuf};
 /// Files up to this size are kept in the database too until the run is sealed: their bytes are then in the
 /// commit itself and need no barrier of their own. Larger ones are synced before the commit.
 pub const SMALL_FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// What a turn has answered.
+const ANSWER: &str = "output.json";
+
+/// What there is besides of every turn of a program: what it was told, what held it and what it printed.
+const ROUTINE: [&str; 5] = ["input.json", "logs/stderr.txt", "logs/stdout.txt", "manifest.json", "sandbox.json"];
 
 /// A manifest is norma's own; this only bounds what a damaged disk can make us read.
 const MANIFEST_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -183,6 +190,61 @@ impl Preparing {
     }
 }
 
+/// What later turns are shown of a directory until its run is sealed or held: of a program that left no files its answer
+/// alone, since making the other five would cost more than all else that is kept of its turn.
+pub fn shown(files: &[(String, StepFile)]) -> Vec<StepFile> {
+    let is_routine = |path: &str| path == ANSWER || ROUTINE.contains(&path);
+    let only_answer = files.iter().all(|(_, file)| is_routine(&file.listed.path));
+    let is_shown = |file: &&StepFile| !only_answer || file.listed.path == ANSWER;
+    files.iter().map(|(_, file)| file).filter(is_shown).cloned().collect()
+}
+
+/// How much of a directory on record is on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// Nothing: it is in the commit alone.
+    Nothing,
+    /// What later turns are shown: the rest is in the commit alone.
+    Answer,
+    /// All of it, or what somebody else has made of it.
+    All,
+}
+
+impl Written {
+    pub(crate) fn of(dir: &Path) -> Result<Written> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = match rustix::fs::open(dir, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(Written::Nothing),
+            // There is something else in its place, which is looked at file by file.
+            Err(Errno::NOTDIR | Errno::LOOP) => return Ok(Written::All),
+            opened => opened.at("open", dir)?,
+        };
+        let mut names = Vec::new();
+        for entry in Dir::new(opened).at("list", dir)? {
+            let entry = entry.at("list", dir)?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            names.push(name.to_owned());
+            if names.len() > 1 {
+                return Ok(Written::All);
+            }
+        }
+        Ok(if names == [ANSWER.as_bytes()] { Written::Answer } else { Written::All })
+    }
+
+    /// Whether a file of this size is in the commit alone.
+    pub(crate) fn lacks(self, file: &ManifestFile) -> bool {
+        let is_there = match self {
+            Written::Nothing => false,
+            Written::Answer => file.path == ANSWER,
+            Written::All => true,
+        };
+        !is_there && file.size <= SMALL_FILE_BYTES_MAX
+    }
+}
+
 /// Writes a directory whose files are all small, unless somebody else has meanwhile. Not synced: a commit has their bytes.
 pub fn write_dir(target: &Path, files: &[StepFile]) -> Result<()> {
     let tmp = temporary_name(target);
@@ -205,23 +267,53 @@ pub fn write_out_dir(reader: &Reader, slug: &str, dir: &str) -> Result<u64> {
 
 fn write_files(reader: &Reader, slug: &str, only: Option<&str>) -> Result<u64> {
     let run = reader.layout().run(slug);
-    let (mut open, mut written) = (None::<(String, Option<PathBuf>)>, 0);
-    let finish = |open: Option<(String, Option<PathBuf>)>| match open {
-        Some((dir, Some(tmp))) => name_new(&tmp, &run.join(dir)).map(u64::from),
-        _ => Ok(0),
-    };
+    let (mut open, mut written) = (None::<WritingOut>, 0);
     reader.small_files(slug, only, &mut |dir, path, bytes| {
-        if open.as_ref().is_none_or(|(at, _)| at != dir) {
-            written += finish(open.take())?;
-            let is_new = std::fs::symlink_metadata(run.join(dir)).is_err();
-            open = Some((dir.to_owned(), is_new.then(|| temporary_name(&run.join(dir)))));
+        if open.as_ref().is_none_or(|open| open.dir != dir) {
+            written += open.take().map_or(Ok(0), WritingOut::finish)?;
+            open = Some(WritingOut::new(dir, run.join(dir))?);
         }
-        match &open {
-            Some((_, Some(tmp))) => write_new(&tmp.join(path), bytes),
+        open.as_ref().map_or(Ok(()), |open| open.write(path, bytes))
+    })?;
+    Ok(written + open.map_or(Ok(0), WritingOut::finish)?)
+}
+
+/// A directory that is written out of the commit.
+struct WritingOut {
+    /// Its place below the run.
+    dir: String,
+    target: PathBuf,
+    /// Where its files go, if it lacks any.
+    to: Option<PathBuf>,
+    before: Written,
+}
+
+impl WritingOut {
+    fn new(dir: &str, target: PathBuf) -> Result<WritingOut> {
+        let before = Written::of(&target)?;
+        let to = match before {
+            Written::Nothing => Some(temporary_name(&target)),
+            Written::Answer => Some(target.clone()),
+            Written::All => None,
+        };
+        Ok(WritingOut { dir: dir.to_owned(), target, to, before })
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) -> Result<()> {
+        match &self.to {
+            Some(to) if self.before == Written::Nothing || path != ANSWER => write_new(&to.join(path), bytes),
             _ => Ok(()),
         }
-    })?;
-    Ok(written + finish(open)?)
+    }
+
+    /// How many directories that makes.
+    fn finish(self) -> Result<u64> {
+        match (self.before, &self.to) {
+            (Written::Nothing, Some(tmp)) => name_new(tmp, &self.target).map(u64::from),
+            (Written::Answer, _) => Ok(1),
+            _ => Ok(0),
+        }
+    }
 }
 
 /// Gives a directory its name, unless somebody else has written it meanwhile; whether it was this one.
@@ -245,7 +337,7 @@ fn write_new(to: &Path, bytes: &[u8]) -> Result<()> {
 /// Makes a file that is not there yet, and the directories that lead to it.
 fn create(to: &Path) -> Result<File> {
     let mut options = File::options();
-    options.write(true).create_new(true).mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32);
+    options.write(true).create_new(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits() as i32);
     let created = match options.open(to) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let parent = to.parent().unwrap_or(to);
@@ -385,14 +477,13 @@ fn told(looked: io::Result<Option<String>>, dir: &Path, listed: &ManifestFile) -
 
 /// Whether a file could not be read because this process or the machine is short of something: that says nothing of it.
 fn says_nothing(error: &io::Error) -> bool {
-    use rustix::io::Errno;
     let short = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::INTR, Errno::AGAIN];
     Errno::from_io_error(error).is_some_and(|errno| short.contains(&errno))
 }
 
 /// Whether there is a link in place of the file.
 fn is_link(error: &io::Error) -> bool {
-    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::LOOP)
+    Errno::from_io_error(error) == Some(Errno::LOOP)
 }
 
 /// Why a file is not what was recorded, where it cannot be read.
@@ -425,7 +516,7 @@ pub(crate) fn hashed(dir: &Path, path: &str) -> io::Result<ManifestFile> {
 
 /// Hands over the bytes of a file, a piece at a time. A link in its place is not followed.
 fn each_piece(path: &Path, mut each: impl FnMut(&[u8])) -> io::Result<()> {
-    let mut file = File::options().read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(path)?;
+    let mut file = File::options().read(true).custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)?;
     let mut buffer = vec![0; PIECE_BYTES];
     loop {
         match file.read(&mut buffer)? {
@@ -477,7 +568,6 @@ fn make_removable(dir: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::io::Errno;
 
     #[test]
     fn too_many_open_files_say_nothing_about_the_one_that_was_asked_for() {

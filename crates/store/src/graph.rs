@@ -3,17 +3,18 @@
 //! that are put together again without being read.
 //!
 //! While somebody observes the logs (a server), the rows are written in the transaction that appends the facts. Otherwise they
-//! are most of what a commit would write, and nobody reads them: they are *deferred* until the run waits or has ended. A run
-//! with deferred rows has no row for itself, and whoever asks for its graph folds its log.
+//! are most of what a commit would write, and nobody reads them: they are written when the run waits and when it is sealed,
+//! which is after its end was told. Until then a run has no row for itself, and whoever asks for its graph folds its log.
 
 use crate::db::each_event;
-use crate::{Reader, Result};
+use crate::log::Tx;
+use crate::{Reader, Result, Store};
 use contract::view::graph::{Approval, Artifact, GraphLayout, RunGraph};
 use contract::{Event, RunId, Slug};
 use run::view::{Part, Projector};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 
 /// The kinds of rows, in the order in which a graph has them.
 const HEAD: u8 = 0;
@@ -75,67 +76,114 @@ impl<T: Serialize> ErasedPart for T {
     }
 }
 
-/// How many parts may be deferred: they are in memory.
-const DEFERRED_MAX: usize = 4096;
+/// How many rows are written at once: the writer has others waiting.
+const ROWS_AT_ONCE: usize = 1000;
 
-/// Parts of graphs that are in no row yet.
+/// Runs whose rows do not follow their facts.
 #[derive(Default)]
-pub(crate) struct Deferred {
-    /// By run, each part as it was last.
-    runs: HashMap<Slug, BTreeMap<(u8, String), Part>>,
-    /// Runs whose rows may lack something: all of them are written again.
+pub(crate) struct Undrawn {
+    /// Those without a row for themselves, since nobody observes.
+    headless: HashSet<Slug>,
+    /// Those whose rows may lack something although there is one.
     incomplete: HashSet<Slug>,
 }
 
-impl Deferred {
-    /// Takes what a commit changes of a run's graph. `at_once` is whether somebody may ask for it before the next fact.
-    pub(crate) fn take(&mut self, db: &Connection, slug: &Slug, parts: Vec<Part>, at_once: bool) -> Result<()> {
-        if self.incomplete.remove(slug) {
-            self.runs.remove(slug);
-            return write_all(db, slug);
+impl Undrawn {
+    /// Takes what a commit changes of a run's graph. `observed` is whether somebody may ask for it before the next fact.
+    pub(crate) fn take(&mut self, db: &Connection, slug: &Slug, parts: &[Part], observed: bool) -> Result<()> {
+        if observed {
+            let is_stale = self.headless.remove(slug) | self.incomplete.remove(slug);
+            return if is_stale {
+                write_all(db, slug)
+            } else {
+                parts.iter().try_for_each(|part| write(db, slug, part))
+            };
+        }
+        if self.headless.insert(*slug) {
+            delete(db, slug, HEAD, "")?;
         }
         // What people are asked is looked up by itself, and what is removed is gone at once.
         let is_awaited =
-            |part: &Part| !matches!(part, Part::Head(_) | Part::Node(_) | Part::Edge(_) | Part::Artifact(_));
-        let at_once = at_once || parts.iter().any(is_awaited);
-        if !at_once && !self.runs.contains_key(slug) {
-            db.prepare_cached(DELETE)?.execute(params![slug.as_str(), HEAD, ""])?;
-        }
-        let deferred = self.runs.entry(*slug).or_default();
-        for part in parts {
-            let (kind, id) = key(&part);
-            deferred.insert((kind, id.to_owned()), part);
-        }
-        if at_once || deferred.len() > DEFERRED_MAX { self.write(db, slug) } else { Ok(()) }
+            |part: &&Part| !matches!(part, Part::Head(_) | Part::Node(_) | Part::Edge(_) | Part::Artifact(_));
+        parts.iter().filter(is_awaited).try_for_each(|part| write(db, slug, part))
     }
 
     /// Nobody knows what the rows of these runs lack, since a commit failed.
-    pub(crate) fn incomplete(self, runs: impl Iterator<Item = Slug>) -> Deferred {
-        Deferred { incomplete: self.incomplete.into_iter().chain(runs).collect(), ..Deferred::default() }
+    pub(crate) fn after_failure(self, runs: impl Iterator<Item = Slug>) -> Undrawn {
+        let incomplete = self.incomplete.into_iter().chain(self.headless).chain(runs).collect();
+        Undrawn { headless: HashSet::new(), incomplete }
     }
 
-    fn write(&mut self, db: &Connection, slug: &Slug) -> Result<()> {
-        let parts = self.runs.remove(slug).unwrap_or_default();
-        parts.into_values().try_for_each(|part| write(db, slug, &part))
-    }
-
-    /// Has all rows of a run be written with its next fact.
+    /// Has all rows of a run be written with its next fact, if somebody observes.
     pub(crate) fn expect_all(&mut self, slug: &Slug) {
         self.incomplete.insert(*slug);
     }
+
+    /// The rows of a run are those of its log.
+    fn is_drawn(&mut self, slug: &Slug) {
+        self.headless.remove(slug);
+        self.incomplete.remove(slug);
+    }
+}
+
+/// Writes the rows of a run whose facts nobody observed, if it has none: of one that waits, and of one that is sealed.
+pub fn draw(store: &Store, reader: &Reader, slug: &str) -> Result<()> {
+    if is_there(&reader.db, slug)? {
+        return Ok(());
+    }
+    let (run, events) = reader.events(slug)?;
+    write_rows(store, run, &events)
+}
+
+/// Writes all rows of a run piece by piece.
+pub(crate) fn write_rows(store: &Store, run: RunId, events: &[Event]) -> Result<()> {
+    let (slug, length) = (run.slug(), events.len() as u64);
+    let mut parts = run::view::parts(run, "", events);
+    // What is asked is always there. The row for the run comes last: with it the others count.
+    parts.retain(|part| key(part).0 != ASKED);
+    parts.sort_by(|one, other| key(other).cmp(&key(one)));
+    let pieces = parts.chunks(ROWS_AT_ONCE);
+    let last = pieces.len();
+    for (number, piece) in (1..).zip(pieces) {
+        let rows: Vec<GraphRow> = piece.iter().map(GraphRow::of).collect();
+        let insert = move |tx: &mut Tx<'_>| {
+            // Otherwise somebody has gone on with the run.
+            if tx.length(&slug)? == length {
+                rows.iter().try_for_each(|row| row.write(tx.db, &slug))?;
+                if number == last {
+                    tx.graphs().is_drawn(&slug);
+                }
+            }
+            Ok(())
+        };
+        store.submit(insert).wait()?;
+    }
+    Ok(())
 }
 
 const DELETE: &str = "DELETE FROM graph WHERE run_id = ?1 AND kind = ?2 AND id = ?3";
 
-fn write(db: &Connection, slug: &str, part: &Part) -> Result<()> {
-    let (kind, id) = key(part);
-    match text(part) {
-        Some(json) => db
-            .prepare_cached("INSERT OR REPLACE INTO graph (run_id, kind, id, json) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![slug, kind, id, json])?,
-        None => db.prepare_cached(DELETE)?.execute(params![slug, kind, id])?,
-    };
+fn delete(db: &Connection, slug: &str, kind: u8, id: &str) -> Result<()> {
+    db.prepare_cached(DELETE)?.execute(params![slug, kind, id])?;
     Ok(())
+}
+
+fn write(db: &Connection, slug: &str, part: &Part) -> Result<()> {
+    GraphRow::of(part).write(db, slug)
+}
+
+impl GraphRow {
+    fn of(part: &Part) -> GraphRow {
+        let (kind, id) = key(part);
+        GraphRow { kind, id: id.to_owned(), json: text(part) }
+    }
+
+    fn write(&self, db: &Connection, slug: &str) -> Result<()> {
+        let GraphRow { kind, id, json: Some(json) } = self else { return delete(db, slug, self.kind, &self.id) };
+        db.prepare_cached("INSERT OR REPLACE INTO graph (run_id, kind, id, json) VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![slug, kind, id, json])?;
+        Ok(())
+    }
 }
 
 /// Writes all rows of a run's graph, from its log.
@@ -154,8 +202,7 @@ pub(crate) fn write_all(db: &Connection, slug: &str) -> Result<()> {
 /// All rows of a run's graph in their order, from its whole log.
 fn rows(run: RunId, events: &[Event]) -> Vec<GraphRow> {
     let parts = run::view::parts(run, "", events);
-    let row = |part: &Part| GraphRow { kind: key(part).0, id: key(part).1.to_owned(), json: text(part) };
-    let mut rows: Vec<GraphRow> = parts.iter().map(row).collect();
+    let mut rows: Vec<GraphRow> = parts.iter().map(GraphRow::of).collect();
     rows.sort_by(|one, other| (one.kind, &one.id).cmp(&(other.kind, &other.id)));
     rows
 }
@@ -273,7 +320,7 @@ impl Reader {
         Ok(parts.joined(self.length(slug)?, partial, layout))
     }
 
-    /// The graph of a run with rows that are deferred, or from before there were any.
+    /// The graph of a run with rows that are not written yet, or from before there were any.
     fn graph_folded(
         &self,
         slug: &str,

@@ -25,6 +25,7 @@ mod mirror;
 mod past;
 mod path_lock;
 mod place;
+mod queue;
 mod read;
 mod recordings;
 mod recover;
@@ -42,9 +43,9 @@ pub use error::{Error, IoContext, Result};
 pub use evidence::{
     Attached, KeptFile, Prepared, Preparing, SMALL_FILE_BYTES_MAX, StepFile, Writing, read_manifest, remove_tree,
 };
-pub use evidence::{temporary_name, write_dir, write_out, write_out_dir};
+pub use evidence::{shown, temporary_name, write_dir, write_out, write_out_dir};
 pub use export::export;
-pub use graph::GraphPage;
+pub use graph::{GraphPage, draw};
 pub use intents::INTENT_BYTES_MAX;
 pub use layout::Layout;
 pub use lock::{Owner, OwnerLock, owner_of};

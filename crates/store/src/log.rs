@@ -6,24 +6,20 @@
 use crate::crash;
 use crate::db::{self, JournalMode};
 use crate::evidence::Attached;
-use crate::graph::Deferred;
+use crate::graph::Undrawn;
 use crate::mirror::Mirror;
 use crate::place::Place;
+use crate::queue::{Jobs, Patience, Queue};
 use crate::{AuditEnd, Error, Layout, Result, StepFile, approvals, copies, index, kept};
-use contract::{
-    Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX, LogName, RunId, Slug, Status, Timestamp,
-};
+use contract::{Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX, LogName, RunId, Slug, Timestamp};
 use run::view::{Part, Projector};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, Weak, mpsc};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// How much work one transaction may hold; bounds the time an early submitter waits for late ones.
-const BATCH_MAX: usize = 1024;
 
 /// Named in the first hash of the audit log.
 const AUDIT_LOG: &str = "audit";
@@ -58,7 +54,7 @@ pub(crate) fn random10() -> [u8; 10] {
 pub struct Ticket<T> {
     answer: oneshot::Receiver<Result<T>>,
     /// Where a patient writer is hurried.
-    hurry: Option<Weak<mpsc::Sender<Queued>>>,
+    hurry: Option<Arc<Queue>>,
 }
 
 impl<T> Ticket<T> {
@@ -78,15 +74,15 @@ impl<T> Ticket<T> {
     }
 
     fn hurry(&self) {
-        if let Some(queue) = self.hurry.as_ref().and_then(Weak::upgrade) {
-            let _ = queue.send(Queued::Hurry);
+        if let Some(queue) = &self.hurry {
+            queue.hurry();
         }
     }
 }
 
 /// Why a batch was not committed; told to everybody who had work in it.
 #[derive(Clone)]
-enum Failed {
+pub(crate) enum Failed {
     Commit(String),
     Replaced(PathBuf),
 }
@@ -120,7 +116,8 @@ pub type Observer = Box<dyn Fn(RunId, &[Event]) + Send + Sync>;
 type Told = Vec<(RunId, Vec<Event>)>;
 
 /// Work that was submitted, and whoever waits for it.
-trait Job: Send {
+pub(crate) trait Job: Send {
+    /// Does it within the open transaction.
     fn carry_out(&mut self, tx: &mut Tx<'_>);
 
     /// Told once the transaction has ended.
@@ -151,15 +148,6 @@ impl<T: Send, W: FnOnce(&mut Tx<'_>) -> Result<T> + Send> Job for Submitted<W, T
     }
 }
 
-/// What the writer is sent.
-enum Queued {
-    Work(Box<dyn Job>),
-    /// Nobody waits for it yet.
-    Patient(Box<dyn Job>),
-    /// Somebody waits for what was patient.
-    Hurry,
-}
-
 /// The open transaction, as submitted work sees it.
 pub(crate) struct Tx<'a> {
     pub(crate) db: &'a Connection,
@@ -179,18 +167,18 @@ struct Ends {
     runs: HashMap<RunId, u64>,
     /// Whether a run was sealed since the last commit.
     sealed: bool,
-    /// What is in no row yet of the graphs of runs.
-    graphs: Deferred,
+    /// Of which runs the graph is in no row yet.
+    graphs: Undrawn,
 }
 
 impl Ends {
     fn new(audit: (u64, Digest)) -> Ends {
-        Ends { audit, runs: HashMap::new(), sealed: false, graphs: Deferred::default() }
+        Ends { audit, runs: HashMap::new(), sealed: false, graphs: Undrawn::default() }
     }
 
     /// After a commit that failed: what was known of the runs may be wrong.
     fn after_failure(self, audit: (u64, Digest)) -> Ends {
-        let graphs = self.graphs.incomplete(self.runs.keys().map(RunId::slug));
+        let graphs = self.graphs.after_failure(self.runs.keys().map(RunId::slug));
         Ends { graphs, ..Ends::new(audit) }
     }
 }
@@ -237,10 +225,9 @@ impl Tx<'_> {
 
     fn write(&mut self, appended: Appended, attached: &Attached) -> Result<()> {
         let Appended { run, slug, task, .. } = appended;
-        let mut rests = false;
         for line in &appended.lines {
             index::fact(self.db, &run, &line.event)?;
-            self.insert(&slug, line, &appended.text[line.text.clone()])?;
+            self.insert(&slug, line, &appended.text)?;
             if let Fact::ApprovalUsed { approval, .. } = &line.event.fact {
                 let used = Audit::ApprovalUsed { id: *approval, run_id: slug };
                 self.audit(&used, line.event.ts)?;
@@ -248,13 +235,12 @@ impl Tx<'_> {
             if let Some((status, reason)) = line.event.fact.run_state() {
                 let (run_id, task_id, seq, head) = (slug, task, line.event.seq, line.hash);
                 self.audit(&Audit::RunState { run_id, task_id, status, reason, seq, head }, line.event.ts)?;
-                rests = status != Status::Running;
             }
         }
         if !appended.drawn {
             self.ends.graphs.expect_all(&slug);
         }
-        self.ends.graphs.take(self.db, &slug, appended.graph, rests || self.told.is_some())?;
+        self.ends.graphs.take(self.db, &slug, &appended.graph, self.told.is_some())?;
         for (dir, file) in &attached.files {
             insert_file(self.db, &slug, dir, file)?;
         }
@@ -265,6 +251,11 @@ impl Tx<'_> {
             told.push((run, appended.lines.into_iter().map(|line| line.event).collect()));
         }
         Ok(())
+    }
+
+    /// Of which runs the graph is in no row yet.
+    pub(crate) fn graphs(&mut self) -> &mut Undrawn {
+        &mut self.ends.graphs
     }
 
     /// Compare-and-swap on the length of the log: two writers cannot both append.
@@ -279,7 +270,8 @@ impl Tx<'_> {
         }
     }
 
-    fn length(&self, slug: &str) -> Result<u64> {
+    /// How many events the log of a run has.
+    pub(crate) fn length(&self, slug: &str) -> Result<u64> {
         let mut last = self.db.prepare_cached("SELECT coalesce(max(seq), 0) FROM events WHERE run_id = ?1")?;
         Ok(last.query_row([slug], |row| row.get::<_, i64>(0))? as u64)
     }
@@ -296,8 +288,8 @@ impl Tx<'_> {
                 line.ts,
                 line.kind,
                 line.message,
-                line.data,
-                text,
+                &text[line.data.clone()],
+                &text[line.text.clone()],
                 line.hash_text,
             ])?;
         Ok(())
@@ -326,9 +318,9 @@ struct Prepared {
     ts: String,
     kind: String,
     message: String,
-    data: String,
-    /// Where its line is in the text of all.
+    /// Where its line is in the text of all, and in that its payload.
     text: Range<usize>,
+    data: Range<usize>,
     hash: Digest,
     hash_text: String,
 }
@@ -405,8 +397,9 @@ impl RunLog {
             }
             let bytes = line.to_bytes();
             prev = contract::hash::chain(seq, &prev, &bytes);
-            let start = text.len();
-            text.push_str(str::from_utf8(&bytes).expect("BUG: JSON is UTF-8"));
+            let (start, written) = (text.len(), str::from_utf8(&bytes).expect("BUG: JSON is UTF-8"));
+            let payload = EventLine::payload_in(written).expect("BUG: a line has a payload");
+            text.push_str(written);
             let place = start..text.len();
             text.push('\n');
             let event = Event { seq, ts, fact };
@@ -416,8 +409,8 @@ impl RunLog {
                 ts: ts.to_string(),
                 kind: line.kind,
                 message: line.message,
-                data: serde_json::to_string(&line.payload).expect("BUG: a payload is plain data"),
                 text: place,
+                data: start + payload.start..start + payload.end,
                 hash: prev,
                 hash_text: prev.to_string(),
             });
@@ -438,7 +431,7 @@ pub struct Store {
     /// Whether there was no log before: its first line was written now.
     pub is_new: bool,
     end: Arc<AuditEnd>,
-    queue: Option<Arc<mpsc::Sender<Queued>>>,
+    queue: Arc<Queue>,
     writer: Option<JoinHandle<()>>,
     mirror: Mirror,
     place: Place,
@@ -456,11 +449,11 @@ impl Store {
         let place = Place::of(&layout.db())?;
         let end = Arc::new(AuditEnd::new(head));
         let mirror = Mirror::start(layout);
-        let (queue, jobs) = mpsc::channel();
+        let queue = Arc::new(Queue::default());
         let observer: Arc<OnceLock<Observer>> = Arc::default();
         let writer = {
             let (place, mirror, end) = (place.clone(), mirror.handle(), end.clone());
-            let told = observer.clone();
+            let (told, jobs) = (observer.clone(), Jobs(queue.clone()));
             let main = move || write_loop(&db, &place, (head, &end), &jobs, (&mirror, &told));
             std::thread::Builder::new().name("norma-log".into()).spawn(main).map_err(|source| Error::Io {
                 action: "start the writer of",
@@ -468,9 +461,8 @@ impl Store {
                 source,
             })?
         };
-        let (queue, writer) = (Some(Arc::new(queue)), Some(writer));
-        let store =
-            Store { layout: layout.clone(), journal, is_new: fresh, end, queue, writer, mirror, place, observer };
+        let (layout, writer) = (layout.clone(), Some(writer));
+        let store = Store { layout, journal, is_new: fresh, end, queue, writer, mirror, place, observer };
         if fresh {
             store.audit(Audit::Initialized { version: env!("CARGO_PKG_VERSION").to_owned() }).wait()?;
         }
@@ -482,21 +474,18 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Ticket<T> {
-        self.queue_up(Queued::Work, move |tx| in_savepoint(tx, work))
+        self.queue_up(Patience::None, move |tx| in_savepoint(tx, work))
     }
 
     fn queue_up<T: Send + 'static>(
         &self,
-        how: fn(Box<dyn Job>) -> Queued,
+        patience: Patience,
         work: impl FnOnce(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Ticket<T> {
         let (sender, answer) = oneshot::channel();
-        let work = Box::new(Submitted { work: Some(work), result: Err(Error::Stopped), sender });
-        if let Some(queue) = &self.queue {
-            // A writer that has stopped drops the work, and with it the sender: the ticket says `Stopped`.
-            let _ = queue.send(how(work));
-        }
-        Ticket { answer, hurry: None }
+        // A writer that has stopped drops the work, and with it the sender: the ticket says `Stopped`.
+        self.queue.push(Box::new(Submitted { work: Some(work), result: Err(Error::Stopped), sender }), patience);
+        Ticket { answer, hurry: (patience == Patience::Some).then(|| self.queue.clone()) }
     }
 
     /// Appends facts, and what belongs to them, to a run's log; durable when this returns.
@@ -515,7 +504,7 @@ impl Store {
         facts: Vec<Fact>,
         attached: impl Into<Attached>,
     ) -> (Vec<Event>, RunLog, Ticket<()>) {
-        self.append_as(Queued::Work, log, facts, attached.into())
+        self.append_as(Patience::None, log, facts, attached.into())
     }
 
     /// The same for facts that others follow before anybody waits: they share a commit with those.
@@ -525,21 +514,19 @@ impl Store {
         facts: Vec<Fact>,
         attached: impl Into<Attached>,
     ) -> (Vec<Event>, RunLog, Ticket<()>) {
-        let (events, end, mut ticket) = self.append_as(Queued::Patient, log, facts, attached.into());
-        ticket.hurry = self.queue.as_ref().map(Arc::downgrade);
-        (events, end, ticket)
+        self.append_as(Patience::Some, log, facts, attached.into())
     }
 
     fn append_as(
         &self,
-        how: fn(Box<dyn Job>) -> Queued,
+        patience: Patience,
         log: &RunLog,
         facts: Vec<Fact>,
         attached: Attached,
     ) -> (Vec<Event>, RunLog, Ticket<()>) {
         let (appended, end) = log.prepare(facts, now());
         let events: Vec<Event> = appended.lines.iter().map(|line| line.event.clone()).collect();
-        let ticket = self.queue_up(how, move |tx| tx.append(appended, &attached));
+        let ticket = self.queue_up(patience, move |tx| tx.append(appended, &attached));
         (events, end, ticket)
     }
 
@@ -577,7 +564,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        drop(self.queue.take());
+        self.queue.end();
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
         }
@@ -615,11 +602,11 @@ fn write_loop(
     db: &Connection,
     place: &Place,
     (audit, end): ((u64, Digest), &AuditEnd),
-    jobs: &mpsc::Receiver<Queued>,
+    jobs: &Jobs,
     (mirror, observer): (&crate::mirror::Handle, &OnceLock<Observer>),
 ) {
     let mut ends = Ends::new(audit);
-    while let Some(mut batch) = next_batch(jobs) {
+    while let Some(mut batch) = jobs.0.take() {
         let committed = ends.audit;
         let told = observer.get().map(|_| Told::new());
         let outcome = commit_batch(db, place, (&mut ends, told), &mut batch);
@@ -649,25 +636,6 @@ fn write_loop(
             return;
         }
     }
-}
-
-/// Everything that is queued, once somebody waits for some of it; none when no more will come.
-fn next_batch(jobs: &mpsc::Receiver<Queued>) -> Option<Vec<Box<dyn Job>>> {
-    let (mut batch, mut hurry) = (Vec::new(), false);
-    while batch.len() < BATCH_MAX {
-        let next = if hurry { jobs.try_recv().ok() } else { jobs.recv().ok() };
-        match next {
-            Some(Queued::Work(work)) => {
-                hurry = true;
-                batch.push(work);
-            }
-            Some(Queued::Patient(work)) => batch.push(work),
-            // Without any, it was committed with something else before.
-            Some(Queued::Hurry) => hurry |= !batch.is_empty(),
-            None => break,
-        }
-    }
-    (!batch.is_empty()).then_some(batch)
 }
 
 /// Whether somebody else held the database for too long, or refused a row: neither says anything about the disk.

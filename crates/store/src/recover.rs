@@ -3,7 +3,7 @@
 //! heals silently: what cannot be explained freezes the run or is moved aside. Done twice, it writes nothing
 //! the second time.
 
-use crate::evidence::{SMALL_FILE_BYTES_MAX, difference, evidence_digest, files_in, quick_difference, read_manifest};
+use crate::evidence::{Written, difference, evidence_digest, files_in, quick_difference, read_manifest};
 use crate::evidence::{remove_tree, temporary_name, write_out};
 use crate::log::now;
 use crate::seal::{write_via, write_whole};
@@ -97,9 +97,9 @@ fn recover_run(store: &Store, reader: &Reader, slug: &str, sign: Sign<'_>, found
     }
     // A seal drops the copies of small files, and those may be the last good ones of what was lost.
     if open.run.status.is_terminal() && whole {
-        crate::seal(store, slug, sign)?;
+        return crate::seal(store, slug, sign);
     }
-    Ok(())
+    crate::draw(store, reader, slug)
 }
 
 /// What is missing or different of a run's recorded files. Asked before a result is accepted: a later agent, or
@@ -108,8 +108,11 @@ pub fn lost_evidence(reader: &Reader, slug: &str) -> Result<Vec<String>> {
     let dir = reader.layout().run(slug);
     let (mut lost, mut there) = (Vec::new(), BTreeMap::new());
     for (sub, listed) in reader.artifacts(slug)? {
-        let is_there = *there.entry(sub.clone()).or_insert_with(|| dir.join(&sub).exists());
-        if !is_there && listed.size <= SMALL_FILE_BYTES_MAX {
+        let written = match there.get(&sub) {
+            Some(written) => *written,
+            None => *there.entry(sub.clone()).or_insert(Written::of(&dir.join(&sub))?),
+        };
+        if written.lacks(&listed) {
             continue;
         }
         let wrong = quick_difference(&dir.join(&sub), &listed)?;

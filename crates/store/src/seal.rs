@@ -28,6 +28,7 @@ pub fn seal(store: &Store, slug: &str, sign: Sign<'_>) -> Result<()> {
     let dir = store.layout.run(slug);
     let reader = Reader::open(&store.layout)?;
     let ended = write_out_and_read(&reader, slug)?;
+    ended.draw(store, &reader)?;
     let (manifest, files) = bundle::write(&reader, slug, &ended)?;
     drop(ended);
     let (hashes, evidence) = write_manifest(&dir.join("manifest.json"), &manifest)?;

@@ -4,7 +4,8 @@
 
 use crate::damage::Chain;
 use crate::evidence::{
-    contrast, difference, evidence_digest, files_in, hashed, listed, read_bounded, read_manifest, what_is_wrong,
+    Written, contrast, difference, evidence_digest, files_in, hashed, listed, read_bounded, read_manifest,
+    what_is_wrong,
 };
 use crate::read::{AuditRow, EventRow as Row};
 use crate::seal::run_seal;
@@ -249,12 +250,19 @@ fn check_evidence(
     let mut problems = Vec::new();
     let mut files = 0;
     for (sub, evidence) in facts.iter().filter_map(Fact::evidence) {
-        let in_commit = match seal.is_none() && !dir.join(&sub).exists() {
-            true => committed.files_of(&sub)?.filter(|files| evidence_digest(files.iter()) == evidence),
-            false => None,
+        let written = if seal.is_some() { Written::All } else { Written::of(&dir.join(&sub))? };
+        let in_commit = match written {
+            Written::All => None,
+            _ => committed.files_of(&sub)?.filter(|files| evidence_digest(files.iter()) == evidence),
         };
         files += match in_commit {
-            Some(found) => found.len() as u64,
+            Some(found) => {
+                for file in found.iter().filter(|file| !written.lacks(file)) {
+                    let wrong = difference(&dir.join(&sub), file)?;
+                    problems.extend(wrong.map(|what| format!("{sub}/{} {what}", file.path)));
+                }
+                found.len() as u64
+            }
             None => check_dir(&dir.join(&sub), &sub, evidence, facts, &mut problems),
         };
     }

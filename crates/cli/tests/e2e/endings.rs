@@ -2,7 +2,7 @@
 //! that shows it; and `norma why`, which tells the same of any run.
 
 use crate::batches::{item, with_worker};
-use crate::environment::{Output, PATCH, TestEnvironment};
+use crate::environment::{Output, PATCH, TestEnvironment, eventually};
 use serde_json::{Value, json};
 
 /// A contract on one goal, carried out by the worker.
@@ -337,4 +337,18 @@ fn the_result_is_told_before_its_bundle_is_sealed_and_stays_if_that_fails() {
     env.norma(&["resume", "--all"]).success();
     env.norma(&["verify", "@last"]).success();
     assert!(run.path().join("manifest.json").is_file());
+}
+
+/// What the agent made takes a while to seal, so that the signal finds norma at it.
+#[test]
+fn a_signal_after_the_result_leaves_the_bundle_whole() {
+    let env = with_worker("head -c 50000000 /dev/urandom > large.bin");
+    env.write("items.json", &Value::from(vec![item("a", json!({}))]).to_string());
+    let running = env.spawn(&["batch", "items.json"]);
+    eventually("the result is told", || running.stdout().contains("landed main "));
+    running.signal("INT");
+    running.wait().success();
+    assert_eq!(env.last()["status"], "done");
+    assert!(env.run_dir().join("manifest.json").is_file());
+    env.norma(&["verify", "@last"]).success();
 }

@@ -386,7 +386,7 @@ impl Workers {
 
     /// Whoever has found something to do has somebody else look for more, if there may be more.
     fn bring_another(self: &Arc<Workers>, pool: &mut Pool) {
-        if !pool.live.iter().any(|live| live.shared.state().claims.has_room(live.jobs)) {
+        if !pool.live.iter().any(|live| live.shared.state().may_have_more(live.jobs)) {
             return;
         }
         let most = pool.live.iter().map(|live| live.jobs.max(live.workers)).max().unwrap_or(0);

@@ -122,8 +122,19 @@ impl Claims {
     }
 
     /// Whether somebody more may be at something, of a run that may have so many at once.
-    pub(crate) fn has_room(&self, jobs: usize) -> bool {
+    fn has_room(&self, jobs: usize) -> bool {
         self.taken.len() < jobs && !self.taken.contains(&Subject::Run)
+    }
+
+    /// Whether nobody is at this.
+    fn is_free(&self, due: &Due) -> bool {
+        match due {
+            Due::Turn(StepRef { item: Some(place), .. }) | Due::Item { item: place } => {
+                !self.taken.contains(&Subject::Item(*place))
+            }
+            Due::Nothing => false,
+            _ => true,
+        }
     }
 
     /// Lets go of what somebody was at.
@@ -132,6 +143,17 @@ impl Claims {
         if let Subject::Item(_) | Subject::Node(_) = subject {
             self.locks.remove(&subject);
         }
+    }
+}
+
+impl RunState {
+    /// Whether somebody more may find something to do about the run, or a time to wait for: being woken for nothing costs
+    /// them, and whoever wakes them, more than this look.
+    pub(crate) fn may_have_more(&self, jobs: usize) -> bool {
+        let RunState { run, claims, .. } = self;
+        let has_times =
+            || !claims.not_before.is_empty() || run.plan_deadline().is_some() || run.node_deadline().is_some();
+        claims.has_room(jobs) && (has_times() || run.due().any(|due| claims.is_free(&due)))
     }
 }
 
@@ -196,12 +218,10 @@ impl Asking<'_> {
                     Some(next) => return Ok(next),
                     None => continue,
                 },
-                Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) | Due::FollowUp { .. }
-                    if claims.taken.contains(&Subject::Notes) =>
-                {
-                    continue;
-                }
                 due @ (Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) | Due::FollowUp { .. }) => {
+                    if claims.taken.contains(&Subject::Notes) {
+                        continue;
+                    }
                     return Ok(Next::Do(Job::Note(due)));
                 }
                 Due::Turn(StepRef { item: Some(place), role, .. }) => (place, Some(role)),

@@ -75,6 +75,7 @@ impl Driver<'_, '_> {
         if matches!(self.run.status, Status::Paused | Status::Waiting) {
             self.shared.spare_dirs().clear()?;
             store::write_out(self.reader, &self.run.id.slug())?;
+            store::draw(self.store, self.reader, &self.run.id.slug())?;
         }
         done
     }

@@ -171,10 +171,7 @@ impl<'a> SharedRun<'a> {
         ticket.wait()?;
         // Whatever comes before these in the log is durable with them.
         let before: Vec<Pending> = self.held().extract_if(.., |held| held.first() < first).collect();
-        for Pending { events, .. } in before {
-            self.tell(events);
-        }
-        self.tell(events);
+        self.tell(before.into_iter().map(|held| held.events).chain([events]));
         Ok(())
     }
 
@@ -186,32 +183,42 @@ impl<'a> SharedRun<'a> {
     /// Has nobody hold anything any more: nothing follows at once that would share a commit with it.
     pub(crate) fn settle_held(&self) -> Result<()> {
         let held = std::mem::take(&mut *self.held());
-        for Pending { events, ticket } in held {
+        let mut told = Vec::new();
+        let settled = held.into_iter().try_for_each(|Pending { events, ticket }| {
             ticket.wait()?;
-            self.tell(events);
-        }
-        Ok(())
+            told.push(events);
+            Ok(())
+        });
+        self.tell(told);
+        settled
     }
 
     fn held(&self) -> MutexGuard<'_, Vec<Pending>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, events: Arc<[Event]>) {
-        let Some(first) = events.first().map(|event| event.seq) else { return };
+    /// Tells what is durable now, all that can be told as one: whoever watches is woken for each.
+    fn tell(&self, durable: impl IntoIterator<Item = Arc<[Event]>>) {
         let mut telling = self.telling();
-        telling.durable.insert(first, events);
-        loop {
-            let next = telling.settled.seq + 1;
-            let Some(due) = telling.durable.remove(&next) else { return };
-            // A copy is made only if somebody has kept the one before.
-            let settled = Arc::make_mut(&mut telling.settled);
-            for event in due.iter() {
-                settled.advance(event).expect("BUG: only what is legal is recorded");
-            }
-            let Telling { progress, settled, .. } = &mut *telling;
-            progress.recorded(settled, &due);
+        let durable = durable.into_iter().filter_map(|events| Some((events.first()?.seq, events)));
+        telling.durable.extend(durable);
+        let (mut due, mut next) = (Vec::new(), telling.settled.seq + 1);
+        while let Some(events) = telling.durable.remove(&next) {
+            next += events.len() as u64;
+            due.push(events);
         }
+        let due = match due.as_slice() {
+            [] => return,
+            [one] => one.clone(),
+            several => several.iter().flat_map(|events| events.iter().cloned()).collect(),
+        };
+        // A copy is made only if somebody has kept the one before.
+        let settled = Arc::make_mut(&mut telling.settled);
+        for event in due.iter() {
+            settled.advance(event).expect("BUG: only what is legal is recorded");
+        }
+        let Telling { progress, settled, .. } = &mut *telling;
+        progress.recorded(settled, &due);
     }
 
     /// Shows what an agent is in the middle of. It is not on record, and may never be.

@@ -101,11 +101,13 @@ pub(crate) fn carry_out(driver: &mut Driver<'_, '_>, step: StepRef, opened: Pend
 fn show_earlier(driver: &Driver<'_, '_>, spec: &TurnSpec) -> Result<()> {
     let (run_dir, slug) = (driver.run_dir(), driver.run.id.slug());
     for dir in &spec.look_back.dirs {
-        if run_dir.join(dir).exists() || driver.shared.unwritten().write(&run_dir, dir)? {
-            continue;
-        }
-        driver.shared.settle_held()?;
-        store::write_out_dir(driver.reader, &slug, dir)?;
+        driver.shared.unwritten().show(&run_dir, dir, || {
+            if run_dir.join(dir).exists() {
+                return Ok(());
+            }
+            driver.shared.settle_held()?;
+            Ok(store::write_out_dir(driver.reader, &slug, dir).map(drop)?)
+        })?;
     }
     Ok(())
 }

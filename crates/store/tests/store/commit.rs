@@ -5,7 +5,7 @@ use contract::{Audit, End, Fact, Reason, Status};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use store::{Attached, Error, KeptFile, Owner, OwnerLock, Reader, Store, Writing};
+use store::{Attached, Error, KeptFile, Owner, OwnerLock, Preparing, Reader, Store, Writing};
 
 fn canceled() -> Vec<Fact> {
     vec![Fact::RunCanceled(End { reason: Some(Reason::Canceled), message: "no more".into() })]
@@ -99,6 +99,47 @@ fn a_directory_that_is_written_later_is_in_the_commit_until_somebody_needs_it() 
     assert_eq!((std::fs::read(dir.join("plan.md")).unwrap(), plan()), (b"# Plan\n".to_vec(), b"# Plan\n".to_vec()));
     std::fs::write(dir.join("plan.md"), "# Another\n").unwrap();
     assert_eq!(store::lost_evidence(&reader, &slug).unwrap().len(), 1);
+}
+
+#[test]
+fn of_a_program_that_left_no_files_only_its_answer_is_shown_until_the_rest_is_written() {
+    let world = World::new();
+    let store = world.store();
+    let mut driving = Driving::start(&store, 1, None);
+    let step = driving.open_step();
+    let (slug, dir) = (driving.slug(), driving.dir().join("steps/001-plan"));
+    let mut evidence = Preparing::new(&dir);
+    for name in ["input.json", "logs/stdout.txt", "output.json"] {
+        evidence.write(name, name.as_bytes()).unwrap();
+    }
+    let prepared = driving.prepare_filled(step, evidence, Writing::Later);
+    let shown = store::shown(&prepared.files);
+    driving.record(prepared.facts, prepared.files);
+    store::write_dir(&dir, &shown).unwrap();
+    let names = || {
+        let mut names: Vec<_> =
+            std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(), ["output.json"]);
+    let reader = world.reader();
+    let lost = || store::lost_evidence(&reader, &slug).unwrap();
+    let is_verified = || store::verify(&reader, &slug, None, &open).unwrap().verified;
+    assert_eq!(reader.evidence(&slug, "steps/001-plan", "input.json").unwrap().unwrap(), b"input.json");
+    assert_eq!((lost(), is_verified()), (Vec::new(), true));
+    std::fs::write(dir.join("output.json"), "another").unwrap();
+    assert_eq!(lost(), ["steps/001-plan/output.json differs from what was recorded"]);
+    assert!(!is_verified());
+    std::fs::write(dir.join("output.json"), "output.json").unwrap();
+    // Beside anything else it is not taken for what norma has shown.
+    std::os::unix::fs::symlink("/var", dir.join("logs")).unwrap();
+    assert_eq!((lost().len(), is_verified()), (3, false));
+    assert_eq!(store::write_out(&reader, &slug).unwrap(), 0);
+    std::fs::remove_file(dir.join("logs")).unwrap();
+    assert_eq!(store::write_out(&reader, &slug).unwrap(), 1);
+    assert_eq!(names(), ["input.json", "logs", "manifest.json", "output.json"]);
+    assert_eq!((lost(), is_verified(), store::write_out(&reader, &slug).unwrap()), (Vec::new(), true, 0));
 }
 
 #[test]

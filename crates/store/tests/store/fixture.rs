@@ -373,7 +373,11 @@ impl<'a> Driving<'a> {
 
     /// The same, or in the commit alone.
     pub(crate) fn prepare_step_as(&self, step: StepRef, writing: Writing) -> Prepared {
-        let mut evidence = self.fill_step(step);
+        self.prepare_filled(step, self.fill_step(step), writing)
+    }
+
+    /// The same of a directory that was filled before.
+    pub(crate) fn prepare_filled(&self, step: StepRef, mut evidence: Preparing, writing: Writing) -> Prepared {
         let mut facts = vec![Fact::StepCommitted(StepCommitted {
             tree: step.item.map(|_| tree("tree-of-item")),
             until: None,

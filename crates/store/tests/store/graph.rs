@@ -1,7 +1,7 @@
 //! The graph of a run beside its log: what is read of it is what the log comes to, after every commit, after a restart,
 //! after `reindex`, and for runs that are older than graphs.
 
-use crate::fixture::{Driving, World, run_id};
+use crate::fixture::{Driving, World, run_id, sign};
 use contract::view::graph::{RunGraph, RunStatus};
 use contract::{ApprovalDecision, Event, Fact, RunId, SessionEvent};
 use store::Reader;
@@ -83,7 +83,7 @@ fn rows_are_written_with_each_fact_only_while_somebody_observes() {
 }
 
 #[test]
-fn deferred_rows_are_written_once_a_run_waits() {
+fn rows_that_nobody_observed_are_written_where_a_run_waits() {
     let world = World::new();
     let store = world.store();
     let mut driving = Driving::start_items(&store, 1, &["a", "b"]);
@@ -91,10 +91,35 @@ fn deferred_rows_are_written_once_a_run_waits() {
     assert!(rows().is_empty(), "nobody observes");
     let end = contract::End { reason: None, message: "a pause".into() };
     driving.record(vec![Fact::RunPaused(end)], vec![]);
+    store::draw(&store, &world.reader(), &driving.slug()).unwrap();
     let before = rows();
     assert_eq!(world.one::<i64>("SELECT count(*) FROM graph WHERE kind < 2"), 3, "the run and two items");
     store::reindex(&store).unwrap();
     assert_eq!(rows(), before);
+}
+
+#[test]
+fn rows_of_a_run_that_has_ended_are_written_when_it_is_sealed() {
+    for restarted in [false, true] {
+        let world = World::new();
+        let store = world.store();
+        let mut driving = Driving::start_items(&store, 1, &["a", "b"]);
+        let end = contract::End { reason: Some(contract::Reason::Canceled), message: "no more".into() };
+        driving.record(vec![Fact::RunCanceled(end)], vec![]);
+        let slug = driving.slug();
+        drop(driving);
+        let store = if restarted {
+            drop(store);
+            world.store()
+        } else {
+            store
+        };
+        let heads = || world.one::<i64>("SELECT count(*) FROM graph WHERE kind = 0");
+        assert_eq!(heads(), 0);
+        let before = require_same(&world, &slug);
+        store::seal(&store, &slug, &sign).unwrap();
+        assert_eq!((heads(), require_same(&world, &slug)), (1, before), "restarted: {restarted}");
+    }
 }
 
 #[test]
@@ -133,6 +158,7 @@ fn reindexing_makes_the_same_graphs() {
 fn a_run_from_before_there_were_graphs_has_one() {
     let world = World::new();
     let store = world.store();
+    store.observe(Box::new(|_, _| ()));
     let mut driving = Driving::start(&store, 1, None);
     driving.steps(2);
     let slug = driving.slug();
@@ -142,7 +168,7 @@ fn a_run_from_before_there_were_graphs_has_one() {
     driving.step();
     assert!(
         world.one::<i64>("SELECT count(*) FROM graph WHERE kind = 1") == 4,
-        "all of it is written with the next fact"
+        "all of it is written with the next fact that is observed"
     );
     require_same(&world, &slug);
 }

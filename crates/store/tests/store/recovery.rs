@@ -516,7 +516,7 @@ fn damage() -> impl Strategy<Value = Damage> {
 }
 
 impl Damage {
-    fn do_to(&self, dir: &std::path::Path) {
+    fn do_to(&self, dir: &Path) {
         let files: Vec<PathBuf> = snapshot(dir).into_keys().filter(|path| path.is_file()).collect();
         match self {
             Damage::Remove(file) => std::fs::remove_file(file.get(&files)).expect("the damage is done"),
