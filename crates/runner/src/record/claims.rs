@@ -218,12 +218,8 @@ impl Asking<'_> {
                     Some(next) => return Ok(next),
                     None => continue,
                 },
-                due @ (Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) | Due::FollowUp { .. }) => {
-                    if claims.taken.contains(&Subject::Notes) {
-                        continue;
-                    }
-                    return Ok(Next::Do(Job::Note(due)));
-                }
+                due if is_note(&due) && claims.taken.contains(&Subject::Notes) => continue,
+                due if is_note(&due) => return Ok(Next::Do(Job::Note(due))),
                 Due::Turn(StepRef { item: Some(place), role, .. }) => (place, Some(role)),
                 Due::Item { item } => (item, None),
                 Due::Nothing => break,
@@ -321,6 +317,11 @@ impl Asking<'_> {
         }
         Ok(true)
     }
+}
+
+/// Whether something is only put on record, or asked.
+fn is_note(due: &Due) -> bool {
+    matches!(due, Due::Advance(_) | Due::AskFor(_) | Due::Stall(_) | Due::FollowUp { .. })
 }
 
 /// The last thing to do about a run that is to stop, or that cannot continue.
