@@ -62,11 +62,11 @@ pub(crate) fn write(reader: &Reader, slug: &str, Ended { run, events }: &Ended) 
         let file = write_piece(&dir, &piece, &record.files)?;
         record.files.insert(piece.path, file);
     }
-    let mut files = record.files.clone();
-    files.extend(write_pieces(&dir, bundle::pieces(&record), &record.files)?);
+    let written = write_pieces(&dir, bundle::pieces(&record), &record.files)?;
+    record.files.extend(written);
     // The manifest is about files, and a large batch left much.
-    record.kept.clear();
-    Ok((bundle::manifest(&record, &files), files))
+    record.kept = BTreeMap::new();
+    Ok((bundle::manifest(&record), record.files))
 }
 
 fn surroundings(reader: &Reader, run: &Run) -> Surroundings {

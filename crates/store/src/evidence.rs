@@ -3,6 +3,7 @@
 //! the commit alone until its run is sealed or held ([`write_out`]). A [`Prepared`] directory must be handed to the log,
 //! which is what makes it part of the run.
 
+use crate::directories::{Share, Which};
 use crate::{Error, IoContext, Reader, Result, crash};
 use contract::hash::{DoubleHasher, Hasher};
 use contract::{Digest, Domain, Fact, Manifest, ManifestFile, Slug, Timestamp};
@@ -257,18 +258,19 @@ pub fn write_dir(target: &Path, files: &[StepFile]) -> Result<()> {
 /// Writes the directories of a run that are in the commit alone so far. Not synced: the commit has their bytes until the run
 /// is sealed. Answers how many there were.
 pub fn write_out(reader: &Reader, slug: &str) -> Result<u64> {
-    write_files(reader, slug, None)
+    write_out_some(reader, slug, Which::Share(Share::WHOLE))
 }
 
 /// The same for one directory, whatever else the run has: a long run is not read again for each.
 pub fn write_out_dir(reader: &Reader, slug: &str, dir: &str) -> Result<u64> {
-    write_files(reader, slug, Some(dir))
+    write_out_some(reader, slug, Which::Dir(dir))
 }
 
-fn write_files(reader: &Reader, slug: &str, only: Option<&str>) -> Result<u64> {
+/// The same for some of them.
+pub(crate) fn write_out_some(reader: &Reader, slug: &str, which: Which<'_>) -> Result<u64> {
     let run = reader.layout().run(slug);
     let (mut open, mut written) = (None::<WritingOut>, 0);
-    reader.small_files(slug, only, &mut |dir, path, bytes| {
+    reader.small_files(slug, which, &mut |dir, path, bytes| {
         if open.as_ref().is_none_or(|open| open.dir != dir) {
             written += open.take().map_or(Ok(0), WritingOut::finish)?;
             open = Some(WritingOut::new(dir, run.join(dir))?);

@@ -10,7 +10,7 @@ use crate::graph::Undrawn;
 use crate::mirror::Mirror;
 use crate::place::Place;
 use crate::queue::{Jobs, Patience, Queue};
-use crate::{AuditEnd, Error, Layout, Result, StepFile, approvals, copies, index, kept};
+use crate::{AuditEnd, Error, Layout, Result, approvals, directories, index, kept};
 use contract::{Audit, AuditLine, Digest, Event, EventLine, Fact, LINE_BYTES_MAX, LogName, RunId, Slug, Timestamp};
 use run::view::{Part, Projector};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -241,10 +241,7 @@ impl Tx<'_> {
             self.ends.graphs.expect_all(&slug);
         }
         self.ends.graphs.take(self.db, &slug, &appended.graph, self.told.is_some())?;
-        for (dir, file) in &attached.files {
-            insert_file(self.db, &slug, dir, file)?;
-        }
-        copies::insert(self.db, &slug, attached)?;
+        directories::insert(self.db, &slug, attached)?;
         kept::insert(self.db, &slug, attached)?;
         self.mirrored.push((slug, appended.text));
         if let Some(told) = &mut self.told {
@@ -294,21 +291,6 @@ impl Tx<'_> {
             ])?;
         Ok(())
     }
-}
-
-fn insert_file(db: &Connection, slug: &str, dir: &str, file: &StepFile) -> Result<()> {
-    db.prepare_cached(
-        "INSERT INTO artifacts (run_id, dir, path, size, blake3, sha256) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?
-    .execute(params![
-        slug,
-        dir,
-        file.listed.path,
-        file.listed.size as i64,
-        file.listed.blake3.to_string(),
-        file.listed.sha256.to_string(),
-    ])?;
-    Ok(())
 }
 
 /// An event whose bytes and hash are fixed. Whatever can be spelled out before the writer has its turn is: there

@@ -12,8 +12,8 @@ use contract::documents::role_binding::{
 };
 use contract::documents::task_contract;
 use contract::{
-    ApprovalState, ApprovalView, CONTRACT_FILE, Digest, Event, EventLine, Fact, LeftOutView, LogName, ManifestFile,
-    Role, RunId, RunView, SUBMITTED_FILE, Slug, Status, StepStatus, StepView, TaskStatus, TaskView, Verdict,
+    ApprovalState, ApprovalView, CONTRACT_FILE, Digest, Event, EventLine, Fact, LeftOutView, LogName, Role, RunId,
+    RunView, SUBMITTED_FILE, Slug, Status, StepStatus, StepView, TaskStatus, TaskView, Verdict,
 };
 use run::view::Projector;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -487,22 +487,6 @@ impl Reader {
         let mut statement = self.db.prepare(sql)?;
         let ids = statement.query_map([], |row| row.get(0))?;
         Ok(ids.collect::<rusqlite::Result<_>>()?)
-    }
-
-    /// The files on record of the directories of a run, in the order of their names.
-    pub(crate) fn artifacts(&self, slug: &str) -> Result<Vec<(String, ManifestFile)>> {
-        let sql = "SELECT dir, path, size, blake3, sha256 FROM artifacts WHERE run_id = ?1 ORDER BY dir, path";
-        let mut statement = self.db.prepare_cached(sql)?;
-        let rows = statement.query_map([slug], |row| {
-            let listed = ManifestFile {
-                path: row.get(1)?,
-                size: row.get::<_, i64>(2)? as u64,
-                blake3: parsed(row, 3)?,
-                sha256: parsed(row, 4)?,
-            };
-            Ok((row.get(0)?, listed))
-        })?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
 
     /// The bytes of a file of a run's evidence, if there is one of this name; they must be those on record. Until they are

@@ -2,9 +2,10 @@
 //! brought to disk, and a signature over manifest, files and log is put beside it; then the copies of small files, and the files elsewhere that its facts rely on, leave the database. After
 //! the seal nothing in the directory changes.
 
-use crate::evidence::{sync_dir, sync_dirs, temporary_name, write_out};
+use crate::directories::{Share, Which};
+use crate::evidence::{sync_dir, sync_dirs, temporary_name, write_out_some};
 use crate::log::now;
-use crate::{IoContext, Reader, Result, Store, bundle, copies, crash, kept};
+use crate::{IoContext, Reader, Result, Store, bundle, crash, directories, kept};
 use contract::attestation::predicate::RunSeal;
 use contract::bundle::SEAL;
 use contract::documents::RunManifest;
@@ -18,6 +19,9 @@ use std::path::Path;
 /// even if it has to wait for what others have written meanwhile.
 const SYNCED_EACH_MAX: usize = 128;
 
+/// How many threads write out what is in commits alone.
+const WRITERS: u32 = 2;
+
 /// Makes the envelope of a statement. Who holds the key is not the store's business.
 pub type Sign<'a> = &'a dyn Fn(&Statement) -> Vec<u8>;
 
@@ -27,8 +31,7 @@ pub fn seal(store: &Store, slug: &str, sign: Sign<'_>) -> Result<()> {
     store.sync_mirror(slug)?;
     let dir = store.layout.run(slug);
     let reader = Reader::open(&store.layout)?;
-    let ended = write_out_and_read(&reader, slug)?;
-    ended.draw(store, &reader)?;
+    let ended = write_out_and_draw(store, &reader, slug)?;
     let (manifest, files) = bundle::write(&reader, slug, &ended)?;
     drop(ended);
     let (hashes, evidence) = write_manifest(&dir.join("manifest.json"), &manifest)?;
@@ -40,10 +43,10 @@ pub fn seal(store: &Store, slug: &str, sign: Sign<'_>) -> Result<()> {
     crash::point("seal.after_sync");
     drop((manifest, files));
     let run_id = slug.parse::<Slug>()?;
-    let rest = copies::drop_most(store, &reader, run_id)?;
+    let rest = directories::drop_most(store, &reader, run_id)?;
     store
         .submit(move |tx| {
-            copies::drop_from(tx.db, &run_id, &rest)?;
+            directories::drop_from(tx.db, &run_id, &rest)?;
             kept::drop_all(tx.db, &run_id)?;
             tx.audit(&Audit::RunSealed { run_id, evidence }, now())
         })
@@ -52,13 +55,20 @@ pub fn seal(store: &Store, slug: &str, sign: Sign<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Writes out what is in commits alone, and reads the log meanwhile: of a large batch there are thousands of both.
-fn write_out_and_read(reader: &Reader, slug: &str) -> Result<bundle::Ended> {
+/// Writes out what is in commits alone, and reads the log and draws its graph meanwhile: of a large batch there are thousands
+/// of files and rows, and making a file keeps a processor busy.
+fn write_out_and_draw(store: &Store, reader: &Reader, slug: &str) -> Result<bundle::Ended> {
     let layout = reader.layout();
     std::thread::scope(|scope| {
-        let written = scope.spawn(|| write_out(&Reader::open(layout)?, slug));
-        let ended = bundle::Ended::read(reader, slug);
-        written.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let written = Share::all(WRITERS).map(|share| {
+            let write = move || write_out_some(&Reader::open(layout)?, slug, Which::Share(share));
+            scope.spawn(write)
+        });
+        let written: Vec<_> = written.collect();
+        let ended = bundle::Ended::read(reader, slug).and_then(|ended| ended.draw(store, reader).map(|()| ended));
+        for writer in written {
+            writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
         ended
     })
 }

@@ -3,6 +3,7 @@
 //! state directory's own log must know the run with the same head, and so must the signature that sealed it.
 
 use crate::damage::Chain;
+use crate::directories::{Share, Which};
 use crate::evidence::{
     Written, contrast, difference, evidence_digest, files_in, hashed, listed, read_bounded, read_manifest,
     what_is_wrong,
@@ -299,7 +300,7 @@ impl Committed<'_> {
     fn files_of(&mut self, dir: &str) -> Result<Option<&Vec<ManifestFile>>> {
         if self.dirs.is_none() {
             let mut dirs: BTreeMap<String, Vec<ManifestFile>> = BTreeMap::new();
-            self.reader.small_files(self.slug, None, &mut |dir, path, bytes| {
+            self.reader.small_files(self.slug, Which::Share(Share::WHOLE), &mut |dir, path, bytes| {
                 dirs.entry(dir.to_owned()).or_default().push(listed(path, bytes));
                 Ok(())
             })?;

@@ -125,7 +125,7 @@ fn a_run_that_was_removed_is_missed() {
     let slug = env.last()["run_id"].as_str().unwrap().to_owned();
     env.norma(&["run", "1", "--new"]).success();
     env.norma(&["verify", "--all"]).success();
-    let tables = ["events", "steps", "artifacts", "kv_run", "items", "approvals", "runs"];
+    let tables = ["events", "steps", "directories", "kv_run", "items", "approvals", "runs"];
     tamper(&env, &tables.map(|table| format!("DELETE FROM {table} WHERE run_id = '{slug}';")).concat());
     std::fs::remove_dir_all(env.root.join(".norma/runs").join(&slug)).unwrap();
     env.norma(&["verify", "@last"]).success();

@@ -8,15 +8,14 @@ use contract::documents::run_manifest::{
     Integrity, ManifestModel, ManifestRepo, ManifestRunner, ManifestTask, Trace, Versions,
 };
 use contract::documents::{AgentRole, ArtifactRef, RunManifest, Sha256};
-use contract::{AgentType, ManifestFile, Status};
-use std::collections::BTreeMap;
+use contract::{AgentType, Status};
 
 /// The version of the documents that norma writes.
 const DOCUMENTS: &str = "v1";
 
-/// The manifest of a run whose directory has these files.
-pub fn manifest(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> RunManifest {
-    let (run, started) = (record.run, &record.run.started);
+/// The manifest of a run, once all files of its directory are on its record.
+pub fn manifest(record: &Record<'_>) -> RunManifest {
+    let (run, started, files) = (record.run, &record.run.started, &record.files);
     let codex = record.spoken.iter().filter(|conversation| conversation.kind == AgentType::Codex);
     let failed = (run.status != Status::Succeeded).then(|| reason(record));
     RunManifest {
@@ -48,7 +47,7 @@ pub fn manifest(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> 
         },
         model: model(record),
         role_binding_summary: role_binding(record),
-        tasks: tasks(record, files),
+        tasks: tasks(record),
         artifacts: files.iter().map(|(path, file)| reference(name_of(path), path, file)).collect(),
         evidence_hashes: files.iter().map(|(path, file)| (path.clone(), Sha256(file.sha256))).collect(),
         integrity: Some(Integrity {
@@ -88,8 +87,8 @@ fn reason(record: &Record<'_>) -> String {
     }
 }
 
-fn tasks(record: &Record<'_>, files: &BTreeMap<String, ManifestFile>) -> Vec<ManifestTask> {
-    let find = |name: &str, path: String| files.get(&path).map(|file| reference(name, &path, file));
+fn tasks(record: &Record<'_>) -> Vec<ManifestTask> {
+    let find = |name: &str, path: String| record.files.get(&path).map(|file| reference(name, &path, file));
     let mut tasks = Vec::new();
     for (place, state) in (0..).zip(record.run.items().iter()) {
         let id = &state.item.id;

@@ -147,7 +147,7 @@ impl<'f> Ranking<'f> {
         subjects.iter().flatten().for_each(|word| *common.entry(word).or_default() += 1);
         let rare = |word: &String| {
             let seen = common.get(word.as_str()).copied().unwrap_or_default();
-            ((history.len() + 1) as f64 / (1 + seen) as f64).ln_1p()
+            libm::log1p((history.len() + 1) as f64 / (1 + seen) as f64)
         };
         let whole: f64 = said.iter().map(rare).sum();
         let alike = |subject: &Vec<String>| {
@@ -278,13 +278,13 @@ impl Name {
 
 /// How much less something counts that is so many commits old.
 fn halved(age: f64, half_life: f64) -> f64 {
-    0.5_f64.powf(age / half_life)
+    libm::exp2(-age / half_life)
 }
 
 /// How much it says that this many of all files have something: 1 for none of them, next to nothing for all.
 fn telling(have: usize, all: usize) -> f64 {
     let all = all as f64;
-    (all / (1 + have) as f64).ln_1p() / all.ln_1p()
+    libm::log1p(all / (1 + have) as f64) / libm::log1p(all)
 }
 
 /// The name of a file without its endings and without what says that it is a test.

@@ -224,13 +224,14 @@ impl Ended {
 
     /// The manifest over everything.
     fn manifest(&self) -> Value {
-        serde_json::to_value(manifest(&self.record(), &self.all_files())).expect("a document")
+        serde_json::to_value(manifest(&self.whole_record())).expect("a document")
     }
 
-    fn all_files(&self) -> BTreeMap<String, ManifestFile> {
-        let mut files = self.files.clone();
-        files.extend(self.pieces().iter().map(|piece| file(&piece.path)));
-        files
+    /// The record with the files of the bundle on it.
+    fn whole_record(&self) -> Record<'_> {
+        let mut record = self.record();
+        record.files.extend(self.pieces().iter().map(|piece| file(&piece.path)));
+        record
     }
 }
 
@@ -579,9 +580,9 @@ fn the_manifest_shows_what_a_task_contract_bound_its_role_to_and_whose_word_coun
         "rollback": {"strategy": "worktree_drop", "baseline_ref": "HEAD"},
         "evidence_links": [], "log_refs": {"run_id": "", "paths": {}}, "mcp_tool_set": ["codex"],
     });
-    let mut record = ended.record();
+    let mut record = ended.whole_record();
     record.given = Some(serde_json::from_value(given).unwrap());
-    let manifest = serde_json::to_value(manifest(&record, &ended.all_files())).unwrap();
+    let manifest = serde_json::to_value(manifest(&record)).unwrap();
     check("run_manifest.v1.json", &manifest);
     let summary = &manifest["role_binding_summary"];
     assert_eq!(summary["execution_authority"], "task_contract");

@@ -230,8 +230,9 @@ fn a_step_its_events_and_its_run_change_in_one_transaction() {
         )
     };
     let before = state();
-    // The last file is refused, after the step, its events and its run were written.
-    let twice: Vec<_> = prepared.files.iter().chain(prepared.files.last()).cloned().collect();
+    // A directory that is on record already is refused, after the step, its events and its run were written.
+    let again = ("steps/001-plan".to_owned(), prepared.files[0].1.clone());
+    let twice: Vec<_> = prepared.files.iter().cloned().chain([again]).collect();
     let mut log = driving.log.clone();
     assert!(matches!(store.append(&mut log, prepared.facts.clone(), twice), Err(Error::Commit(_))));
     assert_eq!(log.seq, driving.log.seq);

@@ -72,7 +72,8 @@ fn recorded(layout: &Layout, slug: &str) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let rows = statement.query_map([slug], |row| row.get::<_, String>(0)).unwrap();
         rows.map(|row| PathBuf::from(row.unwrap())).collect()
     };
-    let is_committed = "size <= 65536 AND (run_id, dir) IN (SELECT run_id, dir FROM copies)";
+    let is_committed =
+        "size <= 65536 AND (run_id, dir) IN (SELECT run_id, dir FROM directories JOIN copies USING (id))";
     (files(is_committed), files(&format!("NOT ({is_committed})")))
 }
 
