@@ -104,6 +104,61 @@ pub enum Part {
     EdgeGone(String),
 }
 
+/// What a part is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum PartKind {
+    /// The run itself.
+    Head,
+    /// A node.
+    Node,
+    /// An edge.
+    Edge,
+    /// An artifact.
+    Artifact,
+    /// A question to a person.
+    Asked,
+}
+
+impl Part {
+    /// What it says of the run, if it is a part of the graph that this told.
+    fn told(body: StreamBody) -> Option<Part> {
+        Some(match body {
+            StreamBody::EdgeCreated { edge } => Part::Edge(edge),
+            StreamBody::EdgeDeleted { edge_id } => Part::EdgeGone(edge_id),
+            StreamBody::NodeDeleted { node_id } => Part::NodeGone(node_id),
+            StreamBody::ArtifactCreated { artifact, .. } => Part::Artifact(Box::new(artifact)),
+            StreamBody::ApprovalRequested(asked) => Part::Asked(Box::new(asked)),
+            StreamBody::ApprovalResolved { approval_id, .. } => Part::Settled(approval_id),
+            _ => return None,
+        })
+    }
+
+    /// What it is of, and which one. The run itself has no name.
+    pub fn key(&self) -> (PartKind, &str) {
+        match self {
+            Part::Head(_) => (PartKind::Head, ""),
+            Part::Node(node) => (PartKind::Node, &node.id),
+            Part::Edge(edge) => (PartKind::Edge, &edge.id),
+            Part::Artifact(artifact) => (PartKind::Artifact, &artifact.id),
+            Part::Asked(asked) => (PartKind::Asked, &asked.approval_id),
+            Part::Settled(id) => (PartKind::Asked, id),
+            Part::NodeGone(id) => (PartKind::Node, id),
+            Part::EdgeGone(id) => (PartKind::Edge, id),
+        }
+    }
+
+    /// Whether it says that there is no such part any more.
+    fn is_gone(&self) -> bool {
+        matches!(self, Part::Settled(_) | Part::NodeGone(_) | Part::EdgeGone(_))
+    }
+
+    /// Whether it is on record at once, whoever looks: what people are asked is looked up by itself, and what is removed is gone.
+    pub fn is_urgent(&self) -> bool {
+        self.is_gone() || self.key().0 == PartKind::Asked
+    }
+}
+
 impl Projector {
     /// Before the first fact of a run. `root` is the repository as an absolute path, and empty if the paths of artifacts are
     /// to stay relative to it.
@@ -164,20 +219,16 @@ impl Projector {
         self.nodes.iter().filter(|state| !state.removed)
     }
 
+    /// What this fact changes of the graph at once, whoever looks; the rest can be found again in the log.
+    pub fn tell_urgent(&mut self, event: &Event) -> Vec<Part> {
+        let told = self.tell(event).into_iter().filter_map(Part::told).filter(Part::is_urgent).collect();
+        self.touched.clear();
+        told
+    }
+
     /// What was just told has changed of the graph, each part once as it is now; always with the run itself.
     pub fn parts(&mut self, told: Vec<StreamBody>) -> Vec<Part> {
-        let mut parts = Vec::new();
-        for body in told {
-            match body {
-                StreamBody::EdgeCreated { edge } => parts.push(Part::Edge(edge)),
-                StreamBody::EdgeDeleted { edge_id } => parts.push(Part::EdgeGone(edge_id)),
-                StreamBody::NodeDeleted { node_id } => parts.push(Part::NodeGone(node_id)),
-                StreamBody::ArtifactCreated { artifact, .. } => parts.push(Part::Artifact(Box::new(artifact))),
-                StreamBody::ApprovalRequested(asked) => parts.push(Part::Asked(Box::new(asked))),
-                StreamBody::ApprovalResolved { approval_id, .. } => parts.push(Part::Settled(approval_id)),
-                _ => {}
-            }
-        }
+        let mut parts: Vec<Part> = told.into_iter().filter_map(Part::told).collect();
         let touched = std::mem::take(&mut self.touched);
         let nodes = touched.into_iter().filter_map(|place| self.nodes.get(place)).filter(|state| !state.removed);
         parts.extend(nodes.map(|state| Part::Node(SharedNode(Arc::clone(state)))));
@@ -189,25 +240,18 @@ impl Projector {
 /// All parts of the graph of a run, from its whole log.
 pub fn parts<'e>(id: RunId, root: &str, events: impl IntoIterator<Item = &'e Event>) -> Vec<Part> {
     let mut projector = Projector::new(id, root);
-    let (mut edges, mut artifacts, mut asked) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let mut parts: Vec<Part> = Vec::new();
     for event in events {
-        for body in projector.tell(event) {
-            match body {
-                StreamBody::EdgeCreated { edge } => drop(edges.insert(edge.id.clone(), edge)),
-                StreamBody::EdgeDeleted { edge_id } => drop(edges.remove(&edge_id)),
-                StreamBody::ArtifactCreated { artifact, .. } => drop(artifacts.insert(artifact.id.clone(), artifact)),
-                StreamBody::ApprovalRequested(wait) => drop(asked.insert(wait.approval_id.clone(), wait)),
-                StreamBody::ApprovalResolved { approval_id, .. } => drop(asked.remove(&approval_id)),
-                _ => {}
-            }
-        }
+        parts.extend(projector.tell(event).into_iter().filter_map(Part::told));
     }
-    let head = projector.head.clone().map(Part::Head);
-    let nodes = projector.states().map(|state| Part::Node(SharedNode(Arc::clone(state))));
-    let edges = edges.into_values().map(Part::Edge);
-    let artifacts = artifacts.into_values().map(|it| Part::Artifact(Box::new(it)));
-    let asked = asked.into_values().map(|it| Part::Asked(Box::new(it)));
-    head.into_iter().chain(nodes).chain(edges).chain(artifacts).chain(asked).collect()
+    // What was said last of each counts. A large batch has hundreds of thousands, so they are not held twice.
+    parts.reverse();
+    parts.sort_by(|one, other| one.key().cmp(&other.key()));
+    parts.dedup_by(|earlier, last| earlier.key() == last.key());
+    parts.retain(|part| !part.is_gone());
+    parts.extend(projector.states().map(|state| Part::Node(SharedNode(Arc::clone(state)))));
+    parts.extend(projector.head.clone().map(Part::Head));
+    parts
 }
 
 /// The run as a graph, from its whole log; none if that is empty.

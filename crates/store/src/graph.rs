@@ -11,17 +11,17 @@ use crate::log::Tx;
 use crate::{Reader, Result, Store};
 use contract::view::graph::{Approval, Artifact, GraphLayout, RunGraph};
 use contract::{Event, RunId, Slug};
-use run::view::{Part, Projector};
+use run::view::{Part, PartKind, Projector};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use std::collections::HashSet;
 
 /// The kinds of rows, in the order in which a graph has them.
-const HEAD: u8 = 0;
-const NODE: u8 = 1;
-const EDGE: u8 = 2;
-const ARTIFACT: u8 = 3;
-const ASKED: u8 = 4;
+const HEAD: u8 = PartKind::Head as u8;
+const NODE: u8 = PartKind::Node as u8;
+const EDGE: u8 = PartKind::Edge as u8;
+const ARTIFACT: u8 = PartKind::Artifact as u8;
+const ASKED: u8 = PartKind::Asked as u8;
 
 /// How much of a run's graph a list shows: of a run that has more, nodes, edges and artifacts are left out of the list.
 const LISTED_BYTES_MAX: usize = 64 << 10;
@@ -37,20 +37,6 @@ struct GraphRow {
     kind: u8,
     id: String,
     json: Option<String>,
-}
-
-/// Which row a part is.
-fn key(part: &Part) -> (u8, &str) {
-    match part {
-        Part::Head(_) => (HEAD, ""),
-        Part::Node(node) => (NODE, &node.id),
-        Part::Edge(edge) => (EDGE, &edge.id),
-        Part::Artifact(artifact) => (ARTIFACT, &artifact.id),
-        Part::Asked(asked) => (ASKED, &asked.approval_id),
-        Part::Settled(id) => (ASKED, id),
-        Part::NodeGone(id) => (NODE, id),
-        Part::EdgeGone(id) => (EDGE, id),
-    }
 }
 
 /// What the row of a part says; none if there is to be no such row.
@@ -102,10 +88,7 @@ impl Undrawn {
         if self.headless.insert(*slug) {
             delete(db, slug, HEAD, "")?;
         }
-        // What people are asked is looked up by itself, and what is removed is gone at once.
-        let is_awaited =
-            |part: &&Part| !matches!(part, Part::Head(_) | Part::Node(_) | Part::Edge(_) | Part::Artifact(_));
-        parts.iter().filter(is_awaited).try_for_each(|part| write(db, slug, part))
+        parts.iter().filter(|part| part.is_urgent()).try_for_each(|part| write(db, slug, part))
     }
 
     /// Nobody knows what the rows of these runs lack, since a commit failed.
@@ -140,8 +123,8 @@ pub(crate) fn write_rows(store: &Store, run: RunId, events: &[Event]) -> Result<
     let (slug, length) = (run.slug(), events.len() as u64);
     let mut parts = run::view::parts(run, "", events);
     // What is asked is always there. The row for the run comes last: with it the others count.
-    parts.retain(|part| key(part).0 != ASKED);
-    parts.sort_by(|one, other| key(other).cmp(&key(one)));
+    parts.retain(|part| part.key().0 != PartKind::Asked);
+    parts.sort_unstable_by(|one, other| other.key().cmp(&one.key()));
     let pieces = parts.chunks(ROWS_AT_ONCE);
     let last = pieces.len();
     for (number, piece) in (1..).zip(pieces) {
@@ -174,8 +157,8 @@ fn write(db: &Connection, slug: &str, part: &Part) -> Result<()> {
 
 impl GraphRow {
     fn of(part: &Part) -> GraphRow {
-        let (kind, id) = key(part);
-        GraphRow { kind, id: id.to_owned(), json: text(part) }
+        let (kind, id) = part.key();
+        GraphRow { kind: kind as u8, id: id.to_owned(), json: text(part) }
     }
 
     fn write(&self, db: &Connection, slug: &str) -> Result<()> {

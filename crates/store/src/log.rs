@@ -240,7 +240,7 @@ impl Tx<'_> {
         if !appended.drawn {
             self.ends.graphs.expect_all(&slug);
         }
-        self.ends.graphs.take(self.db, &slug, &appended.graph, self.told.is_some())?;
+        self.ends.graphs.take(self.db, &slug, &appended.graph, appended.observed)?;
         directories::insert(self.db, &slug, attached)?;
         kept::insert(self.db, &slug, attached)?;
         self.mirrored.push((slug, appended.text));
@@ -319,8 +319,9 @@ struct Appended {
     lines: Vec<Prepared>,
     /// The lines as the mirror has them.
     text: String,
-    /// What it changes of the run's graph.
+    /// What it changes of the run's graph: all of it if somebody observed when it was made, and else what is urgent.
     graph: Vec<Part>,
+    observed: bool,
 }
 
 impl Appended {
@@ -363,10 +364,11 @@ impl RunLog {
     }
 
     /// The lines of facts, and the log's end after them.
-    fn prepare(&self, facts: Vec<Fact>, ts: Timestamp) -> (Appended, RunLog) {
+    fn prepare(&self, facts: Vec<Fact>, ts: Timestamp, observed: bool) -> (Appended, RunLog) {
         let (LogName { run, task }, slug) = (self.name.clone(), self.name.run.slug());
         let mut prev = self.head;
-        let (mut items, mut graph, mut told) = (self.items.clone(), self.graph.clone(), Vec::new());
+        let (mut items, mut graph) = (self.items.clone(), self.graph.clone());
+        let (mut told, mut parts) = (Vec::new(), Vec::new());
         let (mut lines, mut text) = (Vec::with_capacity(facts.len()), String::new());
         for (seq, fact) in (self.seq + 1..).zip(facts) {
             let id = contract::id::uuid_v7(ts.unix_ms(), random10());
@@ -385,7 +387,10 @@ impl RunLog {
             let place = start..text.len();
             text.push('\n');
             let event = Event { seq, ts, fact };
-            told.extend(graph.tell(&event));
+            match observed {
+                true => told.extend(graph.tell(&event)),
+                false => parts.extend(graph.tell_urgent(&event)),
+            }
             lines.push(Prepared {
                 event,
                 ts: ts.to_string(),
@@ -398,9 +403,11 @@ impl RunLog {
             });
         }
         let seq = self.seq + lines.len() as u64;
-        let parts = graph.parts(told);
+        if observed {
+            parts = graph.parts(told);
+        }
         let end = RunLog { name: self.name.clone(), seq, head: prev, items, graph, drawn: true };
-        (Appended { run, slug, task, seq: self.seq, drawn: self.drawn, lines, text, graph: parts }, end)
+        (Appended { run, slug, task, seq: self.seq, drawn: self.drawn, lines, text, graph: parts, observed }, end)
     }
 }
 
@@ -506,7 +513,7 @@ impl Store {
         facts: Vec<Fact>,
         attached: Attached,
     ) -> (Vec<Event>, RunLog, Ticket<()>) {
-        let (appended, end) = log.prepare(facts, now());
+        let (appended, end) = log.prepare(facts, now(), self.observer.get().is_some());
         let events: Vec<Event> = appended.lines.iter().map(|line| line.event.clone()).collect();
         let ticket = self.queue_up(patience, move |tx| tx.append(appended, &attached));
         (events, end, ticket)
