@@ -201,6 +201,8 @@ impl Workers {
         }
         let (watched, tools) = (feed.watch(), Mutex::default());
         let live = LiveRun { slug, sender, context, policies, jobs, workers, consent, feed, control, shared, tools };
+        // What it took to start a run, a large one above all, is not needed to carry it out.
+        sandbox::give_memory_back();
         let mut pool = self.lock();
         pool.live.push_back(Arc::new(live));
         if pool.idle == 0 {

@@ -52,6 +52,8 @@ impl Driver<'_, '_> {
         self.record(facts, Vec::new())?;
         crash::point("end.after_commit");
         self.world.release(&self.run)?;
+        // What carried it out is not needed to seal it.
+        sandbox::give_memory_back();
         let keys = self.world.keys();
         Ok(store::seal(self.store, &self.run.id.slug(), &|said| keys.sign(said))?)
     }
