@@ -133,9 +133,16 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Has a run started or gone on with, and watches it until it has ended or nobody works on it any more. Whoever prints how
-    /// it ended then waits for its bundle ([`Session::print`]).
+    /// Has a run started or continued, and watches it until nobody works on it any more: its evidence is on the disk.
     pub(crate) fn carry_out(&mut self, start: &Start) -> Outcome<RunView> {
+        let view = self.carry_out_to_result(start)?;
+        self.sealed()?;
+        Ok(view)
+    }
+
+    /// The same until it is on record how the run ended, for whoever prints that and then waits for its bundle
+    /// ([`Session::print`]).
+    pub(crate) fn carry_out_to_result(&mut self, start: &Start) -> Outcome<RunView> {
         self.sealed()?;
         if self.leaves() {
             let sender = Sender { attended: false, ..self.here.sender() };
@@ -224,7 +231,7 @@ impl<'a> Session<'a> {
     }
 
     /// Waits until the bundle of the run that was watched is sealed. Where its owner dies first, the next one seals it.
-    pub(crate) fn sealed(&self) -> Outcome<()> {
+    fn sealed(&self) -> Outcome<()> {
         let Some(mut follower) = self.sealing.take() else { return Ok(()) };
         let outcome = loop {
             match follower.wait()? {
@@ -309,6 +316,8 @@ impl<'a> Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
+        // Where its result could not be printed, this is no run of another terminal either.
+        let _ = self.sealed();
         self.stay();
     }
 }

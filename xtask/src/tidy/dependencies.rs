@@ -41,7 +41,7 @@ const CLOSED: [(&str, &[&str], &str); 4] = [
         ],
         "it is data: no I/O, no clock",
     ),
-    ("run", &["serde", "serde_json"], "it decides: no I/O, clock, randomness, async or logging"),
+    ("run", &["libm", "serde", "serde_json"], "it decides: no I/O, clock, randomness, async or logging"),
     (
         "session",
         &["agent-client-protocol-schema", "base64ct", "serde", "serde_json", "thiserror"],

@@ -339,10 +339,11 @@ fn the_result_is_told_before_its_bundle_is_sealed_and_stays_if_that_fails() {
     assert!(run.path().join("manifest.json").is_file());
 }
 
-/// What the agent made takes a while to seal, so that the signal finds norma at it.
+/// The agent leaves so many files beside its change that writing them out takes a while, and the signal finds norma at it.
 #[test]
 fn a_signal_after_the_result_leaves_the_bundle_whole() {
-    let env = with_worker("head -c 50000000 /dev/urandom > large.bin");
+    let leave_files = "i=0; while [ $i -lt 5000 ]; do echo $i > \"$NORMA_STEP_DIR/$i.txt\"; i=$((i+1)); done";
+    let env = with_worker(&format!("{leave_files}; echo hi > a.txt"));
     env.write("items.json", &Value::from(vec![item("a", json!({}))]).to_string());
     let running = env.spawn(&["batch", "items.json"]);
     eventually("the result is told", || running.stdout().contains("landed main "));
