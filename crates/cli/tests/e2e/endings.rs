@@ -349,7 +349,7 @@ fn a_signal_after_the_result_leaves_the_bundle_whole() {
     eventually("the result is told", || running.stdout().contains("landed main "));
     running.signal("INT");
     running.wait().success();
-    assert_eq!(env.last()["status"], "done");
+    assert_eq!(env.last()["status"], "succeeded");
     assert!(env.run_dir().join("manifest.json").is_file());
     env.norma(&["verify", "@last"]).success();
 }
