@@ -18,7 +18,7 @@ mod transcript;
 mod words;
 
 pub use manifest::manifest;
-pub use record::{Kept, Record, Surroundings};
+pub use record::{Kept, LogSummary, Record, Surroundings};
 pub use spoken::{conversations, said};
 pub use tests_run::Tests;
 pub use transcript::{Part, Transcript, transcript};

@@ -237,21 +237,48 @@ impl Projector {
     }
 }
 
-/// All parts of the graph of a run, from its whole log.
-pub fn parts<'e>(id: RunId, root: &str, events: impl IntoIterator<Item = &'e Event>) -> Vec<Part> {
-    let mut projector = Projector::new(id, root);
-    let mut parts: Vec<Part> = Vec::new();
-    for event in events {
-        parts.extend(projector.tell(event).into_iter().filter_map(Part::told));
+/// All parts of the graph of a run, gathered from its whole log event by event.
+#[derive(Debug)]
+pub struct Drawing {
+    projector: Projector,
+    told: Vec<Part>,
+    events: u64,
+}
+
+impl Drawing {
+    /// Of a log whose events are to come; `root` as in [`Projector::new`].
+    pub fn new(id: RunId, root: &str) -> Drawing {
+        Drawing { projector: Projector::new(id, root), told: Vec::new(), events: 0 }
     }
-    // What was said last of each counts. A large batch has hundreds of thousands, so they are not held twice.
-    parts.reverse();
-    parts.sort_by(|one, other| one.key().cmp(&other.key()));
-    parts.dedup_by(|earlier, last| earlier.key() == last.key());
-    parts.retain(|part| !part.is_gone());
-    parts.extend(projector.states().map(|state| Part::Node(SharedNode(Arc::clone(state)))));
-    parts.extend(projector.head.clone().map(Part::Head));
-    parts
+
+    /// The next event.
+    pub fn take(&mut self, event: &Event) {
+        self.told.extend(self.projector.tell(event).into_iter().filter_map(Part::told));
+        self.events += 1;
+    }
+
+    /// Whose graph it is.
+    pub fn run(&self) -> RunId {
+        self.projector.id
+    }
+
+    /// How many events there were.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The parts, each once.
+    pub fn parts(self) -> Vec<Part> {
+        let Drawing { projector, told: mut parts, .. } = self;
+        // What was said last of each counts. A large batch has hundreds of thousands, so they are not held twice.
+        parts.reverse();
+        parts.sort_by(|one, other| one.key().cmp(&other.key()));
+        parts.dedup_by(|earlier, last| earlier.key() == last.key());
+        parts.retain(|part| !part.is_gone());
+        parts.extend(projector.states().map(|state| Part::Node(SharedNode(Arc::clone(state)))));
+        parts.extend(projector.head.clone().map(Part::Head));
+        parts
+    }
 }
 
 /// The run as a graph, from its whole log; none if that is empty.

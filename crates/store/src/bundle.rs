@@ -2,10 +2,12 @@
 //! written into its directory, and all of them are listed. None of them is synced here: whoever seals does that once.
 
 use crate::evidence::{hash_while_writing, hashed, what_is_wrong};
+use crate::read::no_events;
 use crate::{Error, IoContext, Reader, Result, Store, graph};
 use contract::documents::{Kind, RunManifest, TaskContract, kind_of, task_contract};
-use contract::{Backend, COMPILED_CONTRACT_FILE, CONTRACT_FILE, Event, ItemEnded, ManifestFile, SUBMITTED_FILE};
-use run::bundle::{self, Content, DIRECTORIES, Kept, Part, Piece, Record, Surroundings, Tests, Transcript};
+use contract::{Backend, COMPILED_CONTRACT_FILE, CONTRACT_FILE, ItemEnded, ManifestFile, SUBMITTED_FILE};
+use run::bundle::{self, Content, DIRECTORIES, Kept, LogSummary, Part, Piece, Record, Surroundings, Tests, Transcript};
+use run::view::Drawing;
 use run::{ItemState, Run};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -29,30 +31,38 @@ const PIECES_WAITING_MAX: usize = 32;
 /// A run that has ended, as its log has it.
 pub(crate) struct Ended {
     run: Run,
-    events: Vec<Event>,
+    log: LogSummary,
 }
 
 impl Ended {
-    pub(crate) fn read(reader: &Reader, slug: &str) -> Result<Ended> {
-        let (id, events) = reader.events(slug)?;
+    /// Reads a log, and writes the rows of the run's graph if there are none: all in one go, since a log may be long.
+    pub(crate) fn read_and_draw(store: &Store, reader: &Reader, slug: &str) -> Result<Ended> {
         let illegal = |why: run::Illegal| Error::Damaged { log: slug.to_owned(), why: why.to_string() };
-        Ok(Ended { run: Run::fold(id, &events).map_err(illegal)?, events })
-    }
-
-    /// Writes the rows of its graph, if it has none.
-    pub(crate) fn draw(&self, store: &Store, reader: &Reader) -> Result<()> {
-        let is_drawn = graph::is_there(&reader.db, &self.run.id.slug())?;
-        if is_drawn { Ok(()) } else { graph::write_rows(store, self.run.id, &self.events) }
+        let (mut run, mut log, mut drawing) = (None::<Run>, LogSummary::default(), None);
+        let is_drawn = graph::is_there(&reader.db, slug)?;
+        reader.each_event(slug, |id, event| {
+            match &mut run {
+                Some(run) => run.advance(&event).map_err(illegal)?,
+                None => run = Some(Run::start(id, &event).map_err(illegal)?),
+            }
+            if !is_drawn {
+                drawing.get_or_insert_with(|| Drawing::new(id, "")).take(&event);
+            }
+            log.take(event);
+            Ok(())
+        })?;
+        drawing.map_or(Ok(()), |drawing| graph::write_rows(store, drawing))?;
+        Ok(Ended { run: run.ok_or_else(|| no_events(slug))?, log })
     }
 }
 
 /// Writes what of the bundle is not there yet. Answers the manifest and what it lists; both are the same however often
 /// this is done.
-pub(crate) fn write(reader: &Reader, slug: &str, Ended { run, events }: &Ended) -> Result<(RunManifest, Files)> {
+pub(crate) fn write(reader: &Reader, slug: &str, Ended { run, log }: Ended) -> Result<(RunManifest, Files)> {
     let dir = reader.layout().run(slug);
     let recorded = recorded(reader, slug, &dir)?;
-    let kept = kept(run, &dir, &recorded)?;
-    let mut record = Record::new(run, events, recorded, kept, surroundings(reader, run));
+    let kept = kept(&run, &dir, &recorded)?;
+    let mut record = Record::new(&run, log, recorded, kept, surroundings(reader, &run));
     record.given = given(&dir, &record.files)?;
     for name in DIRECTORIES {
         let path = dir.join(name);

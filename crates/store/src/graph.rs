@@ -8,10 +8,11 @@
 
 use crate::db::each_event;
 use crate::log::Tx;
+use crate::read::no_events;
 use crate::{Reader, Result, Store};
 use contract::view::graph::{Approval, Artifact, GraphLayout, RunGraph};
 use contract::{Event, RunId, Slug};
-use run::view::{Part, PartKind, Projector};
+use run::view::{Drawing, Part, PartKind, Projector};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -114,14 +115,18 @@ pub fn draw(store: &Store, reader: &Reader, slug: &str) -> Result<()> {
     if is_there(&reader.db, slug)? {
         return Ok(());
     }
-    let (run, events) = reader.events(slug)?;
-    write_rows(store, run, &events)
+    let mut drawing = None;
+    reader.each_event(slug, |run, event| {
+        drawing.get_or_insert_with(|| Drawing::new(run, "")).take(&event);
+        Ok(())
+    })?;
+    write_rows(store, drawing.ok_or_else(|| no_events(slug))?)
 }
 
 /// Writes all rows of a run piece by piece.
-pub(crate) fn write_rows(store: &Store, run: RunId, events: &[Event]) -> Result<()> {
-    let (slug, length) = (run.slug(), events.len() as u64);
-    let mut parts = run::view::parts(run, "", events);
+pub(crate) fn write_rows(store: &Store, drawing: Drawing) -> Result<()> {
+    let (slug, length) = (drawing.run().slug(), drawing.events());
+    let mut parts = drawing.parts();
     // What is asked is always there. The row for the run comes last: with it the others count.
     parts.retain(|part| part.key().0 != PartKind::Asked);
     parts.sort_unstable_by(|one, other| other.key().cmp(&one.key()));
@@ -171,21 +176,21 @@ impl GraphRow {
 
 /// Writes all rows of a run's graph, from its log.
 pub(crate) fn write_all(db: &Connection, slug: &str) -> Result<()> {
-    let (mut run, mut events) = (None, Vec::new());
-    each_event(db, slug, |id, event| {
-        run = Some(id);
-        events.push(event);
+    let mut drawing = None;
+    each_event(db, slug, |run, event| {
+        drawing.get_or_insert_with(|| Drawing::new(run, "")).take(&event);
         Ok(())
     })?;
     db.prepare_cached("DELETE FROM graph WHERE run_id = ?1")?.execute([slug])?;
-    let parts = run.map(|run| run::view::parts(run, "", &events)).unwrap_or_default();
+    let parts = drawing.map(Drawing::parts).unwrap_or_default();
     parts.iter().try_for_each(|part| write(db, slug, part))
 }
 
 /// All rows of a run's graph in their order, from its whole log.
 fn rows(run: RunId, events: &[Event]) -> Vec<GraphRow> {
-    let parts = run::view::parts(run, "", events);
-    let mut rows: Vec<GraphRow> = parts.iter().map(GraphRow::of).collect();
+    let mut drawing = Drawing::new(run, "");
+    events.iter().for_each(|event| drawing.take(event));
+    let mut rows: Vec<GraphRow> = drawing.parts().iter().map(GraphRow::of).collect();
     rows.sort_by(|one, other| (one.kind, &one.id).cmp(&(other.kind, &other.id)));
     rows
 }

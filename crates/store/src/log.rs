@@ -113,7 +113,7 @@ impl From<Failed> for Error {
 pub type Observer = Box<dyn Fn(RunId, &[Event]) + Send + Sync>;
 
 /// Events of runs, in the order in which they were appended.
-type Told = Vec<(RunId, Vec<Event>)>;
+type Told = Vec<(RunId, Arc<[Event]>)>;
 
 /// Work that was submitted, and whoever waits for it.
 pub(crate) trait Job: Send {
@@ -209,8 +209,8 @@ impl Tx<'_> {
         }
         let Appended { run, slug, seq, .. } = appended;
         appended.require_readable()?;
-        for line in &appended.lines {
-            approvals::require_usable(self, &slug, &line.event.fact, line.event.ts)?;
+        for event in appended.events.iter() {
+            approvals::require_usable(self, &slug, &event.fact, event.ts)?;
         }
         self.expect_length(run, &slug, seq)?;
         let end = seq + appended.lines.len() as u64;
@@ -225,16 +225,16 @@ impl Tx<'_> {
 
     fn write(&mut self, appended: Appended, attached: &Attached) -> Result<()> {
         let Appended { run, slug, task, .. } = appended;
-        for line in &appended.lines {
-            index::fact(self.db, &run, &line.event)?;
-            self.insert(&slug, line, &appended.text)?;
-            if let Fact::ApprovalUsed { approval, .. } = &line.event.fact {
+        for (event, line) in appended.events.iter().zip(&appended.lines) {
+            index::fact(self.db, &run, event)?;
+            self.insert(&slug, (event.seq, line), &appended.text)?;
+            if let Fact::ApprovalUsed { approval, .. } = &event.fact {
                 let used = Audit::ApprovalUsed { id: *approval, run_id: slug };
-                self.audit(&used, line.event.ts)?;
+                self.audit(&used, event.ts)?;
             }
-            if let Some((status, reason)) = line.event.fact.run_state() {
-                let (run_id, task_id, seq, head) = (slug, task, line.event.seq, line.hash);
-                self.audit(&Audit::RunState { run_id, task_id, status, reason, seq, head }, line.event.ts)?;
+            if let Some((status, reason)) = event.fact.run_state() {
+                let (run_id, task_id, seq, head) = (slug, task, event.seq, line.hash);
+                self.audit(&Audit::RunState { run_id, task_id, status, reason, seq, head }, event.ts)?;
             }
         }
         if !appended.drawn {
@@ -245,7 +245,7 @@ impl Tx<'_> {
         kept::insert(self.db, &slug, attached)?;
         self.mirrored.push((slug, appended.text));
         if let Some(told) = &mut self.told {
-            told.push((run, appended.lines.into_iter().map(|line| line.event).collect()));
+            told.push((run, appended.events));
         }
         Ok(())
     }
@@ -273,7 +273,7 @@ impl Tx<'_> {
         Ok(last.query_row([slug], |row| row.get::<_, i64>(0))? as u64)
     }
 
-    fn insert(&self, slug: &str, line: &Prepared, text: &str) -> Result<()> {
+    fn insert(&self, slug: &str, (seq, line): (u64, &Prepared), text: &str) -> Result<()> {
         self.db
             .prepare_cached(
                 "INSERT INTO events (run_id, seq, ts, type, message, data_json, line, hash)
@@ -281,7 +281,7 @@ impl Tx<'_> {
             )?
             .execute(params![
                 slug,
-                line.event.seq as i64,
+                seq as i64,
                 line.ts,
                 line.kind,
                 line.message,
@@ -293,10 +293,9 @@ impl Tx<'_> {
     }
 }
 
-/// An event whose bytes and hash are fixed. Whatever can be spelled out before the writer has its turn is: there
-/// are many submitters and one writer.
+/// What a row says of an event whose bytes and hash are fixed. Whatever can be spelled out before the writer has its turn
+/// is: there are many submitters and one writer.
 struct Prepared {
-    event: Event,
     ts: String,
     kind: String,
     message: String,
@@ -316,6 +315,8 @@ struct Appended {
     seq: u64,
     /// Whether the graph of that log is drawn: see [`RunLog`].
     drawn: bool,
+    /// Held once, however many count on them.
+    events: Arc<[Event]>,
     lines: Vec<Prepared>,
     /// The lines as the mirror has them.
     text: String,
@@ -327,10 +328,10 @@ struct Appended {
 impl Appended {
     /// A line that no reader would accept must not get into a log that nobody can shorten.
     fn require_readable(&self) -> Result<()> {
-        match self.lines.iter().find(|line| line.text.len() > LINE_BYTES_MAX) {
+        match self.events.iter().zip(&self.lines).find(|(_, line)| line.text.len() > LINE_BYTES_MAX) {
             None => Ok(()),
-            Some(line) => {
-                let (slug, seq, kind, bytes) = (self.slug, line.event.seq, &line.kind, line.text.len());
+            Some((event, line)) => {
+                let (slug, seq, kind, bytes) = (self.slug, event.seq, &line.kind, line.text.len());
                 let why = format!("event {seq} ({kind}) of {slug} has {bytes} bytes, more than {LINE_BYTES_MAX}");
                 Err(Error::Refused(why))
             }
@@ -369,7 +370,8 @@ impl RunLog {
         let mut prev = self.head;
         let (mut items, mut graph) = (self.items.clone(), self.graph.clone());
         let (mut told, mut parts) = (Vec::new(), Vec::new());
-        let (mut lines, mut text) = (Vec::with_capacity(facts.len()), String::new());
+        let (mut events, mut lines) = (Vec::with_capacity(facts.len()), Vec::with_capacity(facts.len()));
+        let mut text = String::new();
         for (seq, fact) in (self.seq + 1..).zip(facts) {
             let id = contract::id::uuid_v7(ts.unix_ms(), random10());
             let mut line = EventLine::new(&self.name, id, seq, prev, ts, &fact);
@@ -391,8 +393,8 @@ impl RunLog {
                 true => told.extend(graph.tell(&event)),
                 false => parts.extend(graph.tell_urgent(&event)),
             }
+            events.push(event);
             lines.push(Prepared {
-                event,
                 ts: ts.to_string(),
                 kind: line.kind,
                 message: line.message,
@@ -407,7 +409,8 @@ impl RunLog {
             parts = graph.parts(told);
         }
         let end = RunLog { name: self.name.clone(), seq, head: prev, items, graph, drawn: true };
-        (Appended { run, slug, task, seq: self.seq, drawn: self.drawn, lines, text, graph: parts, observed }, end)
+        let (events, seq, drawn) = (events.into(), self.seq, self.drawn);
+        (Appended { run, slug, task, seq, drawn, events, lines, text, graph: parts, observed }, end)
     }
 }
 
@@ -478,7 +481,7 @@ impl Store {
     }
 
     /// Appends facts, and what belongs to them, to a run's log; durable when this returns.
-    pub fn append(&self, log: &mut RunLog, facts: Vec<Fact>, attached: impl Into<Attached>) -> Result<Vec<Event>> {
+    pub fn append(&self, log: &mut RunLog, facts: Vec<Fact>, attached: impl Into<Attached>) -> Result<Arc<[Event]>> {
         let (events, end, ticket) = self.submit_append(log, facts, attached);
         ticket.wait()?;
         *log = end;
@@ -492,7 +495,7 @@ impl Store {
         log: &RunLog,
         facts: Vec<Fact>,
         attached: impl Into<Attached>,
-    ) -> (Vec<Event>, RunLog, Ticket<()>) {
+    ) -> (Arc<[Event]>, RunLog, Ticket<()>) {
         self.append_as(Patience::None, log, facts, attached.into())
     }
 
@@ -502,7 +505,7 @@ impl Store {
         log: &RunLog,
         facts: Vec<Fact>,
         attached: impl Into<Attached>,
-    ) -> (Vec<Event>, RunLog, Ticket<()>) {
+    ) -> (Arc<[Event]>, RunLog, Ticket<()>) {
         self.append_as(Patience::Some, log, facts, attached.into())
     }
 
@@ -512,9 +515,9 @@ impl Store {
         log: &RunLog,
         facts: Vec<Fact>,
         attached: Attached,
-    ) -> (Vec<Event>, RunLog, Ticket<()>) {
+    ) -> (Arc<[Event]>, RunLog, Ticket<()>) {
         let (appended, end) = log.prepare(facts, now(), self.observer.get().is_some());
-        let events: Vec<Event> = appended.lines.iter().map(|line| line.event.clone()).collect();
+        let events = appended.events.clone();
         let ticket = self.queue_up(patience, move |tx| tx.append(appended, &attached));
         (events, end, ticket)
     }

@@ -314,15 +314,9 @@ impl Reader {
         Ok((log.name.run, events, log))
     }
 
-    /// The events of a run's log. Its chain must hold.
-    pub(crate) fn events(&self, slug: &str) -> Result<(RunId, Vec<Event>)> {
-        let (mut run, mut events) = (None, Vec::new());
-        self.each_line(slug, |line, event, _| {
-            run = Some(line.run_uuid);
-            events.push(event);
-            Ok(())
-        })?;
-        run.map(|run| (run, events)).ok_or_else(|| no_events(slug))
+    /// Hands over the events of a run's log, so that a long one is never in memory as a whole. Its chain must hold.
+    pub(crate) fn each_event(&self, slug: &str, mut each: impl FnMut(RunId, Event) -> Result<()>) -> Result<()> {
+        self.each_line(slug, |line, event, _| each(line.run_uuid, event))
     }
 
     /// The same event by event, so that a long log is never in memory as a whole; answers its end.
@@ -804,6 +798,6 @@ fn task_row(row: &Row<'_>) -> RowView<TaskView> {
     Ok(build())
 }
 
-fn no_events(slug: &str) -> Error {
+pub(crate) fn no_events(slug: &str) -> Error {
     Error::Damaged { log: slug.to_owned(), why: "there are no events".to_owned() }
 }

@@ -135,8 +135,8 @@ impl Recovering<'_> {
     }
 
     fn append_with(&mut self, facts: Vec<Fact>, files: Vec<(String, StepFile)>) -> Result<()> {
-        for event in self.store.append(&mut self.log, facts, files)? {
-            self.run.apply(&event).expect("BUG: recovery records only what fits");
+        for event in self.store.append(&mut self.log, facts, files)?.iter() {
+            self.run.apply(event).expect("BUG: recovery records only what fits");
         }
         Ok(())
     }

@@ -32,8 +32,7 @@ pub fn seal(store: &Store, slug: &str, sign: Sign<'_>) -> Result<()> {
     let dir = store.layout.run(slug);
     let reader = Reader::open(&store.layout)?;
     let ended = write_out_and_draw(store, &reader, slug)?;
-    let (manifest, files) = bundle::write(&reader, slug, &ended)?;
-    drop(ended);
+    let (manifest, files) = bundle::write(&reader, slug, ended)?;
     let (hashes, evidence) = write_manifest(&dir.join("manifest.json"), &manifest)?;
     let sealed = run_seal(&reader, slug, files.values())?.statement_of_hashed(&hashes);
     write_whole(&dir.join(SEAL), &sign(&sealed))?;
@@ -65,7 +64,7 @@ fn write_out_and_draw(store: &Store, reader: &Reader, slug: &str) -> Result<bund
             scope.spawn(write)
         });
         let written: Vec<_> = written.collect();
-        let ended = bundle::Ended::read(reader, slug).and_then(|ended| ended.draw(store, reader).map(|()| ended));
+        let ended = bundle::Ended::read_and_draw(store, reader, slug);
         for writer in written {
             writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }

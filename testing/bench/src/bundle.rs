@@ -178,8 +178,8 @@ fn record(
     facts: Vec<Fact>,
     files: Vec<(String, store::StepFile)>,
 ) -> Result<()> {
-    for event in store.append(log, facts, files)? {
-        run.apply(&event).map_err(|illegal| illegal.to_string())?;
+    for event in store.append(log, facts, files)?.iter() {
+        run.apply(event).map_err(|illegal| illegal.to_string())?;
     }
     Ok(())
 }

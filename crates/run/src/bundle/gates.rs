@@ -5,7 +5,7 @@ use crate::bounded;
 use contract::documents::GateVerdict;
 use contract::documents::task_result::ResultGates;
 use contract::work::Gate;
-use contract::{Fact, Item, ItemEnded};
+use contract::{Item, ItemEnded};
 
 /// What changed is what may change.
 const DIFF: [Gate; 2] = [Gate::Scope, Gate::Merged];
@@ -28,11 +28,7 @@ pub(super) fn of_items(items: &[(&Item, Option<&ItemEnded>)]) -> ResultGates {
 
 /// Of a run without items: what became of its last change.
 pub(super) fn of_changes(record: &Record<'_>) -> ResultGates {
-    let judged = record.events.iter().rev().find_map(|event| match &event.fact {
-        Fact::PatchApplied(_) => Some(Vec::new()),
-        Fact::ChangeDropped(dropped) => Some(dropped.findings.clone()),
-        _ => None,
-    });
+    let judged = record.log.last_findings.clone();
     let last = verdict(judged.unwrap_or_else(|| vec!["no change was proposed".to_owned()]));
     ResultGates {
         diff_gate: last.clone(),

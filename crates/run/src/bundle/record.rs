@@ -1,7 +1,7 @@
 //! What a bundle is made from: the run, its events, and what is on record of its files.
 
 use super::Tests;
-use super::spoken::{self, Conversation};
+use super::spoken::{Conversation, Turns};
 use contract::documents::{ArtifactRef, ReviewAnswer, Sha256, TaskContract};
 use contract::{CommitId, Event, Fact, GraphFact, IntentFact, ItemEnded, ManifestFile, Receipt, Role, Timestamp};
 use serde_json::Value;
@@ -14,8 +14,8 @@ use crate::Run;
 pub struct Record<'a> {
     /// The run.
     pub run: &'a Run,
-    /// Its log.
-    pub events: &'a [Event],
+    /// What its log says besides.
+    pub(super) log: LogSummary,
     /// The files that are there, by their path below the run's directory.
     pub files: BTreeMap<String, ManifestFile>,
     /// What the items that ended have left, by their place.
@@ -26,7 +26,19 @@ pub struct Record<'a> {
     pub given: Option<TaskContract>,
     /// What was said with agents.
     pub(super) spoken: Vec<Conversation>,
+}
+
+/// What the log of a run says besides the run that it leads to, taken event by event: a long log need not be in memory.
+#[derive(Debug, Default)]
+pub struct LogSummary {
+    since: Option<Timestamp>,
+    last: Option<Event>,
+    /// Where the run's line ends.
+    head: Option<CommitId>,
     times: BTreeMap<u32, Times>,
+    turns: Turns,
+    /// What was found in the change of a loop that was judged last.
+    pub(super) last_findings: Option<Vec<String>>,
 }
 
 /// What an item that ended has left beside the log.
@@ -70,29 +82,28 @@ impl<'a> Record<'a> {
     /// A record of a run.
     pub fn new(
         run: &'a Run,
-        events: &'a [Event],
+        mut log: LogSummary,
         files: BTreeMap<String, ManifestFile>,
         kept: BTreeMap<u32, Kept>,
         surroundings: Surroundings,
     ) -> Record<'a> {
-        let times = times(events, run.started.head().commit);
-        let spoken = spoken::of(run, events, &files);
-        Record { run, events, files, kept, surroundings, given: None, spoken, times }
+        let spoken = std::mem::take(&mut log.turns).conversations(run, &files);
+        Record { run, log, files, kept, surroundings, given: None, spoken }
     }
 
     /// When the run began.
     pub(super) fn since(&self) -> Timestamp {
-        self.events.first().map(|event| event.ts).unwrap_or_default()
+        self.log.since.unwrap_or_default()
     }
 
     /// When it ended.
     pub(super) fn until(&self) -> Timestamp {
-        self.events.last().map(|event| event.ts).unwrap_or_default()
+        self.log.last.as_ref().map(|event| event.ts).unwrap_or_default()
     }
 
     /// The last word of its log.
     pub(super) fn message(&self) -> String {
-        self.events.last().map(|event| event.fact.message()).unwrap_or_default()
+        self.log.last.as_ref().map(|event| event.fact.message()).unwrap_or_default()
     }
 
     /// What ties its documents together for tracing tools.
@@ -117,17 +128,17 @@ impl<'a> Record<'a> {
 
     /// When an item ended; the end of the run if it did not.
     pub(super) fn ended_at(&self, place: u32) -> Timestamp {
-        self.times.get(&place).and_then(|times| times.ended).unwrap_or_else(|| self.until())
+        self.log.times.get(&place).and_then(|times| times.ended).unwrap_or_else(|| self.until())
     }
 
     /// When what an item's agent left could be judged.
     pub(super) fn worked_at(&self, place: u32) -> Option<Timestamp> {
-        self.times.get(&place)?.worked
+        self.log.times.get(&place)?.worked
     }
 
     /// When the last review of an item was on record.
     pub(super) fn reviewed_at(&self, place: u32) -> Option<Timestamp> {
-        self.times.get(&place)?.reviewed
+        self.log.times.get(&place)?.reviewed
     }
 
     /// Everything that reviewers found in an item's change, as its file has it; none where nobody looked at it.
@@ -148,7 +159,7 @@ impl<'a> Record<'a> {
 
     /// The commit that an item landed on.
     pub(super) fn before(&self, place: u32) -> Option<CommitId> {
-        self.times.get(&place)?.before
+        self.log.times.get(&place)?.before
     }
 
     /// What was said with the agent of an item.
@@ -184,36 +195,36 @@ pub(super) fn reference(name: &str, path: &str, file: &ManifestFile) -> Artifact
     }
 }
 
-fn times(events: &[Event], base: CommitId) -> BTreeMap<u32, Times> {
-    let mut times: BTreeMap<u32, Times> = BTreeMap::new();
-    let mut head = base;
-    for event in events {
+impl LogSummary {
+    /// The next event of the log.
+    pub fn take(&mut self, event: Event) {
+        let at = Some(event.ts);
+        self.since = self.since.or(at);
+        self.turns.take(&event.fact);
         match &event.fact {
-            Fact::StepCommitted(done) if done.step.role == Role::Reviewer => {
-                if let Some(place) = done.step.item {
-                    times.entry(place).or_default().reviewed = Some(event.ts);
-                }
-            }
+            Fact::RunStarted(started) => self.head = Some(started.head().commit),
             Fact::StepCommitted(done) => {
-                if let Some(place) = done.step.item {
-                    times.entry(place).or_default().worked = Some(event.ts);
+                if let Some(times) = done.step.item.map(|place| self.of(place)) {
+                    let is_review = done.step.role == Role::Reviewer;
+                    *(if is_review { &mut times.reviewed } else { &mut times.worked }) = at;
                 }
             }
-            Fact::Graph(GraphFact::ChangeProposed(proposed)) => {
-                times.entry(proposed.added.index).or_default().worked = Some(event.ts);
-            }
-            Fact::Intent(IntentFact::PatchProposed(proposed)) => {
-                times.entry(proposed.added.index).or_default().worked = Some(event.ts);
-            }
+            Fact::Graph(GraphFact::ChangeProposed(proposed)) => self.of(proposed.added.index).worked = at,
+            Fact::Intent(IntentFact::PatchProposed(proposed)) => self.of(proposed.added.index).worked = at,
             Fact::ItemEnded(ended) => {
-                let of = times.entry(ended.item).or_default();
-                of.ended = Some(event.ts);
-                if let Some(commit) = ended.commit {
-                    of.before = Some(std::mem::replace(&mut head, commit));
+                self.of(ended.item).ended = at;
+                if ended.commit.is_some() {
+                    self.of(ended.item).before = std::mem::replace(&mut self.head, ended.commit);
                 }
             }
+            Fact::PatchApplied(_) => self.last_findings = Some(Vec::new()),
+            Fact::ChangeDropped(dropped) => self.last_findings = Some(dropped.findings.clone()),
             _ => {}
         }
+        self.last = Some(event);
     }
-    times
+
+    fn of(&mut self, place: u32) -> &mut Times {
+        self.times.entry(place).or_default()
+    }
 }

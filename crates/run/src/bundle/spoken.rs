@@ -7,8 +7,9 @@ use super::transcript::Part;
 use super::{Content, Piece};
 use crate::Run;
 use contract::documents::ArtifactRef;
-use contract::{AgentType, Event, Fact, GraphFact, ManifestFile, SessionEvent, StepCommitted, StepRef, Usage};
+use contract::{AgentType, Fact, GraphFact, ManifestFile, SessionEvent, StepCommitted, StepRef, Usage};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// All turns that one kind of agent took for one task.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,38 +39,69 @@ struct Opened {
     agent: Option<String>,
 }
 
-/// The conversations of a run, in the order of their first turns.
-pub(super) fn of(run: &Run, events: &[Event], files: &BTreeMap<String, ManifestFile>) -> Vec<Conversation> {
-    let (mut all, mut opened): (Vec<Conversation>, BTreeMap<u32, Opened>) = (Vec::new(), BTreeMap::new());
-    // Who took the turns of a node may have changed since.
-    let mut workers: BTreeMap<u32, &str> = BTreeMap::new();
-    for event in events {
-        match &event.fact {
-            Fact::AgentEvent { step, event } => note(opened.entry(step.index).or_default(), event),
-            Fact::StepCommitted(done) if files.contains_key(&events_of(&done.dir)) => {
-                let opened = opened.remove(&done.step.index).unwrap_or_default();
-                let worker = done.step.node.and_then(|node| workers.get(&node).copied());
-                add(&mut all, kind_of(run, done.step, worker), done, opened);
+/// What a log says of the turns of agents, taken fact by fact.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    over: Vec<Over>,
+    /// What agents said in turns that are not over.
+    opened: BTreeMap<u32, Opened>,
+    /// Who takes the turns of a node may change.
+    workers: BTreeMap<u32, Arc<str>>,
+}
+
+/// A turn that is over.
+#[derive(Debug)]
+struct Over {
+    step: StepRef,
+    /// Who took it, of a node.
+    worker: Option<Arc<str>>,
+    turn: Turn,
+}
+
+impl Turns {
+    pub(super) fn take(&mut self, fact: &Fact) {
+        match fact {
+            Fact::AgentEvent { step, event } => note(&mut self.opened, step.index, event),
+            Fact::StepCommitted(done) => self.close(done),
+            Fact::Graph(GraphFact::NodeAdded(added)) => {
+                self.workers.insert(added.node, added.terms.worker.as_str().into());
             }
-            Fact::Graph(GraphFact::NodeAdded(added)) => drop(workers.insert(added.node, &added.terms.worker)),
-            Fact::Graph(GraphFact::NodeChanged(changed)) => drop(workers.insert(changed.node, &changed.new.worker)),
+            Fact::Graph(GraphFact::NodeChanged(changed)) => {
+                self.workers.insert(changed.node, changed.new.worker.as_str().into());
+            }
             _ => {}
         }
     }
-    all
+
+    fn close(&mut self, done: &StepCommitted) {
+        let opened = self.opened.remove(&done.step.index).unwrap_or_default();
+        let worker = done.step.node.and_then(|node| self.workers.get(&node).cloned());
+        let turn = Turn { dir: done.dir.clone(), opened, usage: done.usage };
+        self.over.push(Over { step: done.step, worker, turn });
+    }
+
+    /// The conversations of a run, in the order of their first turns.
+    pub(super) fn conversations(self, run: &Run, files: &BTreeMap<String, ManifestFile>) -> Vec<Conversation> {
+        let mut all = Vec::new();
+        for Over { step, worker, turn } in self.over {
+            if files.contains_key(&events_of(&turn.dir)) {
+                add(&mut all, kind_of(run, step, worker.as_deref()), step, turn);
+            }
+        }
+        all
+    }
 }
 
-fn note(opened: &mut Opened, event: &SessionEvent) {
+fn note(opened: &mut BTreeMap<u32, Opened>, step: u32, event: &SessionEvent) {
     if let SessionEvent::Session { id, model, agent } = event {
+        let opened = opened.entry(step).or_default();
         opened.session = Some(id.clone());
         opened.model = model.clone().or_else(|| opened.model.take());
         opened.agent = agent.clone().or_else(|| opened.agent.take());
     }
 }
 
-fn add(all: &mut Vec<Conversation>, kind: AgentType, done: &StepCommitted, opened: Opened) {
-    let StepRef { item: place, node, .. } = done.step;
-    let turn = Turn { dir: done.dir.clone(), opened, usage: done.usage };
+fn add(all: &mut Vec<Conversation>, kind: AgentType, StepRef { item: place, node, .. }: StepRef, turn: Turn) {
     match all.iter_mut().rev().find(|it| (it.kind, it.place, it.node) == (kind, place, node)) {
         Some(conversation) => conversation.turns.push(turn),
         None => all.push(Conversation { kind, place, node, turns: vec![turn] }),

@@ -10,7 +10,7 @@ use contract::{
     ReceiptRef, SessionEvent, Status, Timestamp, TurnEnd, Verdict, Workflow,
 };
 use run::Due;
-use run::bundle::{Content, Kept, Part, Piece, Record, Surroundings, Tests, conversations, manifest, pieces};
+use run::bundle::{Content, Kept, LogSummary, Part, Piece, Record, Surroundings, Tests, conversations, manifest, pieces};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -206,7 +206,9 @@ impl Ended {
             workspace: ".norma/worktrees/x".into(),
             platform: "linux-x86_64".into(),
         };
-        Record::new(&self.history.run, &self.history.events, self.files.clone(), self.kept.clone(), surroundings)
+        let mut log = LogSummary::default();
+        self.history.events.iter().for_each(|event| log.take(event.clone()));
+        Record::new(&self.history.run, log, self.files.clone(), self.kept.clone(), surroundings)
     }
 
     fn pieces(&self) -> Vec<Piece> {

@@ -17,6 +17,7 @@ use run::Run;
 use run::gate::command::{Decision, Origin, decide, split};
 use run::workflow::intent::{COMPILE, PATCH, Stage, State};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The item that a patch becomes.
 const ITEM: &str = "patch";
@@ -46,7 +47,7 @@ pub(super) fn plan(driver: &mut Driver<'_, '_>) -> Result<()> {
 struct Compiled {
     answer: CompileAnswer,
     /// The run that compiled it.
-    source: Run,
+    source: Arc<Run>,
     /// The turn that did; none where it was an earlier run's.
     step: Option<StepRef>,
 }
@@ -55,10 +56,10 @@ impl Compiled {
     fn read(driver: &Driver<'_, '_>) -> Result<Compiled> {
         let item = &driver.run.items()[COMPILE as usize];
         let (source, is_own) = match item.done_by() {
-            Some(earlier) => (driver.reader.load(&earlier)?.0, false),
+            Some(earlier) => (Arc::new(driver.reader.load(&earlier)?.0), false),
             None => (driver.run.clone(), true),
         };
-        let answered = |turn: &&std::sync::Arc<run::StepRecord>| turn.end == TurnEnd::Answered;
+        let answered = |turn: &&Arc<run::StepRecord>| turn.end == TurnEnd::Answered;
         let turn = source.items()[COMPILE as usize].turns.iter().rev().find(answered).cloned();
         let slug = source.id.slug();
         let damaged = |why: &str| store::Error::Damaged { log: slug.to_string(), why: why.to_owned() };

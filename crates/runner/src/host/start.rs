@@ -765,8 +765,8 @@ pub(crate) fn take_up(store: &Store, run: Run, log: RunLog) -> Result<(Run, RunL
 
 fn go_on(store: &Store, mut run: Run, mut log: RunLog, more: Option<Fact>) -> Result<(Run, RunLog)> {
     let facts = std::iter::once(Fact::RunResumed { pid: std::process::id() }).chain(more).collect();
-    for event in store.append(&mut log, facts, Vec::new())? {
-        run.apply(&event).expect("BUG: a run that is held can be resumed");
+    for event in store.append(&mut log, facts, Vec::new())?.iter() {
+        run.apply(event).expect("BUG: a run that is held can be resumed");
     }
     Ok((run, log))
 }

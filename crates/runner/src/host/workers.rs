@@ -75,7 +75,7 @@ impl LiveRun {
     }
 
     /// The run with what is on its way to the disk: never behind what anybody can read of it.
-    pub(crate) fn now(&self) -> Run {
+    pub(crate) fn now(&self) -> Arc<Run> {
         self.shared.run()
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Driver<'w, 'a> {
     /// Reads what was recorded before.
     pub(crate) reader: &'w Reader,
     /// The run, as it was after what this one recorded last.
-    pub(crate) run: Run,
+    pub(crate) run: Arc<Run>,
     /// The run as all who work on it know it.
     pub(crate) shared: Arc<SharedRun<'a>>,
     /// Agents and git.

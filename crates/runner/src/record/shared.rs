@@ -39,13 +39,19 @@ pub(crate) type Entry = (Vec<Fact>, Attached);
 /// Facts on their way to the disk.
 #[must_use = "nothing may be done about facts that are not settled"]
 pub(crate) struct Pending {
-    events: Arc<[Event]>,
+    recorded: Recorded,
     ticket: Ticket<()>,
+}
+
+/// Facts with the run that they lead to.
+struct Recorded {
+    events: Arc<[Event]>,
+    run: Arc<Run>,
 }
 
 impl Pending {
     fn first(&self) -> u64 {
-        self.events.first().map_or(0, |event| event.seq)
+        self.recorded.events.first().map_or(0, |event| event.seq)
     }
 }
 
@@ -66,7 +72,8 @@ pub(crate) struct SharedRun<'a> {
 
 /// The run, the end of its log, and who does what.
 pub(crate) struct RunState {
-    pub(crate) run: Run,
+    /// Shared with whoever was given it as it was at some moment.
+    pub(crate) run: Arc<Run>,
     log: RunLog,
     pub(crate) claims: Claims,
     /// Why somebody could not continue: nobody does.
@@ -76,7 +83,7 @@ pub(crate) struct RunState {
 struct Telling<'a> {
     progress: Box<dyn Progress + 'a>,
     /// What is durable and waits for something before it.
-    durable: BTreeMap<u64, Arc<[Event]>>,
+    durable: BTreeMap<u64, Recorded>,
     /// The run as it was told: nothing in it may be taken back by a crash.
     settled: Arc<Run>,
 }
@@ -92,7 +99,8 @@ impl<'a> SharedRun<'a> {
     ) -> SharedRun<'a> {
         let ledger = Arc::new(ledger(&run));
         let clock = run.remaining_ms().map(|left| Clock::new(Duration::from_millis(left)));
-        let telling = Telling { progress, durable: BTreeMap::new(), settled: Arc::new(run.clone()) };
+        let run = Arc::new(run);
+        let telling = Telling { progress, durable: BTreeMap::new(), settled: run.clone() };
         let state = RunState { run, log, claims: Claims::default(), failed: None };
         let (telling, held) = (Mutex::new(telling), Mutex::default());
         let (state, spare_dirs, unwritten) = (Mutex::new(state), SpareDirs::default(), Unwritten::default());
@@ -120,7 +128,7 @@ impl<'a> SharedRun<'a> {
     }
 
     /// The run as it is now.
-    pub(crate) fn run(&self) -> Run {
+    pub(crate) fn run(&self) -> Arc<Run> {
         self.state().run.clone()
     }
 
@@ -145,12 +153,16 @@ impl<'a> SharedRun<'a> {
     }
 
     /// Gives facts their place. What they are may depend on the run as it is at that moment.
-    pub(crate) fn submit(&self, store: &Store, entry: impl FnOnce(&Run) -> Entry) -> (Pending, Run) {
+    pub(crate) fn submit(&self, store: &Store, entry: impl FnOnce(&Run) -> Entry) -> (Pending, Arc<Run>) {
         self.submit_if(store, |run| Some(entry(run))).expect("BUG: there is something to submit")
     }
 
     /// The same, unless there turns out to be nothing to say.
-    pub(crate) fn submit_if(&self, store: &Store, entry: impl FnOnce(&Run) -> Option<Entry>) -> Option<(Pending, Run)> {
+    pub(crate) fn submit_if(
+        &self,
+        store: &Store,
+        entry: impl FnOnce(&Run) -> Option<Entry>,
+    ) -> Option<(Pending, Arc<Run>)> {
         let mut state = self.state();
         let (facts, files) = entry(&state.run)?;
         let submitted = store.submit_append(&state.log, facts, files);
@@ -158,7 +170,7 @@ impl<'a> SharedRun<'a> {
     }
 
     /// The same for facts that others follow before anybody waits for them.
-    pub(crate) fn submit_patient(&self, store: &Store, (facts, files): Entry) -> (Pending, Run) {
+    pub(crate) fn submit_patient(&self, store: &Store, (facts, files): Entry) -> (Pending, Arc<Run>) {
         let mut state = self.state();
         let submitted = store.submit_patient(&state.log, facts, files);
         state.count_on(submitted)
@@ -167,11 +179,11 @@ impl<'a> SharedRun<'a> {
     /// Waits until facts are durable, and tells them in the order of the log; what was held comes before them.
     pub(crate) fn settle(&self, pending: Pending) -> Result<()> {
         let first = pending.first();
-        let Pending { events, ticket } = pending;
+        let Pending { recorded, ticket } = pending;
         ticket.wait()?;
         // Whatever comes before these in the log is durable with them.
         let before: Vec<Pending> = self.held().extract_if(.., |held| held.first() < first).collect();
-        self.tell(before.into_iter().map(|held| held.events).chain([events]));
+        self.tell(before.into_iter().map(|held| held.recorded).chain([recorded]));
         Ok(())
     }
 
@@ -184,9 +196,9 @@ impl<'a> SharedRun<'a> {
     pub(crate) fn settle_held(&self) -> Result<()> {
         let held = std::mem::take(&mut *self.held());
         let mut told = Vec::new();
-        let settled = held.into_iter().try_for_each(|Pending { events, ticket }| {
+        let settled = held.into_iter().try_for_each(|Pending { recorded, ticket }| {
             ticket.wait()?;
-            told.push(events);
+            told.push(recorded);
             Ok(())
         });
         self.tell(told);
@@ -198,13 +210,15 @@ impl<'a> SharedRun<'a> {
     }
 
     /// Tells what is durable now, all that can be told as one: whoever watches is woken for each.
-    fn tell(&self, durable: impl IntoIterator<Item = Arc<[Event]>>) {
+    fn tell(&self, durable: impl IntoIterator<Item = Recorded>) {
         let mut telling = self.telling();
-        let durable = durable.into_iter().filter_map(|events| Some((events.first()?.seq, events)));
+        let durable = durable.into_iter().filter_map(|recorded| Some((recorded.events.first()?.seq, recorded)));
         telling.durable.extend(durable);
-        let (mut due, mut next) = (Vec::new(), telling.settled.seq + 1);
-        while let Some(events) = telling.durable.remove(&next) {
-            next += events.len() as u64;
+        let mut due = Vec::new();
+        loop {
+            let next = telling.settled.seq + 1;
+            let Some(Recorded { events, run }) = telling.durable.remove(&next) else { break };
+            telling.settled = run;
             due.push(events);
         }
         let due = match due.as_slice() {
@@ -212,11 +226,6 @@ impl<'a> SharedRun<'a> {
             [one] => one.clone(),
             several => several.iter().flat_map(|events| events.iter().cloned()).collect(),
         };
-        // A copy is made only if somebody has kept the one before.
-        let settled = Arc::make_mut(&mut telling.settled);
-        for event in due.iter() {
-            settled.advance(event).expect("BUG: only what is legal is recorded");
-        }
         let Telling { progress, settled, .. } = &mut *telling;
         progress.recorded(settled, &due);
     }
@@ -241,13 +250,14 @@ fn ledger(run: &Run) -> Ledger {
 
 impl RunState {
     /// The run with facts that have their place in its log.
-    fn count_on(&mut self, (events, end, ticket): (Vec<Event>, RunLog, Ticket<()>)) -> (Pending, Run) {
-        for event in &events {
-            self.run.admits(&event.fact).expect("BUG: only what is due is recorded");
-            self.run.advance(event).expect("BUG: only what is legal is recorded");
+    fn count_on(&mut self, (events, end, ticket): (Arc<[Event]>, RunLog, Ticket<()>)) -> (Pending, Arc<Run>) {
+        let run = Arc::make_mut(&mut self.run);
+        for event in events.iter() {
+            run.admits(&event.fact).expect("BUG: only what is due is recorded");
+            run.advance(event).expect("BUG: only what is legal is recorded");
         }
         self.log = end;
-        (Pending { events: events.into(), ticket }, self.run.clone())
+        (Pending { recorded: Recorded { events, run: self.run.clone() }, ticket }, self.run.clone())
     }
 
     /// Has everybody stop who asks what to do next.

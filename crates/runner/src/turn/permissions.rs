@@ -33,7 +33,7 @@ pub(crate) struct OnRecord<'w, 'a> {
     store: &'w Store,
     policies: &'w Policies,
     spec: TurnSpec,
-    run: Run,
+    run: Arc<Run>,
     pending: RefCell<Vec<Pending>>,
     /// What a person allowed for the rest of the run.
     allowed: RefCell<Vec<Vec<String>>>,

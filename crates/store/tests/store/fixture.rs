@@ -327,8 +327,8 @@ impl<'a> Driving<'a> {
 
     #[track_caller]
     pub(crate) fn record(&mut self, facts: Vec<Fact>, attached: impl Into<Attached>) {
-        for event in self.store.append(&mut self.log, facts, attached).expect("the facts are appended") {
-            self.run.apply(&event).expect("the facts are legal");
+        for event in self.store.append(&mut self.log, facts, attached).expect("the facts are appended").iter() {
+            self.run.apply(event).expect("the facts are legal");
         }
     }
 

@@ -164,8 +164,8 @@ impl Driving<'_> {
     }
 
     fn record(&mut self, facts: Vec<Fact>, files: Vec<(String, StepFile)>) {
-        for event in self.store.append(&mut self.log, facts, files).unwrap() {
-            self.run.apply(&event).unwrap();
+        for event in self.store.append(&mut self.log, facts, files).unwrap().iter() {
+            self.run.apply(event).unwrap();
         }
     }
 
