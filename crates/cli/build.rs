@@ -3,10 +3,12 @@
 //! is what `NORMA_COMMIT` says, else "unknown".
 //!
 //! Has the linker put functions that are hardly ever called, such as those that panic, beside each other instead of among
-//! the others: the kernel maps code in pieces of 64 KB, and a batch held 4 MB of them for nothing.
+//! the others: the kernel maps code in pieces of 64 KB, and a batch held 4 MB of them for nothing. What unwinds the stack after
+//! a panic becomes a part of the program where the compiler has it: a library of its own would be loaded at every start.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Digits of the commit that `--version` shows.
 const DIGITS: usize = 12;
@@ -18,6 +20,18 @@ fn main() {
     println!("cargo::rustc-env=NORMA_BUILD_COMMIT={commit}");
     // LLD, which rustc brings along since 1.90, keeps them apart; GNU's linker always does, and says that it ignores this.
     println!("cargo::rustc-link-arg-bins=-Wl,-z,keep-text-section-prefix");
+    if has_own_unwinder() {
+        println!("cargo::rustc-link-lib=static:-bundle=gcc_eh");
+    }
+}
+
+/// Whether the C compiler that links has the unwinder as a static library: GCC does.
+fn has_own_unwinder() -> bool {
+    let is_gnu = std::env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "gnu");
+    let is_usual = std::env::var_os("RUSTC_LINKER").is_none() && std::env::var("HOST") == std::env::var("TARGET");
+    let found = || Command::new("cc").arg("-print-file-name=libgcc_eh.a").output();
+    // A name that it does not know it answers as it is.
+    is_gnu && is_usual && found().is_ok_and(|answer| answer.stdout.starts_with(b"/"))
 }
 
 /// The commit that is checked out, from `HEAD` and what it names.
