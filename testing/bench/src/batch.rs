@@ -16,6 +16,7 @@ use crate::{Result, confine, tell};
 use graph::Graph;
 use own::{Kind, Until};
 use peer::{Peer, RECIPES};
+use program::Held;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -27,6 +28,7 @@ const TARGET_PEER: f64 = 1.0;
 const TARGET_LEVELS: f64 = 1.25;
 const TARGET_MAKE: f64 = 2.0;
 const TARGET_MB: f64 = 27.0;
+const TARGET_ANONYMOUS_MB: f64 = 10.0;
 
 /// Why some targets are not reached.
 const WHY: &str = "Where the processor time of a read-only item goes (profile of 200 items, docs/speed.md): 39 % to carrying it out (starting \
@@ -68,7 +70,7 @@ struct Figures {
     graph_s: Samples,
     item_ms: Samples,
     whole_s: Samples,
-    peak_mb: f64,
+    peak: Held,
 }
 
 /// One round of it.
@@ -100,8 +102,8 @@ pub(crate) fn run(world: &World) -> Result<Section> {
          whoever follows it is told; with start-up, all of the process. What comes after the result, the bundle with its \
          manifest and its seal, has a row of its own: all of the process, less a batch of one item. LangGraph keeps its \
          checkpoint a level at a time, and results within one on the side. make: all of the process; its stamp files \
-         wait for no disk. Peak: the most that all processes of a way held together, looked at every 5 ms, each \
-         with the most it ever held, without `echo`. A full item is confined in a workspace, makes a file, and goes \
+         wait for no disk. Peak: the most that all processes of a way held together, without `echo`, looked at every 5 ms, and in \
+         brackets the most of it that is in no file; a page that several processes share counts once. A full item is confined in a workspace, makes a file, and goes \
          through every gate to a receipt, on one baseline and one at a time, less a batch of one; its floor starts \
          the same shell confined, appends 361 bytes and calls fsync 6 times, and writes blob, tree and commit. {WHY}"
     );
@@ -193,17 +195,17 @@ impl Figures {
 impl Way {
     /// The round for the memory, which also warms up.
     fn memory(&self, world: &World, graph: Graph) -> Result<Figures> {
-        let (engine, peak_mb) = match self {
+        let (engine, peak) = match self {
             Way::Norma(_) => (String::new(), own::peak(world, Kind::ReadOnly, graph, JOBS)?),
             Way::Make => (String::new(), program::peak(&mut make(world, graph)?)?.1),
             Way::Peer(peer) => {
                 let dir = empty_dir(world)?;
-                let (ended, peak_mb) = program::peak(&mut peer.command(world, graph, JOBS, &dir))?;
-                (format!(" ({})", peer.engine(&peer::told(&ended)?)), peak_mb)
+                let (ended, peak) = program::peak(&mut peer.command(world, graph, JOBS, &dir))?;
+                (format!(" ({})", peer.engine(&peer::told(&ended)?)), peak)
             }
         };
         let samples = Samples::default;
-        Ok(Figures { engine, graph_s: samples(), item_ms: samples(), whole_s: samples(), peak_mb })
+        Ok(Figures { engine, graph_s: samples(), item_ms: samples(), whole_s: samples(), peak })
     }
 
     fn time(&self, world: &World, graph: Graph) -> Result<Round> {
@@ -243,8 +245,16 @@ fn empty_dir(world: &World) -> Result<PathBuf> {
 }
 
 fn compared(name: &'static str, entrants: &[Entrant], measured: &[Measured]) -> Table {
-    let mut table =
-        Table::new(&[name, "graph s", "ms per item", "with start-up s", "peak MB", "norma ÷ this", "target", ""]);
+    let mut table = Table::new(&[
+        name,
+        "graph s",
+        "ms per item",
+        "with start-up s",
+        "peak MB (anonymous)",
+        "norma ÷ this",
+        "target",
+        "",
+    ]);
     let own = measured.first().and_then(|own| own.as_ref().ok()).map(|own| own.item_ms.median());
     for (entrant, measured) in entrants.iter().zip(measured) {
         table.row(match measured {
@@ -263,7 +273,11 @@ fn row(entrant: &Entrant, figures: &Figures, own: Option<f64>) -> Vec<String> {
     let ratio = own.map(|own| own / figures.item_ms.median());
     let (target, verdict) = match entrant.target {
         Target::None => ("–".to_owned(), None),
-        Target::Memory => (format!("≤ {TARGET_MB} MB"), Some(at_most(figures.peak_mb, TARGET_MB))),
+        Target::Memory => {
+            let Held { all_mb, anonymous_mb } = figures.peak;
+            let worse = (all_mb / TARGET_MB).max(anonymous_mb / TARGET_ANONYMOUS_MB);
+            (format!("≤ {TARGET_MB} MB (≤ {TARGET_ANONYMOUS_MB})"), Some(at_most(worse, 1.0)))
+        }
         Target::Ratio(limit) => (format!("norma ≤ {limit} ×"), ratio.map(|ratio| at_most(ratio, limit))),
     };
     vec![
@@ -271,7 +285,7 @@ fn row(entrant: &Entrant, figures: &Figures, own: Option<f64>) -> Vec<String> {
         format!("{:.3}", figures.graph_s.median()),
         format!("{:.2}", figures.item_ms.median()),
         format!("{:.2}", figures.whole_s.median()),
-        format!("{:.1}", figures.peak_mb),
+        figures.peak.to_string(),
         ratio.map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")),
         target,
         verdict.unwrap_or_else(|| "–".into()),
@@ -282,13 +296,13 @@ fn row(entrant: &Entrant, figures: &Figures, own: Option<f64>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn figures(item_ms: f64, peak_mb: f64) -> Measured {
+    fn figures(item_ms: f64, all_mb: f64) -> Measured {
         let mut figures = Figures {
             engine: String::new(),
             graph_s: Samples::default(),
             item_ms: Samples::default(),
             whole_s: Samples::default(),
-            peak_mb,
+            peak: Held { all_mb, anonymous_mb: 1.0 },
         };
         figures.push(&Round { graph_s: 1.0, item_ms, whole_s: 2.0 });
         Ok(figures)

@@ -68,7 +68,7 @@ fn held(world: &World, agents: u32) -> Result<Option<(usize, f64)>> {
     BufReader::new(stdout).read_line(&mut String::new())?;
     let tree = tree_below(holder.id())?;
     let own = tree.iter().filter(|pid| read(**pid, "comm") != "sleep\n");
-    let sizes: Option<Vec<u64>> = own.map(|pid| proportional_kb(&read(*pid, "smaps_rollup"))).collect();
+    let sizes: Option<Vec<u64>> = own.map(|pid| rolled_up_kb(&read(*pid, "smaps_rollup"), "Pss")).collect();
     // Hung up, it ends, and everything it holds with it.
     drop(holder.stdin.take());
     holder.wait()?;
@@ -84,8 +84,9 @@ pub(crate) fn read(pid: u32, what: &str) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/{what}")).unwrap_or_default()
 }
 
-fn proportional_kb(rollup: &str) -> Option<u64> {
-    let value = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+/// What a process holds, in kB, by one of the lines of its `smaps_rollup`. Of a page that several share, `Pss` counts a part.
+pub(crate) fn rolled_up_kb(rollup: &str, name: &str) -> Option<u64> {
+    let value = rollup.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     value.trim().strip_suffix(" kB")?.parse().ok()
 }
 
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn the_kernels_sum_is_read_by_its_name() {
         let text = "5592 - 7ffd [rollup]\nRss:  3000 kB\nPss:     812 kB\nPss_Dirty: 100 kB\n";
-        assert_eq!(proportional_kb(text), Some(812));
-        assert_eq!(proportional_kb(""), None);
+        assert_eq!(rolled_up_kb(text, "Pss"), Some(812));
+        assert_eq!(rolled_up_kb("", "Pss"), None);
     }
 }

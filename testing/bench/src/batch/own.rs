@@ -2,7 +2,7 @@
 //! one left behind. What a start costs is seen from a batch of one item.
 
 use super::graph::{AGENT, Graph};
-use super::program::{self, Ended};
+use super::program::{self, Ended, Held};
 use crate::Result;
 use crate::barriers::must;
 use crate::step::RESPONSE;
@@ -178,8 +178,8 @@ fn until_seal(start_up: f64, whole: f64, graph: Graph) -> Timed {
     Timed { whole, graph: graph_alone, item_ms: graph_alone * 1000.0 / f64::from(graph.items() - 1) }
 }
 
-/// The most memory that a batch of these items held, in MB.
-pub(crate) fn peak(world: &World, kind: Kind, graph: Graph, jobs: u32) -> Result<f64> {
+/// The most memory that a batch of these items held.
+pub(crate) fn peak(world: &World, kind: Kind, graph: Graph, jobs: u32) -> Result<Held> {
     let (ended, peak) = program::peak(&mut Ready::new(world, kind, graph, jobs)?.command(world))?;
     all_succeeded(&ended, graph)?;
     Ok(peak)

@@ -2,7 +2,7 @@
 //! of a machine over and over takes time from what is looked at.
 
 use crate::Result;
-use crate::memory::{read, tree_below};
+use crate::memory::{read, rolled_up_kb, tree_below};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -29,9 +29,24 @@ pub(crate) fn time(command: &mut Command) -> Result<Ended> {
     judge(command, started, &output)
 }
 
-/// Takes the memory of a program that must succeed: the most, in MB, that it and everything it started held
-/// together.
-pub(crate) fn peak(command: &mut Command) -> Result<(Ended, f64)> {
+/// What processes hold together, in MB; a page that several of them share counts once.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(crate) struct Held {
+    /// All of it.
+    pub(crate) all_mb: f64,
+    /// What is in no file: what was allocated, and pages of a program that were written to.
+    pub(crate) anonymous_mb: f64,
+}
+
+impl std::fmt::Display for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.1} ({:.1})", self.all_mb, self.anonymous_mb)
+    }
+}
+
+/// Takes the memory of a program that must succeed: the most that it and everything it started held together, at one of the
+/// moments at which that was looked at.
+pub(crate) fn peak(command: &mut Command) -> Result<(Ended, Held)> {
     let started = Instant::now();
     let child = spawn(command)?;
     let (root, done) = (child.id(), AtomicBool::new(false));
@@ -65,32 +80,30 @@ pub(crate) fn last_line(text: &[u8]) -> String {
     last.trim().replace('|', "/")
 }
 
-fn watch(root: u32, done: &AtomicBool) -> Result<f64> {
-    let mut most = 0;
+fn watch(root: u32, done: &AtomicBool) -> Result<Held> {
+    let mut most = (0, 0);
     while !done.load(Ordering::Relaxed) {
-        let held = tree_below(root)?.into_iter().map(held_kb).sum();
-        most = most.max(held);
+        let held: Vec<(u64, u64)> = tree_below(root)?.into_iter().map(held_kb).collect();
+        let (all, anonymous): (Vec<u64>, Vec<u64>) = held.into_iter().unzip();
+        most = (most.0.max(all.iter().sum()), most.1.max(anonymous.iter().sum()));
         std::thread::sleep(PAUSE);
     }
-    Ok(most as f64 * 1024.0 / 1e6)
+    let mb = |kb: u64| kb as f64 * 1024.0 / 1e6;
+    Ok(Held { all_mb: mb(most.0), anonymous_mb: mb(most.1) })
 }
 
-/// The most that this process ever held, as far as it counts. One that was only forked does not: until it executes
+/// What this process holds now, all and anonymous, as far as it counts. One that was only forked does not: until it executes
 /// something, its memory is its parent's, and would count twice.
-fn held_kb(pid: u32) -> u64 {
+fn held_kb(pid: u32) -> (u64, u64) {
     let counts = executed(&read(pid, "stat")) && read(pid, "comm").trim_end() != STARTED;
-    if counts { peak_kb(&read(pid, "status")).unwrap_or_default() } else { 0 }
+    let rollup = if counts { read(pid, "smaps_rollup") } else { String::new() };
+    (rolled_up_kb(&rollup, "Pss").unwrap_or(0), rolled_up_kb(&rollup, "Pss_Anon").unwrap_or(0))
 }
 
 /// Whether a process runs a program of its own, by its line in `stat`; its name there may hold anything.
 fn executed(stat: &str) -> bool {
     let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6)?.parse::<u64>().ok());
     flags.is_some_and(|flags| flags & NOT_EXECUTED == 0)
-}
-
-fn peak_kb(status: &str) -> Option<u64> {
-    let value = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    value.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 #[cfg(test)]
@@ -103,7 +116,6 @@ mod tests {
         assert!(executed(&stat(0x400000)));
         assert!(!executed(&stat(0x400040)));
         assert!(!executed(""));
-        assert_eq!(peak_kb("VmPeak:\t 9 kB\nVmHWM:\t    812 kB\n"), Some(812));
     }
 
     #[test]
@@ -112,7 +124,8 @@ mod tests {
         command.args(["-c", "sleep 0.3 & sleep 0.3; wait; echo said"]).stdin(Stdio::null());
         let (ended, two) = peak(&mut command).expect("it runs");
         assert_eq!(ended.stdout, "said\n");
-        assert!(two > 0.5, "{two} MB for a shell and two programs");
+        assert!(two.all_mb > 0.2 && two.anonymous_mb > 0.05, "{two} MB for a shell and two programs");
+        assert!(two.anonymous_mb < two.all_mb, "{two}");
     }
 
     #[test]
