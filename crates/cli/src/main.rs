@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         return command::completions::answer();
     }
     surroundings::close_to_others();
-    sandbox::share_one_pool();
+    sandbox::share_pools();
     let cli = match command::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return error::misused(&error),

@@ -95,9 +95,7 @@ impl BundleFile {
 impl BundleIndex {
     /// The bytes that are stored.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = serde_json::to_vec_pretty(self).expect("BUG: an index is plain data");
-        bytes.push(b'\n');
-        bytes
+        crate::json::pretty(self)
     }
 }
 

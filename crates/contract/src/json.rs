@@ -113,6 +113,17 @@ pub(crate) fn decode_checked<T: DeserializeOwned>(value: Value) -> Result<T, Vec
     })
 }
 
+/// Room for most documents: one that outgrows its room is copied, again and again if there is little.
+const DOCUMENT_BYTES: usize = 2048;
+
+/// Writes a document as people read it, with a line break at its end.
+pub fn pretty(document: &impl Serialize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(DOCUMENT_BYTES);
+    serde_json::to_writer_pretty(&mut bytes, document).expect("BUG: a document is plain data");
+    bytes.push(b'\n');
+    bytes
+}
+
 /// Writes RFC 8785 canonical JSON; what it would have to round is refused.
 pub fn canonical(value: &impl Serialize) -> Result<Vec<u8>, CanonicalError> {
     let (bytes, is_inexact) = canonical::write(value)?;

@@ -425,8 +425,6 @@ impl Receipt {
 
     /// The bytes that are stored as `RECEIPT.json`.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = serde_json::to_vec_pretty(self).expect("BUG: a receipt is plain data");
-        bytes.push(b'\n');
-        bytes
+        crate::json::pretty(self)
     }
 }

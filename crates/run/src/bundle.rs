@@ -57,9 +57,7 @@ pub enum Content {
 
 impl Piece {
     fn json(path: impl Into<String>, document: &impl Serialize) -> Piece {
-        let mut bytes = serde_json::to_vec_pretty(document).expect("BUG: a document of a bundle is plain data");
-        bytes.push(b'\n');
-        Piece { path: path.into(), content: Content::Bytes(bytes) }
+        Piece { path: path.into(), content: Content::Bytes(contract::json::pretty(document)) }
     }
 
     fn line(path: &str, text: &str) -> Piece {

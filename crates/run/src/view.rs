@@ -194,15 +194,18 @@ impl Projector {
 
     /// The same for whoever wants only the parts that it changes: without names for what is told.
     pub fn tell(&mut self, event: &Event) -> Vec<StreamBody> {
-        let mut out = Out { seq: event.seq, ts: event.ts, quiet: false, told: Vec::new() };
-        self.take(event, &mut out);
-        out.told
+        self.told(event, false)
     }
 
     /// The next fact, for whoever wants to hear only of what comes after it.
     pub fn skip(&mut self, event: &Event) {
-        let mut out = Out { seq: event.seq, ts: event.ts, quiet: true, told: Vec::new() };
+        self.told(event, true);
+    }
+
+    fn told(&mut self, event: &Event, quiet: bool) -> Vec<StreamBody> {
+        let mut out = Out { seq: event.seq, ts: event.ts, quiet, told: Vec::new() };
         self.take(event, &mut out);
+        out.told
     }
 
     /// The run without its nodes, edges and artifacts; none before its first fact.
@@ -221,9 +224,7 @@ impl Projector {
 
     /// What this fact changes of the graph at once, whoever looks; the rest can be found again in the log.
     pub fn tell_urgent(&mut self, event: &Event) -> Vec<Part> {
-        let told = self.tell(event).into_iter().filter_map(Part::told).filter(Part::is_urgent).collect();
-        self.touched.clear();
-        told
+        self.told(event, true).into_iter().filter_map(Part::told).collect()
     }
 
     /// What was just told has changed of the graph, each part once as it is now; always with the run itself.
@@ -316,18 +317,29 @@ fn item_node_id(run: &RunId, place: u32) -> String {
     derived_uuid(run, &["node", "item", &place.to_string()])
 }
 
+/// Whether it is told of at once, whoever listens: what people are asked is looked up by itself, and what is removed is gone.
+fn is_urgent(body: &StreamBody) -> bool {
+    matches!(
+        body,
+        StreamBody::ApprovalRequested(_)
+            | StreamBody::ApprovalResolved { .. }
+            | StreamBody::NodeDeleted { .. }
+            | StreamBody::EdgeDeleted { .. }
+    )
+}
+
 /// What is told of one fact.
 struct Out {
     seq: u64,
     ts: Timestamp,
-    /// Whether nobody listens.
+    /// Whether nobody listens but for what is urgent.
     quiet: bool,
     told: Vec<StreamBody>,
 }
 
 impl Out {
     fn tell(&mut self, body: StreamBody) {
-        if !self.quiet {
+        if !self.quiet || is_urgent(&body) {
             self.told.push(body);
         }
     }
@@ -342,6 +354,12 @@ impl Projector {
 
     fn change_run_and_nodes(&mut self, out: &mut Out, nodes: Vec<Node>, change: impl FnOnce(&mut RunGraph)) {
         let Some(head) = self.head.as_mut() else { return };
+        if out.quiet {
+            let after = Arc::make_mut(head);
+            change(after);
+            after.updated_at = out.ts;
+            return;
+        }
         let before = Arc::clone(head);
         let after = Arc::make_mut(head);
         change(after);

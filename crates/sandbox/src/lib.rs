@@ -25,7 +25,7 @@ pub use effective::{Effective, HeldBy};
 pub use give::{give_directory, open_directory};
 pub use level::{Level, UNPRIVILEGED};
 pub use listen::{Commands, Judge, Refused, Starting};
-pub use memory::{give_memory_back, share_one_pool};
+pub use memory::{give_memory_back, share_pools};
 pub use policy::{Heard, HostPort, Identity, Limits, Network, Overlay, Placed, Policy, Root, Upper, Violation};
 pub use probe::{Probe, has_overlays, probe};
 pub use report::{End, Exhausted, Failure, Report, Usage};

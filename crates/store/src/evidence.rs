@@ -88,15 +88,25 @@ impl Preparing {
 
     /// Writes a file from memory.
     pub fn write(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
-        self.copy(path, &mut &bytes[..], u64::MAX).map(|_| ())
+        if bytes.len() as u64 > SMALL_FILE_BYTES_MAX {
+            return self.copy(path, &mut &bytes[..], u64::MAX).map(|_| ());
+        }
+        self.require_new(path)?;
+        self.files.push(StepFile { listed: listed(path, bytes), bytes: Some(bytes.to_vec()) });
+        Ok(())
+    }
+
+    fn require_new(&self, path: &str) -> Result<()> {
+        match self.files.iter().any(|file| file.listed.path == path) {
+            true => Err(io::Error::from(ErrorKind::AlreadyExists)).at("create", &self.tmp.join(path)),
+            false => Ok(()),
+        }
     }
 
     /// Copies at most `bytes_max` from a reader; answers how much it was.
     pub fn copy(&mut self, path: &str, from: &mut dyn Read, bytes_max: u64) -> Result<u64> {
+        self.require_new(path)?;
         let to = self.tmp.join(path);
-        if self.files.iter().any(|file| file.listed.path == path) {
-            return Err(io::Error::from(ErrorKind::AlreadyExists)).at("create", &to);
-        }
         let mut small = Vec::new();
         let mut from = from.take(bytes_max);
         (&mut from).take(SMALL_FILE_BYTES_MAX + 1).read_to_end(&mut small).at("read the source of", &to)?;
@@ -156,9 +166,7 @@ impl Preparing {
         let listed = self.files.iter().map(|file| file.listed.clone()).collect();
         let manifest =
             Manifest { version: 1, run_id: *run_id, dir: dir.to_owned(), sealed_at: at, files: listed, outcome };
-        let mut text = serde_json::to_vec_pretty(&manifest).expect("BUG: a manifest is plain data");
-        text.push(b'\n');
-        self.write("manifest.json", &text)?;
+        self.write("manifest.json", &contract::json::pretty(&manifest))?;
         let large = self.files.iter().any(|file| file.bytes.is_none());
         let at_once = large || writing == Writing::AtOnce;
         if at_once {

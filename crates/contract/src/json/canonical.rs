@@ -10,14 +10,16 @@ use std::io::{self, Write};
 /// The canonical form of a value, and whether a number in it is one that other readers would round. A double that is no
 /// number is `null`, as serde_json has it.
 pub(super) fn write(value: &impl Serialize) -> Result<(Vec<u8>, bool), serde_json::Error> {
-    let mut canonical = Canonical { out: Vec::with_capacity(LINE_BYTES), ..Canonical::default() };
+    let (out, members) = (Vec::with_capacity(LINE_BYTES), Vec::with_capacity(LINE_MEMBERS));
+    let mut canonical = Canonical { out, members, ..Canonical::default() };
     // What is written goes into the formatter's own buffer, which can be put into order.
     value.serialize(&mut Serializer::with_formatter(io::sink(), &mut canonical))?;
     Ok((canonical.out, canonical.is_inexact))
 }
 
 /// Room for most lines of a log, which are most of what is written.
-const LINE_BYTES: usize = 512;
+const LINE_BYTES: usize = 1024;
+const LINE_MEMBERS: usize = 32;
 
 #[derive(Default)]
 struct Canonical {

@@ -147,9 +147,7 @@ impl<'a> Record<'a> {
         let found =
             |answer: &Value| ReviewAnswer::read(answer).map(|answer| answer.short().findings).unwrap_or_default();
         let findings: Vec<_> = reviews.iter().flat_map(found).collect();
-        let mut bytes = serde_json::to_vec_pretty(&findings).expect("BUG: findings are plain data");
-        bytes.push(b'\n');
-        (!reviews.is_empty()).then_some(bytes)
+        (!reviews.is_empty()).then(|| contract::json::pretty(&findings))
     }
 
     /// The contract of an item of a pipeline, as it was written.

@@ -12,7 +12,7 @@ use contract::view::stream::{MessageEnd, StreamBody};
 use contract::work::Gate;
 use contract::{
     ChangeDropped, Event, Fact, ItemAdded, ItemEnded, ItemStatus, PatchApplied, Reason, Role, RunStarted, Status,
-    StepCommitted, StepRef, TurnEnd, Verdict, VerdictGiven, Workflow,
+    StepCommitted, StepRef, Timestamp, TurnEnd, Verdict, VerdictGiven, Workflow,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -259,7 +259,7 @@ impl Projector {
         self.close(place, status, &done.summary, out);
         for (kind, path) in artifact::of_turn(done, kind) {
             let file = File { kind, dir: &done.dir, path, step: Some(done.step.index), change: None };
-            self.tell_artifact(self.artifact(&node.id, &file, ts), out);
+            Self::tell_artifact(out, |ts| self.artifact(&node.id, &file, ts));
         }
         self.tell_diff_of_turn(done, &node.id, out);
         let last = LastTurn {
@@ -294,18 +294,22 @@ impl Projector {
             empty: delta.count == 0,
         });
         if let Some(diff) = delta {
-            return self.tell_artifact(self.diff(node_id, step, &file, diff, out.ts), out);
+            return Self::tell_artifact(out, |ts| self.diff(node_id, step, &file, diff, ts));
         }
         let diff = match (done.patch, done.end == TurnEnd::Answered && done.step.item.is_some()) {
             (true, _) => Diff { files_changed: None, summary: short(&done.summary), empty: false },
             (false, true) => Diff { files_changed: None, summary: "not judged yet".to_owned(), empty: true },
             (false, false) => Diff::none("no changes"),
         };
-        self.tell_artifact(self.diff(node_id, step, &file, diff, out.ts), out);
+        Self::tell_artifact(out, |ts| self.diff(node_id, step, &file, diff, ts));
     }
 
-    fn tell_artifact(&self, artifact: Artifact, out: &mut Out) {
-        out.tell(StreamBody::ArtifactCreated { node_id: artifact.node_id.clone(), artifact });
+    /// Its id is a digest, so that it is made only where somebody listens.
+    fn tell_artifact(out: &mut Out, artifact: impl FnOnce(Timestamp) -> Artifact) {
+        if !out.quiet {
+            let artifact = artifact(out.ts);
+            out.tell(StreamBody::ArtifactCreated { node_id: artifact.node_id.clone(), artifact });
+        }
     }
 
     /// The turn of a node is over: what it was in the middle of saying has an end, and what it asked lapses.
@@ -388,7 +392,7 @@ impl Projector {
             let dir = format!("changes/{change:03}");
             let (kind, path) = (ArtifactKind::Diff, "patch.diff");
             let file = File { kind, dir: &dir, path, step: Some(step), change: Some(change) };
-            self.tell_artifact(self.diff(&node_id, step, &file, diff, out.ts), out);
+            Self::tell_artifact(out, |ts| self.diff(&node_id, step, &file, diff, ts));
         }
         self.reports(place, change, step, receipt, out);
     }
@@ -399,7 +403,7 @@ impl Projector {
         let names = ["gates.json"].into_iter().chain(receipt.then_some("RECEIPT.json"));
         for path in names {
             let file = File { kind: ArtifactKind::Report, dir: &dir, path, step, change: Some(change) };
-            self.tell_artifact(self.artifact(&node_id, &file, out.ts), out);
+            Self::tell_artifact(out, |ts| self.artifact(&node_id, &file, ts));
         }
     }
 

@@ -10,7 +10,9 @@ use contract::{
     ReceiptRef, SessionEvent, Status, Timestamp, TurnEnd, Verdict, Workflow,
 };
 use run::Due;
-use run::bundle::{Content, Kept, LogSummary, Part, Piece, Record, Surroundings, Tests, conversations, manifest, pieces};
+use run::bundle::{
+    Content, Kept, LogSummary, Part, Piece, Record, Surroundings, Tests, conversations, manifest, pieces,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

@@ -111,7 +111,7 @@ impl Spool {
     /// Keeps a document.
     pub(super) fn document(&self, name: &str, value: &Value) -> Result<()> {
         let path = self.dir.join("session").join(name);
-        std::fs::write(&path, crate::evidence::pretty(value)).map_err(|source| Error::io("write", &path, source))
+        std::fs::write(&path, contract::json::pretty(value)).map_err(|source| Error::io("write", &path, source))
     }
 
     /// Has everything in its file; what was left out is said.

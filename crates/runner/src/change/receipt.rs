@@ -293,7 +293,5 @@ pub(crate) fn gates_json(run: &Run, ending: &Ending, receipt: &Receipt) -> Vec<u
         },
         "tests": ending.judged.tests.as_ref().map(Acceptance::report),
     });
-    let mut bytes = serde_json::to_vec_pretty(&value).expect("BUG: gates are plain data");
-    bytes.push(b'\n');
-    bytes
+    contract::json::pretty(&value)
 }

@@ -8,9 +8,9 @@ use crate::{Context, Error, Result, Settings};
 use contract::documents::agent_registry::{ApprovalPolicy, Defaults, Platform, RegisteredAgent};
 use contract::documents::task_result::ProducerRole;
 use contract::documents::{AgentRegistry, AgentRole};
+use contract::json::pretty;
 use contract::work::NetworkRight;
 use contract::{AgentConfig, AgentType, Config, Policies};
-use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -30,12 +30,6 @@ pub struct AgentChange {
 pub fn starting_config() -> Vec<u8> {
     let text = String::from_utf8(pretty(&Config::starting_point())).expect("BUG: JSON is text");
     contract::schema::with_reference(&text, "schemas/config.v1.json").into_bytes()
-}
-
-fn pretty(value: &impl Serialize) -> Vec<u8> {
-    let mut text = serde_json::to_vec_pretty(value).expect("BUG: a value is plain data");
-    text.push(b'\n');
-    text
 }
 
 impl AgentChange {

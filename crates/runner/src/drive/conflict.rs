@@ -99,8 +99,7 @@ impl Met {
 fn evidence(driver: &Driver<'_, '_>, met: &Met) -> Result<[(&'static str, Vec<u8>); 2]> {
     let (objects, sides) = (driver.objects, met.sides);
     let both = both_sides(objects, sides, met.found.clone())?;
-    let mut both = serde_json::to_vec_pretty(&both).expect("BUG: conflicts are plain data");
-    both.push(b'\n');
+    let both = contract::json::pretty(&both);
     let ours: Option<TreeId> = with_paths_of(objects, sides.base, sides.ours, &paths(&met.found))?;
     let bytes_max = text_bytes_max(driver.run.started.contract.rules);
     let patch = objects.diff_text(id(sides.base), id(ours.unwrap_or(sides.ours)), bytes_max)?;

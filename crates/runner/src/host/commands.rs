@@ -69,9 +69,7 @@ pub(super) fn carry_out(host: &Arc<Host>, request: Request) -> Result<Answer> {
             done(message, value(&back))
         }
         Request::KeepReplay { run, mode, status, at, report } => {
-            let mut bytes = serde_json::to_vec_pretty(&report).expect("BUG: a report is plain data");
-            bytes.push(b'\n');
-            let path = host.state.store.keep_replay(&run, mode, status, at, &bytes)?;
+            let path = host.state.store.keep_replay(&run, mode, status, at, &contract::json::pretty(&report))?;
             let shown = host.state.store.layout.shown(&path);
             done(format!("the report is in {shown}"), shown.into())
         }

@@ -245,5 +245,5 @@ fn guest_request(sent: &AgentRequest, root: &str, earlier: &[String]) -> AgentRe
 }
 
 fn pretty(request: &AgentRequest) -> String {
-    String::from_utf8_lossy(&crate::evidence::pretty(request)).into_owned()
+    String::from_utf8_lossy(&contract::json::pretty(request)).into_owned()
 }

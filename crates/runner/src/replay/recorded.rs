@@ -158,7 +158,7 @@ impl Taking<'_, '_, '_> {
             request.paths.workspace_dir = request.paths.workspace_dir.map(|_| text(&place.repo_root));
         }
         make_dir(&live_dir)?;
-        write(&live_dir.join("input.json"), &crate::evidence::pretty(&request))?;
+        write(&live_dir.join("input.json"), &contract::json::pretty(&request))?;
         let witness = Recalled::of(&self.events(done)?);
         let order = TurnOrder {
             run: &run,

@@ -3,8 +3,8 @@
 use super::Walk;
 use super::tally::{Found, fields, found};
 use crate::Result;
-use crate::evidence::pretty;
 use crate::turn::{Kept, VERDICT_BYTES_MAX, worth};
+use contract::json::pretty;
 use contract::{Fact, StepCommitted, StepRef};
 use run::turn::Judgement;
 use std::fs::File;

@@ -124,7 +124,7 @@ fn keep_carried(execution: &Execution, into: &mut Preparing) -> Result<()> {
 /// What an agent was told, whole and block by block.
 pub(crate) fn keep_prompt(prompt: &PromptBlocks, into: &mut Preparing) -> Result<()> {
     into.write("prompt.full.txt", prompt.full().as_bytes())?;
-    Ok(into.write("prompt.blocks.json", &crate::evidence::pretty(prompt))?)
+    Ok(into.write("prompt.blocks.json", &contract::json::pretty(prompt))?)
 }
 
 /// What is kept of a conversation: what was told, what was said, and what came of it.

@@ -15,7 +15,6 @@ use crate::Result;
 use crate::change::Left;
 use crate::change::observed::{self, LyingAbout};
 use crate::context::policy::Rules;
-use crate::evidence::pretty;
 use crate::git::recorded;
 use crate::process::Clock;
 use crate::record::{Driver, Pending};
@@ -24,6 +23,7 @@ use crate::turn::live::LiveDir;
 use crate::turn::permissions::OnRecord;
 use crate::workspace::Captured;
 use crate::world::{Execution, TurnOrder};
+use contract::json::pretty;
 use contract::session::ErrorKind;
 use contract::{
     AgentRequest, AgentType, Fact, PROTOCOL_VERSION, ProcessEnd, PromptBlocks, Reason, RequestContext, RequestPaths,

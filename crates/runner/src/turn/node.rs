@@ -2,13 +2,13 @@
 
 use crate::Result;
 use crate::change::Difference;
-use crate::evidence::pretty;
 use crate::git::recorded;
 use crate::record::Driver;
 use crate::workspace::Captured;
 use contract::TurnEnd;
 use contract::graph::{CALLS_FILE, CONTEXT_PACK, NodeResult, TurnDelta};
 use contract::hash::sha256;
+use contract::json::pretty;
 use contract::{Reason, TreeId};
 use run::TurnSpec;
 use run::turn::{Judgement, node_result};

@@ -137,8 +137,6 @@ impl Judged {
                 "budget": budget,
             }),
         };
-        let mut bytes = serde_json::to_vec_pretty(&value).expect("BUG: gates are plain data");
-        bytes.push(b'\n');
-        bytes
+        contract::json::pretty(&value)
     }
 }
