@@ -36,6 +36,8 @@ const RULES: [Rule; 4] = [
             "crates/sandbox/src/start.rs",
             "crates/sandbox/src/drill/",
             "crates/cli/src/command/serve/background.rs",
+            // It asks the compiler, and is no part of the program.
+            "crates/cli/build.rs",
         ],
         why: "processes are started in one place for agents, in one for git, in one for sandboxes, in the drill, and in one \
               for a server in the background",
