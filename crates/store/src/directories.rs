@@ -88,15 +88,29 @@ pub(crate) fn drop_from(db: &Connection, slug: &str, dir: &str) -> Result<()> {
 impl Reader {
     /// The files on record of the directories of a run, in the order of their names.
     pub(crate) fn artifacts(&self, slug: &str) -> Result<Vec<(String, ManifestFile)>> {
+        let mut found = Vec::new();
+        self.each_directory(slug, &mut |dir, files| {
+            found.extend(files.read()?.into_iter().map(|file| (dir.to_owned(), file)));
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Hands over the directories on record of a run, in the order of their names, each with the list of its files.
+    pub(crate) fn each_directory(
+        &self,
+        slug: &str,
+        each: &mut dyn FnMut(&str, &Listing<'_>) -> Result<()>,
+    ) -> Result<()> {
         let sql = "SELECT dir, files FROM directories WHERE run_id = ?1 ORDER BY dir";
         let mut statement = self.db.prepare_cached(sql)?;
-        let (mut rows, mut found) = (statement.query([slug])?, Vec::new());
+        let mut rows = statement.query([slug])?;
         while let Some(row) = rows.next()? {
             let dir: String = row.get(0)?;
-            let files = listed(slug, &dir, row.get_ref(1)?.as_bytes().unwrap_or_default())?;
-            found.extend(files.into_iter().map(|file| (dir.clone(), file)));
+            let json = row.get_ref(1)?.as_bytes().unwrap_or_default();
+            each(&dir, &Listing { slug, dir: &dir, json })?;
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Hands over the files of a run whose bytes the commits have, directory by directory.
@@ -112,7 +126,8 @@ impl Reader {
         let mut rows = statement.query(params_from_iter([slug].into_iter().chain(dir)))?;
         while let Some(row) = rows.next()? {
             let dir: String = row.get(0)?;
-            let files = listed(slug, &dir, row.get_ref(1)?.as_bytes().unwrap_or_default())?;
+            let json = row.get_ref(1)?.as_bytes().unwrap_or_default();
+            let files = Listing { slug, dir: &dir, json }.read()?;
             split(slug, &dir, &files, row.get_ref(2)?.as_blob().unwrap_or_default(), each)?;
         }
         Ok(())
@@ -139,8 +154,34 @@ impl Reader {
     }
 }
 
-fn listed(slug: &str, dir: &str, files: &[u8]) -> Result<Vec<ManifestFile>> {
-    serde_json::from_slice(files).map_err(|error| damaged(slug, dir, &format!("the list of its files: {error}")))
+/// The list of a directory's files, which most of those who go through directories need not read whole.
+pub(crate) struct Listing<'l> {
+    slug: &'l str,
+    dir: &'l str,
+    json: &'l [u8],
+}
+
+/// What a list says of the size of a file.
+#[derive(serde::Deserialize)]
+struct Size {
+    size: u64,
+}
+
+impl Listing<'_> {
+    pub(crate) fn read(&self) -> Result<Vec<ManifestFile>> {
+        self.parse()
+    }
+
+    /// Whether the commit has the bytes of every file.
+    pub(crate) fn is_small(&self) -> Result<bool> {
+        let sizes: Vec<Size> = self.parse()?;
+        Ok(sizes.iter().all(|file| file.size <= SMALL_FILE_BYTES_MAX))
+    }
+
+    fn parse<T: serde::de::DeserializeOwned>(&self) -> Result<Vec<T>> {
+        let why = |error| damaged(self.slug, self.dir, &format!("the list of its files: {error}"));
+        serde_json::from_slice(self.json).map_err(why)
+    }
 }
 
 /// Hands over the files of a directory, out of their bytes one after another.

@@ -42,13 +42,15 @@ const HEADER_BYTES_MAX: usize = 32;
 
 impl Loose {
     /// The blob at this path; none if there is no such file.
-    fn open(path: &Path, size: u64) -> io::Result<Option<Loose>> {
+    fn open(path: &Path) -> io::Result<Option<Loose>> {
         let file = match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            file => BufReader::with_capacity(PIECE_BYTES, file?),
+            file => file?,
         };
-        let mut blob = Loose { file, state: Decompress::new(), left: size };
-        let mut header = Vec::new();
+        let room = usize::try_from(file.metadata()?.len()).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        let file = BufReader::with_capacity(room, file);
+        let mut blob = Loose { file, state: Decompress::new(), left: 0 };
+        let mut header = Vec::with_capacity(HEADER_BYTES_MAX);
         while !header.ends_with(&[0]) {
             let mut byte = [0];
             if header.len() == HEADER_BYTES_MAX || blob.unpack(&mut byte)? == 0 {
@@ -56,10 +58,17 @@ impl Loose {
             }
             header.push(byte[0]);
         }
-        match header == format!("blob {size}\0").as_bytes() {
-            true => Ok(Some(blob)),
-            false => Err(io::Error::other("it is not the blob that was found there a moment ago")),
-        }
+        let size = header.strip_prefix(b"blob ").and_then(|rest| rest.strip_suffix(&[0]));
+        let size = size.and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
+        blob.left = size.ok_or_else(|| io::Error::other("it is not a blob"))?;
+        Ok(Some(blob))
+    }
+
+    /// The whole of a small one.
+    fn into_bytes(mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(usize::try_from(self.left).map_err(io::Error::other)?);
+        self.read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn unpack(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -119,18 +128,23 @@ impl Objects {
 }
 
 impl Reader<'_> {
-    /// Reads a blob from its beginning.
+    /// Reads a blob from its beginning. One that has a file of its own is read from there: the library maps every such file,
+    /// and taking it off the map again interrupts all processors that work for this process.
     pub(crate) fn blob(&self, id: ObjectId) -> Result<BlobReader, GitError> {
-        let size = self.size(id)?;
-        if size < LARGE_BYTES_MIN {
+        for path in self.objects().loose_paths(id) {
+            if let Some(blob) = Loose::open(&path).map_err(|error| unreadable(id, &error))? {
+                self.count_read();
+                return Ok(BlobReader(if blob.left < LARGE_BYTES_MIN {
+                    Source::Memory(Cursor::new(blob.into_bytes().map_err(|error| unreadable(id, &error))?))
+                } else {
+                    Source::Loose(Box::new(blob))
+                }));
+            }
+        }
+        if self.size(id)? < LARGE_BYTES_MIN {
             return Ok(BlobReader(Source::Memory(Cursor::new(self.expect(id, Kind::Blob)?))));
         }
         self.count_read();
-        for path in self.objects().loose_paths(id) {
-            if let Some(blob) = Loose::open(&path, size).map_err(|error| unreadable(id, &error))? {
-                return Ok(BlobReader(Source::Loose(Box::new(blob))));
-            }
-        }
         let mut child = self.objects().git("cat-file").streaming().args(&["blob"]).id(id).spawn()?;
         let out = child.stdout.take().expect("BUG: what git prints comes through a pipe");
         Ok(BlobReader(Source::Git { child, out }))
@@ -195,25 +209,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = loose::Store::at(dir.path(), gix_hash::Kind::Sha1);
         let bytes: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
-        let size = bytes.len() as u64;
         let id = gix_object::Write::write_buf(&store, Kind::Blob, &bytes).unwrap();
         let path = store.object_path(&id);
-        let read = |path: &Path, size: u64| -> io::Result<Vec<u8>> {
-            let mut found = Vec::new();
-            Loose::open(path, size)?.ok_or(ErrorKind::NotFound)?.read_to_end(&mut found)?;
-            Ok(found)
-        };
-        assert!(read(&path, size).unwrap() == bytes);
-        assert!(Loose::open(&dir.path().join("none"), size).unwrap().is_none());
-        assert!(read(&path, size - 1).is_err(), "it has another size");
+        let read = |path: &Path| -> io::Result<Vec<u8>> { Loose::open(path)?.ok_or(ErrorKind::NotFound)?.into_bytes() };
+        assert!(read(&path).unwrap() == bytes);
+        assert!(Loose::open(&dir.path().join("none")).unwrap().is_none());
+        let tree = gix_object::Write::write_buf(&store, Kind::Tree, b"").unwrap();
+        assert!(read(&store.object_path(&tree)).is_err(), "it is a tree");
+        let empty = gix_object::Write::write_buf(&store, Kind::Blob, b"").unwrap();
+        assert!(read(&store.object_path(&empty)).unwrap().is_empty());
 
         let packed = std::fs::read(&path).unwrap();
         let other = dir.path().join("other");
         std::fs::write(&other, &packed[..packed.len() - 2]).unwrap();
-        assert!(read(&other, size).is_err(), "its sum is missing");
+        assert!(read(&other).is_err(), "its sum is missing");
         std::fs::write(&other, &packed[..packed.len() / 2]).unwrap();
-        assert!(read(&other, size).is_err(), "half of it is missing");
+        assert!(read(&other).is_err(), "half of it is missing");
         std::fs::write(&other, "no object").unwrap();
-        assert!(read(&other, size).is_err(), "it is not packed");
+        assert!(read(&other).is_err(), "it is not packed");
     }
 }
