@@ -31,9 +31,9 @@ const TARGET_MB: f64 = 27.0;
 const TARGET_ANONYMOUS_MB: f64 = 10.0;
 
 /// Why some targets are not reached.
-const WHY: &str = "Where the processor time of a read-only item goes (profile of 200 items, docs/speed.md): 39 % to carrying it out (starting \
-    the program through the supervisor, evidence, signing, JSON), 19 % to the seal after the result, 16 % to the log's writer, 14 % to the start, \
-    the supervisors and what is printed at the end, 7 % to `echo` itself. make only starts the program, and LangGraph writes one checkpoint for \
+const WHY: &str = "Where the processor time of a read-only item goes (profile of 200 items, docs/speed.md): 33 % to carrying it out \
+    (evidence, signing, JSON), 26 % to the seal after the result, 17 % to `echo` itself, 9 % to the log's writer, 6 % to the supervisors that \
+    start it, 8 % to the start, to git and to what is printed at the end. make only starts the program, and LangGraph writes one checkpoint for \
     twenty items in one process that starts nothing else.";
 
 /// One way to carry out a graph.

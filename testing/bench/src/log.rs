@@ -52,10 +52,10 @@ pub(crate) fn run(world: &World) -> Result<Section> {
         "{WRITERS} writers, each appending to the log of its own run and waiting for its own acknowledgement, which \
          comes after COMMIT. Floor: one writer that appends 361 bytes to a file and calls fsync, in the same round. \
          {acknowledged} events of {bytes} bytes were acknowledged, {stored} are in the log: {lost}. A round lasts \
-         {} ms for each way. The ratio is the disk's as much as norma's: an event takes about 17 µs of the one writer, \
+         {} ms for each way. The ratio is the disk's as much as norma's: an event takes 14 to 17 µs of the one writer, \
          half of it for the pages of its commit, since the events of each run are in a page of the index of their own, \
-         and 15 µs of whoever submits it. So where a barrier costs 0.2 ms, as here, processors are the limit, and the \
-         writer tops out between 32,000 and 42,000 events/s on two of them; where a barrier costs 2 ms, the barrier is, and the \
+         and as much of whoever submits it. So where a barrier costs 0.1 or 0.2 ms, as here, processors are the limit, and the \
+         writer tops out between 32,000 and 52,000 events/s on two of them; where a barrier costs 2 ms, the barrier is, and the \
          same code is past ten times the floor.",
         lasting.as_millis()
     );
