@@ -525,7 +525,7 @@ fn a_git_that_is_too_old_is_named() {
     write(&old.join("git"), script);
     fs::set_permissions(old.join("git"), PermissionsExt::from_mode(0o755)).unwrap();
     let environment = UserEnvironment { path: Some(old.into()), ..environment(world.temp.path()) };
-    let error = Repository::discover(&world.root, environment).unwrap().head().unwrap_err();
+    let error = Repository::discover(&world.root, environment).unwrap().resolve(MAIN).unwrap_err();
     assert_eq!(error.to_string(), "git 2.25.1 is too old: 2.31 or later is needed");
 }
 

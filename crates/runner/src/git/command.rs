@@ -76,6 +76,13 @@ const OPENS_NO_FILE: &[&str] = &[
 /// filters are off.
 const VERSION_MIN: (u32, u32) = (2, 31);
 
+/// What that git learned, too: one that is older refuses it before it does anything. Given to the first child, so that none
+/// has to be asked for its version. The setting means nothing.
+const PROOF: &str = "--config-env=norma.proof=LC_ALL";
+
+/// How git ends when it does not understand its arguments.
+const NOT_UNDERSTOOD: i32 = 129;
+
 /// The program `git` and the search path it gets, looked up once: what runs cannot change during a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
@@ -134,8 +141,6 @@ pub(crate) struct GitCommand {
     input: Vec<u8>,
     /// Whether it sees a configuration that norma did not write, and may name filters that are on.
     configured: bool,
-    /// Whether only a git that is new enough can carry it out.
-    proves_version: bool,
 }
 
 /// Starts the description of `git <subcommand>` at a place.
@@ -149,7 +154,6 @@ pub(crate) fn git(program: &Program, place: &Place<'_>, subcommand: &'static str
         directory: PathBuf::new(),
         input: Vec::new(),
         configured: !matches!(place, Place::Own { .. }),
-        proves_version: false,
     };
     match place {
         Place::Own { git_dir, empty_config } => {
@@ -274,12 +278,6 @@ impl GitCommand {
         self
     }
 
-    /// For a question that a git which is too old does not understand: no other has to be asked first.
-    pub(crate) fn proving_version(mut self) -> Self {
-        self.proves_version = true;
-        self
-    }
-
     /// Starts the child for somebody who reads what it writes while it does.
     pub(crate) fn spawn(self) -> Result<Child, GitError> {
         self.program.require_version(&self.directory)?;
@@ -317,7 +315,6 @@ impl GitCommand {
             directory: self.directory.clone(),
             input: Vec::new(),
             configured: self.configured,
-            proves_version: false,
         };
         let output = question.start()?;
         // 1: nobody names one.
@@ -362,9 +359,10 @@ impl GitCommand {
         command
     }
 
-    fn start(self) -> Result<Output, GitError> {
-        if !self.proves_version {
-            self.program.require_version(&self.directory)?;
+    fn start(mut self) -> Result<Output, GitError> {
+        let is_first = self.program.proven.get().is_none();
+        if is_first {
+            self.flags.insert(0, PROOF.into());
         }
         let failed = |source| GitError::Spawn { command: self.subcommand.to_owned(), source };
         let mut command = self.command();
@@ -373,8 +371,10 @@ impl GitCommand {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = Instant::now();
         let output = command.spawn().and_then(|child| feed(child, &self.input)).map_err(failed)?;
-        if self.proves_version && output.status.success() {
-            let _ = self.program.proven.set(());
+        match output.status.code() {
+            Some(NOT_UNDERSTOOD) => self.program.require_version(&self.directory)?,
+            Some(_) if is_first => drop(self.program.proven.set(())),
+            _ => {}
         }
         let (ms, status) = (started.elapsed().as_millis(), output.status);
         tracing::debug!(target: "norma::git", ms, status = %status, "git {}", self.subcommand);

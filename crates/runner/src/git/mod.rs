@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `command.rs` | the one place that starts the program `git`, and its environment |
 //! | `repository.rs` | the user's repository: where it is, its HEAD, its refs |
+//! | `refs.rs` | references that have files of their own, read without git |
 //! | `locate.rs` | where an ordinary repository is, without asking git |
 //! | `uncommitted.rs` | which paths of the user's checkout are not committed |
 //! | `staged.rs` | what a commit of an index would change |
@@ -41,6 +42,7 @@ mod locate;
 mod merge;
 pub(crate) mod objects;
 mod patch;
+mod refs;
 pub(crate) mod remembered;
 mod repository;
 mod staged;

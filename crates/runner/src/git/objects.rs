@@ -26,7 +26,7 @@ use super::command::{GitCommand, Place, Program, git};
 use super::remembered::{Lines, Remembered};
 use super::repository::{Identity, Repository};
 use super::tree::{self, Edit, Entry, TreeChange};
-use super::{GitError, IoContext, ObjectId, PatchProblem, sync_directory};
+use super::{GitError, IoContext, ObjectId, PatchProblem, refs, sync_directory};
 
 /// How much of a blob decides whether it is binary; git's own figure.
 const BINARY_PROBE_BYTES: usize = 8000;
@@ -139,12 +139,17 @@ impl Objects {
         if fs::read(&path).is_ok_and(|found| found == content) {
             return Ok(());
         }
+        self.replace(&path, content, mode)
+    }
+
+    /// Makes a file have this content, atomically.
+    fn replace(&self, path: &Path, content: &[u8], mode: u32) -> Result<(), GitError> {
         let scratch = self.scratch("file");
         let mut file = fs::File::create(&scratch.path).context("create", &scratch.path)?;
         file.write_all(content).context("write", &scratch.path)?;
         file.set_permissions(fs::Permissions::from_mode(mode)).context("set the mode of", &scratch.path)?;
         file.sync_all().context("sync", &scratch.path)?;
-        fs::rename(&scratch.path, &path).context("replace", &path)
+        fs::rename(&scratch.path, path).context("replace", path)
     }
 
     /// A name nobody else uses, in norma's repository.
@@ -173,6 +178,11 @@ impl Objects {
 
     fn own_store(&self) -> loose::Store {
         loose::Store::at(self.dir.join("objects"), self.format)
+    }
+
+    /// Closes what nobody reads with. The next reader opens it again.
+    pub(crate) fn let_go(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     pub(crate) fn reader(&self) -> Result<Reader<'_>, GitError> {
@@ -336,17 +346,22 @@ impl Objects {
     /// Names an object `refs/norma/<name>` in norma's repository, durably, so that nothing it reaches is lost.
     pub fn pin(&self, name: &str, id: ObjectId) -> Result<(), GitError> {
         self.sync()?;
-        let full = format!("refs/norma/{name}");
-        self.git("update-ref").durable().args(&["--no-deref", "--", &full]).id(id).run()?;
-        for parent in Path::new(&full).ancestors().skip(1) {
-            sync_directory(&self.dir.join(parent))?;
-        }
-        Ok(())
+        let full = pin_name(name);
+        let path = self.dir.join(&full);
+        let dirs: Vec<&Path> = Path::new(&full).ancestors().skip(1).collect();
+        fs::create_dir_all(self.dir.join(dirs[0])).context("create directory", &path)?;
+        // Nobody else writes here, and a reference is a file that is replaced whole.
+        self.replace(&path, format!("{id}\n").as_bytes(), 0o644)?;
+        dirs.iter().try_for_each(|dir| sync_directory(&self.dir.join(dir)))
     }
 
     /// What `refs/norma/<name>` names.
     pub fn pinned(&self, name: &str) -> Result<Option<ObjectId>, GitError> {
-        super::repository::read_ref(self.git("show-ref"), &format!("refs/norma/{name}"))
+        let full = pin_name(name);
+        match refs::ref_in(&self.dir, &full, self.format) {
+            Some(found) => Ok(Some(found)),
+            None => super::repository::read_ref(self.git("show-ref"), &full),
+        }
     }
 
     /// Removes those of norma's own objects that have at least so many bytes; answers how many. Whoever asks knows that
@@ -431,6 +446,11 @@ impl Objects {
         }
         sync_loose(&target, &copied)
     }
+}
+
+/// The full name of what is pinned under a name.
+fn pin_name(name: &str) -> String {
+    format!("refs/norma/{name}")
 }
 
 /// Whether git would call a file with this content binary.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::command::{GitCommand, Place, Program, chunks, git, words};
 use super::locate::{self, Ordinary};
+use super::refs::HeadFile;
 use super::{GitError, IoContext, ObjectId, is_git_directory, sweep, sync_directory};
 
 /// Where norma keeps its state inside the work tree unless told otherwise.
@@ -154,6 +155,9 @@ impl Repository {
 
     /// What HEAD names now.
     pub fn head(&self) -> Result<Head, GitError> {
+        if let Some(head) = self.head_in_files() {
+            return Ok(head);
+        }
         match self.head_at_once()? {
             Some(head) => Ok(head),
             None => self.head_piece_by_piece(),
@@ -186,6 +190,11 @@ impl Repository {
 
     /// The full name of the branch HEAD is on, whether it has commits or not; `None` if detached.
     pub fn head_branch(&self) -> Result<Option<String>, GitError> {
+        match self.head_file() {
+            Some(HeadFile::On(branch)) => return Ok(Some(branch)),
+            Some(HeadFile::At(_)) => return Ok(None),
+            None => {}
+        }
         let output = self.git("symbolic-ref").args(&["-q", "HEAD"]).outcome()?;
         match output.status.code() {
             Some(0) => Ok(Some(text(without_newline(output.stdout)))),
@@ -196,6 +205,9 @@ impl Repository {
 
     /// The references below a prefix that ends with `/`, and where each is.
     pub fn refs_below(&self, prefix: &str) -> Result<Vec<(String, ObjectId)>, GitError> {
+        if let Some(found) = self.refs_in_files(prefix) {
+            return Ok(found);
+        }
         let output = self.git("for-each-ref").args(&["--format=%(objectname) %(refname)", "--", prefix]).run()?;
         let listed = text(output);
         let pairs = listed.lines().filter_map(|line| line.split_once(' '));
@@ -377,7 +389,10 @@ impl Repository {
 
     /// The value of a reference by its full name, without any guessing.
     pub fn read_ref(&self, full: &str) -> Result<Option<ObjectId>, GitError> {
-        read_ref(self.git("show-ref"), full)
+        match self.ref_in_file(full) {
+            Some(found) => Ok(Some(found)),
+            None => read_ref(self.git("show-ref"), full),
+        }
     }
 
     /// Sets (`new`) or deletes (`None`) a reference if it still has the `expected` value (`None`: if it does
@@ -389,6 +404,12 @@ impl Repository {
         expected: Option<ObjectId>,
         message: &str,
     ) -> Result<Swap, GitError> {
+        if let (Some(new), None) = (new, expected)
+            && self.make_in_file(full, new).is_some()
+        {
+            self.sync_ref(full)?;
+            return Ok(Swap::Done);
+        }
         let expected_or_null = expected.unwrap_or_else(|| self.format.null());
         let command = self.git("update-ref").durable().args(&["--no-deref", "-m", message]);
         let command = match new {
@@ -466,7 +487,7 @@ fn asked(
     program: &Program,
 ) -> Result<(gix_hash::Kind, [PathBuf; 3]), GitError> {
     let command = || git(program, &Place::Search { dir, environment }, "rev-parse");
-    let found = match found_at_once(&|question| command().proving_version().args(question).run().map(without_newline)) {
+    let found = match found_at_once(&|question| command().args(question).run().map(without_newline)) {
         Some(found) => found,
         None => found_one_by_one(dir, &|question| command().args(question).run().map(without_newline))?,
     };

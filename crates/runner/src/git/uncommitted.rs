@@ -26,7 +26,7 @@ use super::index_file::{IndexEntry, IndexFile};
 use super::objects::Objects;
 use super::repository::{DirtyPath, Repository, failed, status};
 use super::tree::join;
-use super::{GitError, IoContext, ObjectId, is_git_directory, sweep};
+use super::{GitError, IoContext, is_git_directory, sweep};
 
 /// Of more doubtful entries and names git is asked about everything: it would take as long, and an argument list has an end.
 const DOUBTFUL_MAX: usize = 256;
@@ -54,10 +54,8 @@ impl Repository {
     /// The paths that may not be committed; `None` if only git can tell.
     fn doubtful(&self, objects: &Objects) -> Option<Doubtful> {
         let index = IndexFile::read(&self.index(), self.format).ok()??;
-        let head = self.loose_head().or_else(|| Some(self.head().ok()?.commit))?;
-        let reader = objects.reader().ok()?;
-        let (tree, _) = reader.commit(head).ok()?;
-        if !index.is_tree(&reader, tree).ok()? {
+        let tree = self.head().ok()?.tree;
+        if !index.is_tree(&objects.reader().ok()?, tree).ok()? {
             return None;
         }
         let root = sweep::open_directory(&self.root).ok()?;
@@ -67,21 +65,6 @@ impl Repository {
         look.directory(&root, b"", 0, 0)?;
         let Look { entries, is_changed, new, .. } = look;
         Some(Doubtful { index, entries, is_changed, new })
-    }
-
-    /// The commit of HEAD where it is on a branch that has a file of its own; `None` where only git can tell.
-    fn loose_head(&self) -> Option<ObjectId> {
-        let read = |path: &std::path::Path| {
-            fs::symlink_metadata(path).is_ok_and(|found| found.is_file()).then(|| fs::read_to_string(path).ok())?
-        };
-        let head = read(&self.git_dir.join("HEAD"))?;
-        let branch = head.strip_prefix("ref: ")?.strip_suffix('\n')?;
-        let is_plain = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.contains(char::is_whitespace);
-        if !branch.starts_with("refs/heads/") || !branch.split('/').all(is_plain) {
-            return None;
-        }
-        let value = read(&self.common_dir.join(branch))?;
-        ObjectId::from_hex(value.strip_suffix('\n')?.as_bytes()).ok().filter(|id| id.kind() == self.format)
     }
 }
 
