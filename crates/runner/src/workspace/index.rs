@@ -10,6 +10,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 
+use rustix::fs::FallocateFlags;
+
 use crate::git::index_file::{
     HAS_MORE, HEADER_BYTES, LENGTH_MASK, MODE_AT, STAT_BYTES, padded, plain_mode, read_entry,
 };
@@ -130,6 +132,8 @@ pub(super) fn splice(
     let mut due = changes;
     // Where what stays the same begins, and how much of it was not copied yet.
     let (mut run, mut run_bytes) = (0, 0);
+    // All at once, about as much as it will be: found piece by piece, the room takes as long as the bytes. Not every file system can.
+    let _ = rustix::fs::fallocate(&*new, FallocateFlags::KEEP_SIZE, 0, marks.end);
     new.write_all(&header(0))?;
     for (number, (begin, path)) in marks.blocks.iter().enumerate() {
         let next = marks.blocks.get(number + 1);

@@ -21,6 +21,13 @@ const OBJECTS_MAX: usize = 1000;
 /// How large a pack may become, since it is made in memory. The offsets of an index have far more room.
 const BYTES_MAX: usize = 64 << 20;
 
+/// Of what is no larger, packing takes far longer than writing: each object begins with tables of its own, and names of other
+/// objects, which are most of a tree, cannot be made smaller.
+const STORED_BYTES_MAX: usize = 64 << 10;
+
+/// How much a block of a zlib stream holds as it is.
+const BLOCK_BYTES_MAX: usize = 0xffff;
+
 /// One object in a pack.
 struct Packed {
     id: ObjectId,
@@ -71,9 +78,45 @@ fn append(bytes: &mut Vec<u8>, kind: Kind, content: &[u8]) -> io::Result<()> {
         (byte, left) = ((left & 0x7f) as u8, left >> 7);
     }
     bytes.push(byte);
+    if content.len() <= STORED_BYTES_MAX {
+        append_stored(bytes, content);
+        return Ok(());
+    }
     let mut deflated = deflate::Write::new(bytes, Compression::BEST_SPEED);
     deflated.write_all(content)?;
     deflated.flush()
+}
+
+/// A stream of zlib that holds its content as it is, in as many blocks as it takes.
+fn append_stored(bytes: &mut Vec<u8>, content: &[u8]) {
+    bytes.extend_from_slice(&[0x78, 0x01]);
+    let last = content.len() / BLOCK_BYTES_MAX;
+    for number in 0..=last {
+        let begin = number * BLOCK_BYTES_MAX;
+        let block = &content[begin..content.len().min(begin + BLOCK_BYTES_MAX)];
+        let length = block.len() as u16;
+        bytes.push(u8::from(number == last));
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&(!length).to_le_bytes());
+        bytes.extend_from_slice(block);
+    }
+    bytes.extend_from_slice(&adler32(content).to_be_bytes());
+}
+
+/// The sum behind a stream of zlib.
+fn adler32(content: &[u8]) -> u32 {
+    /// The largest prime of 16 bits, and of how many bytes the sums fit into 32.
+    const MODULUS: u32 = 65_521;
+    const BYTES_MAX: usize = 5552;
+    let (mut sum, mut sums) = (1, 0);
+    for part in content.chunks(BYTES_MAX) {
+        for byte in part {
+            sum += u32::from(*byte);
+            sums += sum;
+        }
+        (sum, sums) = (sum % MODULUS, sums % MODULUS);
+    }
+    sums << 16 | sum
 }
 
 /// Adds the hash of everything before it.
@@ -104,4 +147,26 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), GitError> {
     // As git does it: nobody writes to a pack.
     let file = File::options().write(true).create_new(true).mode(0o444).open(path);
     file.and_then(|mut file| file.write_all(bytes)).context("write", path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gix_zlib::Inflate;
+
+    #[test]
+    fn what_is_stored_is_what_comes_out() {
+        for length in [0, 1, 5551, 5553, BLOCK_BYTES_MAX - 1, BLOCK_BYTES_MAX, BLOCK_BYTES_MAX + 1, 3 * BLOCK_BYTES_MAX]
+        {
+            let content: Vec<u8> = (0..length).map(|number| (number * number / 7) as u8 | 0x80).collect();
+            let (mut stored, mut out) = (Vec::new(), vec![0; length]);
+            append_stored(&mut stored, &content);
+            let (_, taken, given) = Inflate::default().once(&stored, &mut out).unwrap();
+            assert_eq!((taken, given), (stored.len(), length));
+            assert!(out == content, "{length}");
+            // The sum is looked at.
+            *stored.last_mut().unwrap() ^= 1;
+            assert!(Inflate::default().once(&stored, &mut out).is_err(), "{length}");
+        }
+    }
 }
