@@ -220,7 +220,18 @@ pub fn uuid_v7(unix_ms: u64, random: [u8; 10]) -> String {
 
 /// Whether a text is a UUID of any version, as it is usually spelled.
 pub fn is_uuid(text: &str) -> bool {
-    Uuid::try_parse(text).is_ok_and(|uuid| uuid.hyphenated().to_string() == text)
+    uuid_number(text).is_some()
+}
+
+/// The number that a UUID in lower case is, with hyphens. Numbers are in the order of their texts.
+pub fn uuid_number(text: &str) -> Option<u128> {
+    let is_same = |uuid: &Uuid| uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text;
+    Uuid::try_parse(text).ok().filter(is_same).map(|uuid| uuid.as_u128())
+}
+
+/// The UUID that a number is.
+pub fn uuid_text(number: u128) -> String {
+    Uuid::from_u128(number).hyphenated().to_string()
 }
 
 /// The id of a part of a run in views: a UUID v8 that follows from the run and the part's own name, so that it is the same
@@ -357,6 +368,18 @@ mod tests {
             if first < second {
                 prop_assert!(a < b && a.uuid() < b.uuid());
             }
+        }
+    }
+
+    #[test]
+    fn uuids_as_numbers_are_in_the_order_of_their_texts() {
+        let texts = [0, 1, 0xff, 1 << 64, u128::MAX >> 4, u128::MAX].map(uuid_text);
+        assert!(texts.is_sorted());
+        for text in &texts {
+            assert_eq!(uuid_number(text).map(uuid_text).as_ref(), Some(text));
+        }
+        for other in ["", "x", "0123", &texts[5].to_uppercase(), &texts[5].replace('-', "")] {
+            assert_eq!(uuid_number(other), None, "{other}");
         }
     }
 }

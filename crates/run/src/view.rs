@@ -7,6 +7,7 @@
 
 mod artifact;
 mod asked;
+mod drawing;
 mod facts;
 mod graph;
 mod intent;
@@ -24,6 +25,7 @@ use contract::id::derived_uuid;
 use contract::view::graph::{Approval, Artifact, Edge, Node, RunGraph};
 use contract::view::stream::{NodePatch, RunPatch, StreamBody, StreamEvent};
 use contract::{AgentConfig, Event, Role, RunId, SessionEvent, StepRef, Timestamp, Workflow};
+pub use drawing::Drawing;
 pub use graph::graph_node_id;
 pub use intent::{run_name, view_model};
 use node::NodeState;
@@ -234,50 +236,6 @@ impl Projector {
         let nodes = touched.into_iter().filter_map(|place| self.nodes.get(place)).filter(|state| !state.removed);
         parts.extend(nodes.map(|state| Part::Node(SharedNode(Arc::clone(state)))));
         parts.extend(self.head.clone().map(Part::Head));
-        parts
-    }
-}
-
-/// All parts of the graph of a run, gathered from its whole log event by event.
-#[derive(Debug)]
-pub struct Drawing {
-    projector: Projector,
-    told: Vec<Part>,
-    events: u64,
-}
-
-impl Drawing {
-    /// Of a log whose events are to come; `root` as in [`Projector::new`].
-    pub fn new(id: RunId, root: &str) -> Drawing {
-        Drawing { projector: Projector::new(id, root), told: Vec::new(), events: 0 }
-    }
-
-    /// The next event.
-    pub fn take(&mut self, event: &Event) {
-        self.told.extend(self.projector.tell(event).into_iter().filter_map(Part::told));
-        self.events += 1;
-    }
-
-    /// Whose graph it is.
-    pub fn run(&self) -> RunId {
-        self.projector.id
-    }
-
-    /// How many events there were.
-    pub fn events(&self) -> u64 {
-        self.events
-    }
-
-    /// The parts, each once.
-    pub fn parts(self) -> Vec<Part> {
-        let Drawing { projector, told: mut parts, .. } = self;
-        // What was said last of each counts. A large batch has hundreds of thousands, so they are not held twice.
-        parts.reverse();
-        parts.sort_by(|one, other| one.key().cmp(&other.key()));
-        parts.dedup_by(|earlier, last| earlier.key() == last.key());
-        parts.retain(|part| !part.is_gone());
-        parts.extend(projector.states().map(|state| Part::Node(SharedNode(Arc::clone(state)))));
-        parts.extend(projector.head.clone().map(Part::Head));
         parts
     }
 }

@@ -126,19 +126,17 @@ pub fn draw(store: &Store, reader: &Reader, slug: &str) -> Result<()> {
 /// Writes all rows of a run piece by piece.
 pub(crate) fn write_rows(store: &Store, drawing: Drawing) -> Result<()> {
     let (slug, length) = (drawing.run().slug(), drawing.events());
-    let mut parts = drawing.parts();
-    // What is asked is always there. The row for the run comes last: with it the others count.
-    parts.retain(|part| part.key().0 != PartKind::Asked);
-    parts.sort_unstable_by(|one, other| other.key().cmp(&one.key()));
-    let pieces = parts.chunks(ROWS_AT_ONCE);
-    let last = pieces.len();
-    for (number, piece) in (1..).zip(pieces) {
-        let rows: Vec<GraphRow> = piece.iter().map(GraphRow::of).collect();
+    // What is asked is always there. The row for the run comes last: with it the others count. They follow each other as in the
+    // table: rows that each come before those that are there take twice the pages, and twice the time.
+    let mut parts = drawing.parts().filter(|part| part.key().0 != PartKind::Asked).peekable();
+    while parts.peek().is_some() {
+        let rows: Vec<GraphRow> = parts.by_ref().take(ROWS_AT_ONCE).map(|part| GraphRow::of(&part)).collect();
+        let is_last = parts.peek().is_none();
         let insert = move |tx: &mut Tx<'_>| {
             // Otherwise somebody has gone on with the run.
             if tx.length(&slug)? == length {
                 rows.iter().try_for_each(|row| row.write(tx.db, &slug))?;
-                if number == last {
+                if is_last {
                     tx.graphs().is_drawn(&slug);
                 }
             }
@@ -182,15 +180,14 @@ pub(crate) fn write_all(db: &Connection, slug: &str) -> Result<()> {
         Ok(())
     })?;
     db.prepare_cached("DELETE FROM graph WHERE run_id = ?1")?.execute([slug])?;
-    let parts = drawing.map(Drawing::parts).unwrap_or_default();
-    parts.iter().try_for_each(|part| write(db, slug, part))
+    drawing.into_iter().flat_map(Drawing::parts).try_for_each(|part| write(db, slug, &part))
 }
 
 /// All rows of a run's graph in their order, from its whole log.
 fn rows(run: RunId, events: &[Event]) -> Vec<GraphRow> {
     let mut drawing = Drawing::new(run, "");
     events.iter().for_each(|event| drawing.take(event));
-    let mut rows: Vec<GraphRow> = drawing.parts().iter().map(GraphRow::of).collect();
+    let mut rows: Vec<GraphRow> = drawing.parts().map(|part| GraphRow::of(&part)).collect();
     rows.sort_by(|one, other| (one.kind, &one.id).cmp(&(other.kind, &other.id)));
     rows
 }
