@@ -43,7 +43,7 @@ pub(crate) fn run(outer: &Surroundings) -> Outcome<ExitCode> {
     let (goal, criteria) = ("slugify must drop punctuation".to_owned(), vec!["tests/run passes".to_owned()]);
     let (_, task) = session.request(&Request::TaskAdd { goal, criteria })?;
     let task = task.as_i64().expect("BUG: a task is a number");
-    let view = session.carry_out(&Start::Task { task, new: false, agent: None })?;
+    let view = session.carry_out(Start::Task { task, new: false, agent: None })?;
     let verified = runner::verify_run(&store::Reader::open(&context.layout)?, &context.trust, &view.run_id)?;
     session.finish(&view)?;
     if !here.json {

@@ -134,7 +134,7 @@ impl<'a> Session<'a> {
     }
 
     /// Has a run started or continued, and watches it until nobody works on it any more: its evidence is on the disk.
-    pub(crate) fn carry_out(&mut self, start: &Start) -> Outcome<RunView> {
+    pub(crate) fn carry_out(&mut self, start: Start) -> Outcome<RunView> {
         let view = self.carry_out_to_result(start)?;
         self.sealed()?;
         Ok(view)
@@ -142,15 +142,17 @@ impl<'a> Session<'a> {
 
     /// The same until it is on record how the run ended, for whoever prints that and then waits for its bundle
     /// ([`Session::print`]).
-    pub(crate) fn carry_out_to_result(&mut self, start: &Start) -> Outcome<RunView> {
+    pub(crate) fn carry_out_to_result(&mut self, start: Start) -> Outcome<RunView> {
         self.sealed()?;
         if self.leaves() {
             let sender = Sender { attended: false, ..self.here.sender() };
-            let Started { run_id, notes, .. } = self.ask_owner(sender, start)?;
+            let Started { run_id, notes, .. } = self.ask_owner(sender, &start)?;
             self.tell(&notes);
             return self.view(&run_id);
         }
-        let (mut follower, notes) = self.start(start)?;
+        let (mut follower, notes) = self.start(&start)?;
+        // With a large batch it has a large document.
+        drop(start);
         self.tell(&notes);
         let slug = follower.run().id.slug();
         let screen = Arc::new(Screen::new(self.here.live));

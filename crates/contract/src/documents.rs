@@ -235,9 +235,10 @@ pub fn read<T: DeserializeOwned + Document>(bytes: &[u8]) -> Result<T, Vec<Viola
 }
 
 fn read_value<T: DeserializeOwned + Document>(value: Value) -> Result<T, Vec<Violation>> {
-    let schema = T::form().compiled();
+    let form = T::form().made();
+    let schema = form.compiled();
     if schema.is_met_by(&value) {
-        return json::decode_checked(T::form().without_reference(value));
+        return json::decode_checked(form.without_reference(value));
     }
     // Our own walk says best what is wrong, but leaves patterns and formats to the schema.
     json::check_value::<T>(&value)?;

@@ -90,12 +90,12 @@ pub fn decode<T: DeserializeOwned + Document>(bytes: &[u8], limits: &Limits) -> 
 /// As [`decode`], for a value that has been read already.
 pub fn decode_value<T: DeserializeOwned + Document>(value: Value) -> Result<T, Vec<Violation>> {
     check_value::<T>(&value)?;
-    decode_checked(T::form().without_reference(value))
+    decode_checked(T::form().made().without_reference(value))
 }
 
 /// Everything that is wrong with a value of this type, patterns and formats aside.
 pub(crate) fn check_value<T: Document>(value: &Value) -> Result<(), Vec<Violation>> {
-    check::check(&T::form().value, value).into_result()
+    check::check(&T::form().made().value, value).into_result()
 }
 
 /// Decodes what was checked; the type's own `Deserialize` has the last word.

@@ -34,7 +34,7 @@ use crate::{
     Receipt, RunView, SessionEvent, SessionOutcome, TaskView, VerdictFile,
 };
 use serde_json::{Value, json};
-use std::sync::{LazyLock, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// The member of a document that names its schema.
 const REFERENCE: &str = "$schema";
@@ -65,24 +65,50 @@ pub trait Document {
     fn form() -> &'static Form;
 }
 
-/// The schema of one kind of document. A process parses it once, and compiles it once if anybody asks.
+/// The schema of one kind of document. It is parsed when somebody asks, and compiled if need be; both stay until
+/// [`let_go`].
 #[derive(Debug)]
 pub struct Form {
+    source: fn() -> Value,
+    made: Mutex<Weak<Made>>,
+}
+
+/// A schema as it is in memory.
+#[derive(Debug)]
+pub struct Made {
     /// As `schemas/` has it.
     pub value: Value,
     compiled: OnceLock<Schema>,
 }
 
+/// What was made of schemas since somebody let go of it.
+static MADE: Mutex<Vec<Arc<Made>>> = Mutex::new(Vec::new());
+
+/// Lets go of the schemas that are in memory: a few documents are read when a run starts, and none like them while it is
+/// carried out. The next one has its schema made again, which takes less than a millisecond.
+pub fn let_go() {
+    let made = std::mem::take(&mut *MADE.lock().unwrap_or_else(PoisonError::into_inner));
+    drop(made);
+}
+
 impl Form {
-    fn of(value: Value) -> Form {
-        Form { value, compiled: OnceLock::new() }
+    const fn of(source: fn() -> Value) -> Form {
+        Form { source, made: Mutex::new(Weak::new()) }
     }
 
-    fn built_in(name: &str) -> Form {
-        let text = built_in(name).expect("BUG: documents are listed with their file");
-        Form::of(serde_json::from_str(text).expect("BUG: the schemas built in are verified by a test"))
+    /// The schema itself.
+    pub fn made(&self) -> Arc<Made> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.upgrade().unwrap_or_else(|| {
+            let new = Arc::new(Made { value: (self.source)(), compiled: OnceLock::new() });
+            *made = Arc::downgrade(&new);
+            MADE.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&new));
+            new
+        })
     }
+}
 
+impl Made {
     /// A document without the member by which its author told an editor where this schema is.
     pub(crate) fn without_reference(&self, mut document: Value) -> Value {
         if self.value["properties"].get(REFERENCE).is_some()
@@ -99,23 +125,28 @@ impl Form {
     }
 
     /// The schema of an array of such documents.
-    fn array(&self) -> Form {
+    fn array(&self) -> Value {
         let mut item = self.value.clone();
         let take = |item: &mut Value, key: &str| item.as_object_mut().and_then(|item| item.remove(key));
         let (dialect, title) = (take(&mut item, "$schema"), take(&mut item, "title").unwrap_or_default());
         let mut definitions = take(&mut item, "$defs").unwrap_or_else(|| json!({}));
         let name = title.as_str().expect("BUG: the schema of a type has its name");
         definitions[name] = item;
-        Form::of(json!({
+        json!({
             "$schema": dialect, "title": format!("Array_of_{name}"), "type": "array",
             "items": {"$ref": format!("#/$defs/{name}")}, "$defs": definitions,
-        }))
+        })
     }
+}
+
+fn parsed(name: &str) -> Value {
+    let text = built_in(name).expect("BUG: documents are listed with their file");
+    serde_json::from_str(text).expect("BUG: the schemas built in are verified by a test")
 }
 
 impl Document for Vec<WorkItem> {
     fn form() -> &'static Form {
-        static FORM: LazyLock<Form> = LazyLock::new(|| WorkItem::form().array());
+        static FORM: Form = Form::of(|| WorkItem::form().made().array());
         &FORM
     }
 }
@@ -132,7 +163,7 @@ macro_rules! schemas {
 
         $(impl Document for $document {
             fn form() -> &'static Form {
-                static FORM: LazyLock<Form> = LazyLock::new(|| Form::built_in($name));
+                static FORM: Form = Form::of(|| parsed($name));
                 &FORM
             }
         })*
@@ -248,10 +279,17 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_of_a_type_is_built_once() {
-        let (one, other) = (TaskContract::form(), TaskContract::form());
-        assert!(std::ptr::eq(one, other) && std::ptr::eq(one.compiled(), other.compiled()));
+    fn the_schema_of_a_type_is_made_once_and_again_when_it_was_let_go() {
+        let (one, other) = (TaskContract::form().made(), TaskContract::form().made());
+        assert!(Arc::ptr_eq(&one, &other) && std::ptr::eq(one.compiled(), other.compiled()));
         assert!(std::ptr::eq(<Vec<WorkItem>>::form(), <Vec<WorkItem>>::form()));
+        let (held, value) = (Arc::downgrade(&one), one.value.clone());
+        drop((one, other));
+        // Others make theirs meanwhile.
+        while held.upgrade().is_some() {
+            let_go();
+        }
+        assert_eq!(TaskContract::form().made().value, value);
     }
 
     #[test]
@@ -289,7 +327,7 @@ mod tests {
 
     #[test]
     fn the_schema_of_an_array_is_that_of_its_type() {
-        assert_eq!(Vec::<WorkItem>::form().value, generate::of::<Vec<WorkItem>>());
+        assert_eq!(Vec::<WorkItem>::form().made().value, generate::of::<Vec<WorkItem>>());
     }
 
     #[test]

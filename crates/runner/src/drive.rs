@@ -160,7 +160,9 @@ impl<'w, 'a> Alone<'w, 'a> {
         let (reader, locks) = (&Reader::open(&store.layout)?, &PathLocks::open(&store.layout)?);
         let shared = Arc::new(SharedRun::new(run, log, progress, Box::new(|| ())));
         let (run, lane, consent, left) = (shared.run(), &Mutex::default(), None, None);
-        let mut driver = Driver { store, objects, reader, run, shared, world, control, policies, lane, left, consent };
+        let let_go = &|| ();
+        let mut driver =
+            Driver { store, objects, reader, run, shared, world, control, policies, lane, left, consent, let_go };
         loop {
             let control = driver.control.clone();
             let next = Asking { control: &control, jobs: 1, locks }.claim(&mut driver.shared.state())?;

@@ -54,7 +54,7 @@ struct Schemas(Map<String, Value>);
 impl Schemas {
     /// A reference to a schema, which the document then has.
     fn refer(&mut self, form: &Form) -> Value {
-        let mut schema = form.value.clone();
+        let mut schema = form.made().value.clone();
         let title = schema["title"].as_str().unwrap_or_default().to_owned();
         let definitions = schema.as_object_mut().and_then(|schema| {
             schema.remove("$schema");
@@ -225,7 +225,7 @@ fn operation(route: &Route, problem: &Value, schemas: &mut Schemas) -> Value {
     });
     let (schema, is_needed) = match route.body {
         Takes::Nothing => return operation,
-        Takes::Form(form) => (schemas.refer(form()), form().value["required"].is_array()),
+        Takes::Form(form) => (schemas.refer(form()), form().made().value["required"].is_array()),
         Takes::Document => (json!({"type": ["object", "array"]}), true),
     };
     operation["requestBody"] = json!({"required": is_needed, "content": {"application/json": {"schema": schema}}});

@@ -188,7 +188,7 @@ pub(crate) fn of_sentence(
 fn carry_out(here: &Surroundings, wish: PipelineWish, jobs: usize, yes_wide: bool, asks: Asks) -> Outcome<ExitCode> {
     let mut session = Session::at(here, here.context_or_private()?, asks)?;
     let approved_by = yes_wide.then(|| session.person());
-    let view = session.carry_out_to_result(&Start::Pipeline { wish: Box::new(wish), jobs, approved_by })?;
+    let view = session.carry_out_to_result(Start::Pipeline { wish: Box::new(wish), jobs, approved_by })?;
     if session.leaves() {
         return session.leave(&view, yes_wide);
     }

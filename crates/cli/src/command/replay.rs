@@ -84,7 +84,7 @@ impl Args {
         let reader = session.reader()?;
         let slug = reader.find_run(&self.run)?;
         runner::check_record(&runner::verify_run(&reader, &session.context.trust, &slug)?)?;
-        let again = session.carry_out(&Start::Again { run: slug.clone(), jobs: JOBS_DEFAULT })?;
+        let again = session.carry_out(Start::Again { run: slug.clone(), jobs: JOBS_DEFAULT })?;
         if !again.status.is_terminal() || again.reason == Some(Reason::SandboxUnavailable) {
             return session.finish(&again);
         }

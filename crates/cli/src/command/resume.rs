@@ -41,7 +41,7 @@ impl Args {
         }
         let mut session = Session::open(here, Asks::of(self.no_wait, false))?;
         let (jobs, budgets) = (JOBS_DEFAULT, self.budget);
-        let view = session.carry_out_to_result(&match budgets.is_empty() {
+        let view = session.carry_out_to_result(match budgets.is_empty() {
             true => Start::Resume { run, jobs, approved_by: None },
             false => Start::Extend { run, budgets, jobs, by: session.person() },
         })?;
@@ -54,7 +54,7 @@ impl Args {
 fn resume_graph(here: &Surroundings, run: String) -> Outcome<ExitCode> {
     let mut session = Session::open(here, Asks::AndLeaves)?;
     let resumed =
-        session.carry_out_to_result(&Start::Resume { run: run.clone(), jobs: JOBS_DEFAULT, approved_by: None });
+        session.carry_out_to_result(Start::Resume { run: run.clone(), jobs: JOBS_DEFAULT, approved_by: None });
     let view = match resumed {
         Err(error) if error.code == code::FAILED => {
             let now = session.reader()?.run(&run)?.filter(|view| !view.status.is_terminal());
@@ -84,7 +84,7 @@ fn resume_all(here: &Surroundings, no_wait: bool) -> Outcome<ExitCode> {
     }
     let mut failed = None;
     for run in others {
-        let view = session.carry_out_to_result(&Start::Resume { run, jobs: JOBS_DEFAULT, approved_by: None })?;
+        let view = session.carry_out_to_result(Start::Resume { run, jobs: JOBS_DEFAULT, approved_by: None })?;
         let ended = session.finish(&view)?;
         if view.status != Status::Succeeded {
             failed = failed.or(Some(ended));

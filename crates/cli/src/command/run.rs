@@ -92,7 +92,7 @@ impl Args {
             What::Loop(goal) => self.pdca(goal, here),
             What::Task(task) => {
                 let mut session = Session::open(here, self.asks())?;
-                let view = session.carry_out_to_result(&Start::Task { task, new: self.new, agent: None })?;
+                let view = session.carry_out_to_result(Start::Task { task, new: self.new, agent: None })?;
                 session.finish(&view)
             }
             What::Ready => all(&mut Session::open(here, self.asks())?, self.go_on),
@@ -149,7 +149,7 @@ impl Args {
         };
         let mut session = Session::at(here, context, self.asks())?;
         let start = Start::Goal { goal, criteria: self.ac.clone(), agent: self.agent.clone() };
-        let view = session.carry_out_to_result(&start)?;
+        let view = session.carry_out_to_result(start)?;
         session.finish(&view)
     }
 }
@@ -162,7 +162,7 @@ fn all(session: &mut Session<'_>, go_on: bool) -> Outcome<ExitCode> {
         let ready = session.reader()?.ready_tasks()?;
         let Some(task) = ready.into_iter().find(|task| !tried.contains(task)) else { break };
         tried.push(task);
-        let view = session.carry_out_to_result(&Start::Task { task, new: false, agent: None })?;
+        let view = session.carry_out_to_result(Start::Task { task, new: false, agent: None })?;
         let code = session.finish(&view)?;
         if view.status != Status::Succeeded {
             worst = code;

@@ -63,13 +63,13 @@ impl Work {
         };
         let is_approved = approved_by.is_some();
         let (jobs, new, typed) = (self.jobs, self.new, self.typed.clone());
-        let mut view = session.carry_out_to_result(&Start::Document { name, text, jobs, new, approved_by, typed })?;
+        let mut view = session.carry_out_to_result(Start::Document { name, text, jobs, new, approved_by, typed })?;
         if session.leaves() {
             return session.leave(&view, is_approved);
         }
         while view.status == Status::Waiting && self.approves_change(&session, &view)? {
             let (run, by) = (view.run_id.to_string(), session.person());
-            view = session.carry_out_to_result(&Start::Resume { run, jobs, approved_by: Some(by) })?;
+            view = session.carry_out_to_result(Start::Resume { run, jobs, approved_by: Some(by) })?;
         }
         self.finish(&session, &view, &asked)
     }

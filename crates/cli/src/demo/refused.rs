@@ -53,7 +53,7 @@ fn attempts(here: &Surroundings, context: Context) -> Outcome<[Attempt; 3]> {
         approved_by: Some(session.person()),
         typed: None,
     };
-    let view = session.carry_out(&start)?;
+    let view = session.carry_out(start)?;
     let reader = session.reader()?;
     let (run, _) = reader.load(&view.run_id)?;
     let missing =

@@ -149,6 +149,7 @@ impl LiveRun {
             lane: &state.lane,
             left: None,
             consent: self.consent.as_deref(),
+            let_go: &|| lock(&self.tools).clear(),
         }
         .carry_out(job);
         lock(&self.tools).push(tools);
@@ -202,6 +203,7 @@ impl Workers {
         let (watched, tools) = (feed.watch(), Mutex::default());
         let live = LiveRun { slug, sender, context, policies, jobs, workers, consent, feed, control, shared, tools };
         // What it took to start a run, a large one above all, is not needed to carry it out.
+        contract::schema::let_go();
         sandbox::give_memory_back();
         let mut pool = self.lock();
         pool.live.push_back(Arc::new(live));

@@ -41,6 +41,8 @@ pub(crate) struct Driver<'w, 'a> {
     pub(crate) left: Option<Left>,
     /// Who has approved, on the command line, whatever the contract needs approval for.
     pub(crate) consent: Option<&'w str>,
+    /// Lets go of what other workers left for the next one.
+    pub(crate) let_go: &'w dyn Fn(),
 }
 
 impl Driver<'_, '_> {
@@ -53,6 +55,8 @@ impl Driver<'_, '_> {
         crash::point("end.after_commit");
         self.world.release(&self.run)?;
         // What carried it out is not needed to seal it.
+        (self.let_go)();
+        self.objects.let_go();
         sandbox::give_memory_back();
         let keys = self.world.keys();
         Ok(store::seal(self.store, &self.run.id.slug(), &|said| keys.sign(said))?)

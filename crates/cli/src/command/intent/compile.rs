@@ -111,7 +111,7 @@ impl Args {
     fn ask(&self, here: &Surroundings, request: &CompileRequest) -> Outcome<CompileOutput> {
         let mut session = Session::open(here, Asks::of(self.no_wait, false))?;
         let (agent, asked) = (self.agent.clone(), Box::new(request.clone()));
-        let view = session.carry_out(&Start::Compile { request: asked, agent })?;
+        let view = session.carry_out(Start::Compile { request: asked, agent })?;
         if view.status != Status::Succeeded {
             return Err(unfinished(&session, &view)?);
         }
