@@ -62,14 +62,37 @@ const SETTINGS: [(&str, &str, &str); 3] = [
 
 /// The answer for this process, found at the first call.
 pub fn probe(sandbox: &Sandbox) -> &'static Probe {
-    static FOUND: OnceLock<Probe> = OnceLock::new();
-    FOUND.get_or_init(|| probe_now(sandbox))
+    &found(sandbox).probe
 }
 
 /// Whether overlays with a layer in memory can be had. Found at the first call, in the same way.
 pub fn has_overlays(sandbox: &Sandbox) -> bool {
-    static FOUND: OnceLock<bool> = OnceLock::new();
-    *FOUND.get_or_init(|| has_overlays_now(sandbox))
+    *found(sandbox).overlays.get_or_init(|| has_overlays_now(sandbox))
+}
+
+/// What this process has found.
+struct Found {
+    probe: Probe,
+    overlays: OnceLock<bool>,
+}
+
+fn found(sandbox: &Sandbox) -> &'static Found {
+    static FOUND: OnceLock<Found> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let one_by_one = || Found { probe: probe_now(sandbox), overlays: OnceLock::new() };
+        everything(sandbox).unwrap_or_else(one_by_one)
+    })
+}
+
+/// Most machines can do everything, and then one sandbox shows it; `None` where it has to be found out step by step.
+fn everything(sandbox: &Sandbox) -> Option<Found> {
+    let (level, landlock_abi) = (Level::A, landlock_abi());
+    if landlock_abi < LANDLOCK_ABI_FULL || crate::setup::kernel_version() < OVERLAYS_SINCE {
+        return None;
+    }
+    let effective = try_overlay(sandbox, level, "/usr".into()).ok()?;
+    let probe = Probe { level, landlock_abi, memory_by: Some(effective.memory_by), missing: Vec::new() };
+    Some(Found { probe, overlays: true.into() })
 }
 
 /// A file system in memory takes the marks an overlay needs since Linux 6.6. Before, one can be mounted, and removing
@@ -83,19 +106,19 @@ fn has_overlays_now(sandbox: &Sandbox) -> bool {
         return false;
     }
     if level.maps_user() {
-        return shows_overlay(sandbox, level, "/usr".into());
+        return try_overlay(sandbox, level, "/usr".into()).is_ok();
     }
     // What is below would be copied, so there is nothing in it.
     let lower = std::env::temp_dir().join(format!("norma-probe-{}", std::process::id()));
     let made = fs::create_dir(&lower).is_ok();
-    let works = made && lower.canonicalize().is_ok_and(|lower| shows_overlay(sandbox, level, lower));
+    let works = made && lower.canonicalize().is_ok_and(|lower| try_overlay(sandbox, level, lower).is_ok());
     if made {
         let _ = fs::remove_dir(&lower);
     }
     works
 }
 
-fn shows_overlay(sandbox: &Sandbox, level: Level, lower: PathBuf) -> bool {
+fn try_overlay(sandbox: &Sandbox, level: Level, lower: PathBuf) -> Result<Effective, Error> {
     let overlay = Overlay {
         path: "/tmp/view".into(),
         lower: vec![lower],
@@ -103,7 +126,7 @@ fn shows_overlay(sandbox: &Sandbox, level: Level, lower: PathBuf) -> bool {
         writable: true,
         reason: "anything, to see that it works".to_owned(),
     };
-    attempt(sandbox, &Policy { overlays: vec![overlay], ..smallest(level) }).is_ok()
+    attempt(sandbox, &Policy { overlays: vec![overlay], ..smallest(level) })
 }
 
 /// Finds the answer afresh.

@@ -76,6 +76,7 @@ impl Host {
         let notes = settings.missing_policies(&context.layout).into_iter().chain(unused).collect();
         context.policies = Some(Arc::new(settings.policies.clone()));
         let context = Arc::new(context);
+        look_ahead(&context, &settings.config);
         let service = Service { host: self, sender, context, settings };
         let Begun { resumed, jobs, consent } = service.begin(start)?;
         let Service { context, settings, .. } = service;
@@ -156,6 +157,16 @@ fn settings_for(context: &Context, sender: &Sender, start: &Start) -> Result<InF
     match own_will_do {
         true => settings_in_force(context, named),
         false => Ok(InForce { settings: trusted_settings(context, named)?, unused: None }),
+    }
+}
+
+/// Finds out what this machine can do while the contract is compiled, which takes as long. Whoever needs the answer waits for it.
+fn look_ahead(context: &Arc<Context>, config: &Config) {
+    if config.sandbox.backend == Backend::Native {
+        let context = context.clone();
+        let look = move || sandbox::has_overlays(&context.sandbox);
+        // Without a thread for it, it is found out later.
+        let _ = std::thread::Builder::new().name("norma-probe".into()).spawn(look);
     }
 }
 
