@@ -30,7 +30,7 @@ pub mod work_report;
 
 pub use agent_registry::AgentRegistry;
 pub use agent_task_result::AgentTaskResult;
-pub use compile::{ITEM_BYTES_MAX, Kind, Terms, compile, has_form, kind_of, limits_of};
+pub use compile::{ITEM_BYTES_MAX, Kind, Terms, compile, has_form, is_task_contract, limits_of};
 pub use evidence_bundle::EvidenceBundle;
 pub use evidence_report::EvidenceReport;
 pub use intent::{CompileAnswer, CompileOutput, CompileRequest, Intent, Recording};

@@ -4,7 +4,7 @@
 use crate::evidence::{hash_while_writing, hashed, what_is_wrong};
 use crate::read::no_events;
 use crate::{Error, IoContext, Reader, Result, Store, graph};
-use contract::documents::{Kind, RunManifest, TaskContract, kind_of, task_contract};
+use contract::documents::{RunManifest, TaskContract, is_task_contract, task_contract};
 use contract::{Backend, COMPILED_CONTRACT_FILE, CONTRACT_FILE, ItemEnded, ManifestFile, SUBMITTED_FILE};
 use run::bundle::{self, Content, DIRECTORIES, Kept, LogSummary, Part, Piece, Record, Surroundings, Tests, Transcript};
 use run::view::Drawing;
@@ -113,8 +113,7 @@ fn given(dir: &Path, files: &Files) -> Result<Option<TaskContract>> {
         return Ok(None);
     }
     let bytes = read(dir, SUBMITTED_FILE, files)?;
-    let is_contract = kind_of(&bytes).is_ok_and(|kind| kind == Kind::TaskContract);
-    Ok(is_contract.then(|| task_contract::read(&bytes).ok()).flatten())
+    Ok(is_task_contract(&bytes).then(|| task_contract::read(&bytes).ok()).flatten())
 }
 
 /// What the items that have ended left beside the log.

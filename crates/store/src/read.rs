@@ -10,7 +10,7 @@ use crate::{Error, IoContext, Layout, Result, RunLog, db, graph};
 use contract::documents::role_binding::{
     ExecutionAuthority, ReadModel, ReadOnly, RoleBindingSummary, WorkflowCaseReadModel,
 };
-use contract::documents::task_contract;
+use contract::documents::{is_task_contract, task_contract};
 use contract::{
     ApprovalState, ApprovalView, CONTRACT_FILE, Digest, Event, EventLine, Fact, LeftOutView, LogName, Role, RunId,
     RunView, SUBMITTED_FILE, Slug, Status, StepStatus, StepView, TaskStatus, TaskView, Verdict,
@@ -108,7 +108,7 @@ impl Reader {
         let mut found =
             [SUBMITTED_FILE, CONTRACT_FILE].into_iter().filter_map(|name| std::fs::read(dir.join(name)).ok());
         let bytes = found.find(|bytes| contract::hash::sha256(bytes) == item.submitted)?;
-        let given = task_contract::read(&bytes).ok()?;
+        let given = is_task_contract(&bytes).then(|| task_contract::read(&bytes).ok()).flatten()?;
         Some(RoleBindingSummary::new(&given, &item.worker, worker))
     }
 

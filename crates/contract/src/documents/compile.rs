@@ -153,12 +153,20 @@ impl Kind {
 
 /// How large a document may be that is submitted: an array of work items is larger than one document.
 pub fn limits_of(bytes: &[u8]) -> &'static Limits {
-    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-    if first == Some(&b'[') { &Limits::BATCH } else { &Limits::DOCUMENT }
+    if is_list(bytes) { &Limits::BATCH } else { &Limits::DOCUMENT }
+}
+
+fn is_list(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().starts_with(b"[")
+}
+
+/// Whether what was submitted is a task contract. A list is none, and is not read for that: it may be long.
+pub fn is_task_contract(bytes: &[u8]) -> bool {
+    !is_list(bytes) && kind_of(bytes).is_ok_and(|kind| kind == Kind::TaskContract)
 }
 
 /// What a document claims to be.
-pub fn kind_of(bytes: &[u8]) -> Result<Kind, Vec<Violation>> {
+fn kind_of(bytes: &[u8]) -> Result<Kind, Vec<Violation>> {
     let document = json::parse(bytes, limits_of(bytes))?;
     let has = |key: &str| document.get(key).is_some();
     match &document {

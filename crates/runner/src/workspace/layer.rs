@@ -288,7 +288,7 @@ impl Making<'_> {
         if head != self.position.tree {
             ids.extend(self.new_objects(reader, self.position.tree, head)?);
         }
-        private_git::pack(self.objects, files, &ids.difference(&there).copied().collect::<Vec<_>>())?;
+        private_git::add_pack(self.objects, reader, files, &ids.difference(&there).copied().collect::<Vec<_>>())?;
         Ok(BTreeSet::new())
     }
 

@@ -19,7 +19,7 @@ use crate::git::{GitError, IoContext, ObjectId};
 const OBJECTS_MAX: usize = 1000;
 
 /// How large a pack may become, since it is made in memory. The offsets of an index have far more room.
-const BYTES_MAX: usize = 64 << 20;
+const BYTES_MAX: usize = 8 << 20;
 
 /// Of what is no larger, packing takes far longer than writing: each object begins with tables of its own, and names of other
 /// objects, which are most of a tree, cannot be made smaller.

@@ -125,7 +125,7 @@ pub(super) fn copy_loose(
 }
 
 /// Has git pack exactly these objects.
-pub(super) fn pack(objects: &Objects, files: &Path, ids: &[ObjectId]) -> Result<(), GitError> {
+fn pack(objects: &Objects, files: &Path, ids: &[ObjectId]) -> Result<(), GitError> {
     let list: Vec<String> = ids.iter().map(|id| format!("{id}\n")).collect();
     run_pack(objects, files, list.concat())
 }
