@@ -187,7 +187,8 @@ fn sandbox_checks(probe: &Probe) -> Vec<Check> {
 }
 
 fn head(user: &Repository) -> Check {
-    match user.head() {
+    // It could be told without git, but whether there is one that is new enough is part of the answer.
+    match user.resolve("HEAD").and_then(|_| user.head()) {
         Ok(head) => {
             ok("head", format!("{} on {}", head.commit, head.branch.as_deref().unwrap_or("no branch (detached)")))
         }

@@ -65,6 +65,7 @@ pub(crate) use objects::is_binary;
 pub use objects::{CommitSpec, Objects};
 pub(crate) use patch::is_git_directory;
 pub use patch::{Applied, PatchLimits, PatchProblem};
+pub(crate) use refs::BASES;
 pub use repository::{DirtyPath, Head, Identity, Repository, Swap, UserEnvironment};
 pub use tree::{Entry, MODE_EXECUTABLE, MODE_FILE, MODE_GITLINK, MODE_SYMLINK, MODE_TREE, TreeChange};
 pub use unified::{GIT_TEXT_BYTES_MAX, TEXT_BYTES_MAX};

@@ -13,7 +13,9 @@ use gix_object::{Find, Kind};
 
 use super::ObjectId;
 use super::repository::{Head, Repository};
-use crate::machine::BASES;
+
+/// Where norma keeps references of its own in the user's repository: the bases of runs.
+pub(crate) const BASES: &str = "refs/norma/";
 
 /// Below these a name is the place of a file in the git directory that all work trees share.
 const SHARED: [&str; 2] = ["refs/heads/", BASES];
@@ -69,7 +71,7 @@ impl Repository {
 
     /// The references below a prefix that ends with `/`, and where each is; `None` where only git can tell.
     pub(super) fn refs_in_files(&self, prefix: &str) -> Option<Vec<(String, ObjectId)>> {
-        let mut found = self.packed(prefix)?;
+        let mut found = BTreeMap::new();
         let mut due = vec![prefix.trim_end_matches('/').to_owned()];
         while let Some(name) = due.pop() {
             let path = self.common_dir.join(&name);
@@ -90,7 +92,10 @@ impl Repository {
                 }
             }
         }
-        Some(found.into_iter().collect())
+        // Afterwards, as git does it: what is packed meanwhile has been seen, or is there.
+        let mut all = self.packed(prefix)?;
+        all.extend(found);
+        Some(all.into_iter().collect())
     }
 
     /// Makes a reference of norma's own, if it is in files and there is none of that name; `None` where only git can tell.

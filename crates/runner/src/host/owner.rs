@@ -205,7 +205,7 @@ fn clear_worktrees(shared: &StateDir) -> Result<()> {
 pub(super) fn drop_bases(shared: &StateDir, gone_on_from: bool) -> Result<u64> {
     let reader = Reader::open(&shared.store.layout)?;
     let mut removed = 0;
-    for (name, at) in shared.user.refs_below(crate::machine::BASES)? {
+    for (name, at) in shared.user.refs_below(crate::git::BASES)? {
         let slug = name.split('/').nth(2).unwrap_or_default();
         let keep = match reader.run(slug).map(|run| run.map(|run| run.status)) {
             Ok(Some(Status::Running | Status::Paused | Status::Waiting)) => true,

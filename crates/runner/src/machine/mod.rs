@@ -14,7 +14,7 @@ pub(crate) mod trial;
 pub(crate) mod view;
 
 use crate::change::acceptance::Acceptance;
-use crate::git::id;
+use crate::git::{BASES, id};
 use crate::git::{ObjectId, Objects};
 use crate::machine::confine::{Shown, Tools};
 use crate::machine::landing::{carry_out, moved_to};
@@ -197,9 +197,6 @@ impl World for Machine {
         Ok(())
     }
 }
-
-/// Where the bases of runs are kept.
-pub(crate) const BASES: &str = "refs/norma/";
 
 /// Keeps the base of a run alive in the user's repository, whatever the user deletes meanwhile.
 pub(crate) fn base_ref(slug: &str) -> String {
