@@ -127,7 +127,7 @@ pub fn draw(store: &Store, reader: &Reader, slug: &str) -> Result<()> {
 pub(crate) fn write_rows(store: &Store, drawing: Drawing) -> Result<()> {
     let (slug, length) = (drawing.run().slug(), drawing.events());
     // What is asked is always there. The row for the run comes last: with it the others count. They follow each other as in the
-    // table: rows that each come before those that are there take twice the pages, and twice the time.
+    // table: rows that each come before those that are there have every page divided.
     let mut parts = drawing.parts().filter(|part| part.key().0 != PartKind::Asked).peekable();
     while parts.peek().is_some() {
         let rows: Vec<GraphRow> = parts.by_ref().take(ROWS_AT_ONCE).map(|part| GraphRow::of(&part)).collect();
